@@ -39,6 +39,7 @@ func traitsOf(a *models.Arch) (traits []string) {
 		has(l.Attn.Window > 0 && len(a.Kinds) > 1, "windows in some layers")
 		has(l.Attn.SoftCap > 0, "soft cap of scores")
 		has(l.Attn.Scale != models.PlainScale(l.Attn.HeadDim), "another scale of scores")
+		has(l.Attn.Grows.Every > 0, "scores that grow with the position")
 		has(l.Attn.Rope.Dims == 0, "layers without RoPE")
 		has(l.Attn.Rope.Dims > 0 && l.Attn.Rope.Dims < l.Attn.HeadDim, "partial RoPE")
 		has(l.Attn.Rope.Interleaved, "interleaved RoPE")
@@ -63,6 +64,9 @@ func familyTable(t *testing.T) string {
 		require.NoError(t, err)
 		a := config.Arch()
 		traits[config.Family] = append(traits[config.Family], traitsOf(&a)...)
+		if len(config.Skipped) > 0 {
+			traits[config.Family] = append(traits[config.Family], "layers that text passes by")
+		}
 		missing[config.Family] = append(missing[config.Family], megakernel.Supports(&a)...)
 	}
 	unique := func(list []string) string {

@@ -20,12 +20,23 @@ type frame struct {
 }
 
 // here finds the line of the template that called into this package, and the
-// nearest caller of that template in another file.
+// nearest caller of that template in another file. Every instruction asks, a stack costs what
+// is unwound of it, and the answer mostly lies near its top: the whole is for where it does not.
 func (k *Kernel) here() ir.Pos {
 	var pcs [96]uintptr
-	var pos ir.Pos
+	if pos := k.place(pcs[:runtime.Callers(2, pcs[:nearFrames])]); pos.Caller != "" {
+		return pos
+	}
+	return k.place(pcs[:runtime.Callers(2, pcs[:])])
+}
+
+// nearFrames is how many frames here looks at before it unwinds the whole stack.
+const nearFrames = 12
+
+// place is the innermost template on a stack, and its nearest caller in another file.
+func (k *Kernel) place(pcs []uintptr) (pos ir.Pos) {
 	var file string
-	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
+	for _, pc := range pcs {
 		f, ok := k.frames[pc]
 		if !ok {
 			f = resolve(pc)

@@ -54,3 +54,11 @@ func TestRequireNamesTheTemplateAndItsCaller(t *testing.T) {
 	demanding(k, 3)
 	require.EqualError(t, k.Err(), "dsl/template_test.go:28 (called from dsl/pos_test.go:54): 3 rows, want an even number")
 }
+
+// The caller may be further up than the frames that are looked at first.
+func TestPositionHasItsCallerBehindManyFrames(t *testing.T) {
+	for frames := range 40 {
+		p := finish(t, func(k *dsl.Kernel) { nested(k, frames) })
+		require.Equal(t, []ir.Pos{{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:61"}}, positions(p, ir.OpNanosleep), frames)
+	}
+}

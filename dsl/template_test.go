@@ -27,3 +27,12 @@ func reduce(k *dsl.Kernel) {
 func demanding(k *dsl.Kernel, rows int) {
 	k.Require(rows%2 == 0, "%d rows, want an even number", rows)
 }
+
+// nested emits behind as many more frames of this file as asked.
+func nested(k *dsl.Kernel, frames int) {
+	if frames == 0 {
+		k.Nanosleep(k.U32(5))
+		return
+	}
+	nested(k, frames-1)
+}

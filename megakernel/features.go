@@ -83,9 +83,14 @@ func (mk *Kernel) ropeTable(of func(r models.Rope) []float32, rest float32) (tab
 	return table
 }
 
-// InvFreq is the content of the buffer "inv_freq".
-func (mk *Kernel) InvFreq() []float32 {
-	return mk.ropeTable(func(r models.Rope) []float32 { return r.InvFreq(mk.Config.MaxPositions) }, 0)
+// InvFreq is the content of the buffer "inv_freq", but for sequences of up to Config.ShortPositions tokens.
+func (mk *Kernel) InvFreq() []float32 { return mk.invFreq(mk.Config.MaxPositions) }
+
+// ShortInvFreq is the content of the buffer "inv_freq" for those.
+func (mk *Kernel) ShortInvFreq() []float32 { return mk.invFreq(mk.Config.ShortPositions()) }
+
+func (mk *Kernel) invFreq(positions int) []float32 {
+	return mk.ropeTable(func(r models.Rope) []float32 { return r.InvFreq(positions) }, 0)
 }
 
 // RopeFactors is the content of BufferRopeFactors; nil where all factors are 1 and there is no such buffer.
@@ -196,7 +201,7 @@ func (b *builder) glu(s tasks.Step) tasks.GLU {
 // qkv is the projection of q, k and v but for where they go.
 func (b *builder) qkv() tasks.QKV {
 	c, a := &b.mk.Config, &b.mk.kind().Attn
-	q := tasks.QKV{Heads: c.Heads, KV: b.mk.KV, InvFreq: b.bufs.invFreq, Q: b.bufs.q, RotateFor: b.rotatedFor(), Factors: b.bufs.ropeFactors, Bias: b.biasesOf(MatrixQKV)}
+	q := tasks.QKV{Heads: c.Heads, KV: b.mk.KV, InvFreq: b.bufs.invFreq, Q: b.bufs.q, RotateFor: b.rotatedFor(), Factors: b.bufs.ropeFactors, Bias: b.biasesOf(MatrixQKV), Grows: tasks.Growth(a.Grows)}
 	if a.Scale != models.PlainScale(a.HeadDim) {
 		q.Scale = a.Scale
 	}

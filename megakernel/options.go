@@ -333,8 +333,8 @@ func (o *Options) completeAttention(c *models.Config) error {
 		o.Attention = termCausal // and not its own
 	}
 	if a := c.Arch(); slices.ContainsFunc(specs, func(s attentionSpec) bool { return s.has(termStreaming) }) {
-		if list, _ := ropesOf(&a); len(list) > 1 || list[0].Factor() != 1 || a.Layer(0).Attn.QKNorm.Kind != models.NoNorm && o.Tokens == 1 {
-			return refuse("Attention", "streaming in %q of a model whose rotary embeddings differ by layer, have a factor or come behind a norm; want another kind of attention", o.Attention)
+		if list, _ := ropesOf(&a); len(list) > 1 || list[0].Factor() != 1 || a.Layer(0).Attn.Grows.Every > 0 || a.Layer(0).Attn.QKNorm.Kind != models.NoNorm && o.Tokens == 1 {
+			return refuse("Attention", "streaming in %q of a model whose rotary embeddings differ by layer, have a factor or come behind a norm, or whose scores grow; want another kind of attention", o.Attention)
 		}
 	}
 	if o.Tokens > 1 {

@@ -3,6 +3,7 @@ package megakernel
 import (
 	"fmt"
 	"reflect"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/models"
@@ -11,13 +12,14 @@ import (
 )
 
 // Prefill is the kernel of a prefill step: up to hundreds of consecutive tokens of one sequence, whose keys and values it appends to the
-// cache. It makes no logits: a prompt's last token goes through a decode kernel. Packed weights, norm gains, embedding and KV cache are
+// cache, and the token that follows the last one, where that is wanted. Packed weights, norm gains, embedding and KV cache are
 // those of the decode kernel it is made for.
 type Prefill struct {
 	Of      *Kernel // the decode kernel
 	Options PrefillOptions
-	Stages  int    // of the ring of tiles
-	Columns [4]int // rows of a tile of each matrix, by index (MatrixQKV, …)
+	Stages  int                  // of the ring of tiles
+	Columns [prefillMatrices]int // rows of a tile of each matrix, by index (MatrixQKV, …), of the LM head behind the layer's
+	Depth   [prefillMatrices]int // columns of a stage of each
 	IR      *ir.Kernel
 	Sites   []pipeline.Site // the waits that a launch can be given up at
 
@@ -28,16 +30,34 @@ type Prefill struct {
 type PrefillOptions struct {
 	Tokens  int // of a step at most; default 512. There is room for a multiple of Padded
 	Groups  int // consumer warpgroups, of 64 tokens each: 1 or 2; default 2
-	Cluster int // CTAs of a cluster, which share weights: 1 or 2; default 2 where there are tiles for both and CTAs come in pairs
+	Cluster int // CTAs of a cluster, which share weights, or tokens: 1 or 2; default 2 where CTAs come in pairs
+}
+
+// apart is whether a cluster's CTAs share tokens: where a step has no second tile of them.
+func (o *PrefillOptions) apart() bool {
+	return o.Cluster == 2 && o.Tokens <= tasks.PrefillTokens(o.Groups)
 }
 
 // Padded is the number of tokens that the kernel works on at once: a step has room for a multiple of it.
-func (o *PrefillOptions) Padded() int { return tasks.PrefillTokens(o.Groups) * o.Cluster }
+func (o *PrefillOptions) Padded() int {
+	if o.apart() {
+		return tasks.PrefillTokens(o.Groups)
+	}
+	return tasks.PrefillTokens(o.Groups) * o.Cluster
+}
 
-// Names of a prefill kernel's own buffers; BufferPrompt are the step's tokens, BufferPrefillTable the sequence's pages in order.
+// Names of a prefill kernel's own buffers; BufferPrompt are the step's tokens, BufferPrefillTable the sequence's pages in order, BufferChosen
+// the token that follows.
 const (
 	BufferPrompt       = "prompt"
 	BufferPrefillTable = "page_table"
+	BufferChosen       = "chosen"
+)
+
+// The matrices of a prefill kernel: those of a layer and the LM head.
+const (
+	prefillMatrices = layerMatrices + 1
+	prefillHead     = layerMatrices
 )
 
 // BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet: other models than those of Llama's
@@ -52,7 +72,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	}
 	if o.Cluster == 0 {
 		o.Cluster = 1
-		if mk.Options.SMs%2 == 0 && o.Tokens > tasks.PrefillTokens(o.Groups) {
+		if mk.Options.SMs%2 == 0 {
 			o.Cluster = 2
 		}
 	}
@@ -86,6 +106,26 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	return p, err
 }
 
+// smallPrefill is the number of tokens of the kernel for short prompts: those of a CTA's tile.
+const smallPrefill = 128
+
+// BuildPrefills makes the kernel of steps of so many tokens, 0 for the default, and where these are many one for short prompts beside it, whose tiles
+// have fewer rows, so that all SMs have some.
+func BuildPrefills(mk *Kernel, tokens int) (all []*Prefill, err error) {
+	sizes := []int{tokens}
+	if tokens == 0 || tokens >= 2*smallPrefill {
+		sizes = append(sizes, smallPrefill)
+	}
+	for _, n := range sizes {
+		p, err := BuildPrefill(mk, PrefillOptions{Tokens: n})
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, p)
+	}
+	return all, nil
+}
+
 // maxPrefill bounds the tokens of a step: their rows of every vector lie in device memory.
 const maxPrefill = 4096
 
@@ -97,31 +137,60 @@ func (p *Prefill) Room() int {
 	return ceilDiv(p.Options.Tokens, p.Options.Padded()) * p.Options.Padded()
 }
 
-// choose plans the tiles: for each matrix the rows of a tile with which the grid is done first, as many as can be; and
-// as many stages as fit, 6 at most.
+// choose plans the tiles: for each matrix the rows of a tile with which the grid is done first, as many as can be; as
+// many stages as fit, 6 at most; and two times the columns in a stage where there is room for them: small tiles have more under way then.
 func (p *Prefill) choose() {
 	clusters := p.Of.Options.SMs / p.Options.Cluster
 	together := p.Room() / p.Options.Padded()
-	for i := range layerMatrices {
-		rows, best := p.Of.Plan.Layer[i].Rows, 0
+	tokens, shared := tasks.PrefillTokens(p.Options.Groups), p.Options.Cluster // what a stage's tokens and rows are fetched by, each
+	if p.Options.apart() {
+		tokens, shared = tokens/p.Options.Cluster, 1
+	}
+	for i := range prefillMatrices {
+		if i == prefillHead {
+			together = 1 // of the last token alone
+		}
+		m, best, rows := p.matrix(i), 0, 0
 		for n := 16; n <= 256; n += 16 {
-			if n > 16 && n-16 >= rows {
+			if n > 16 && n-16 >= m.Rows || i == prefillHead && n > slices.Max(p.Columns[:prefillHead]) {
 				break
 			}
-			// A wave takes as long as the products of a tile, which cost what reading its operands costs at least, and its rest.
-			waves := ceilDiv(ceilDiv(rows, n)*together, clusters)
-			cost := waves * (max(n, 96) + 16)
+			p.Columns[i], p.Depth[i] = n, prefillDepth
+			units := p.gemm(i).Tiles() * together
+			if p.Options.apart() {
+				units /= p.Options.Cluster
+			}
+			// A wave takes as long as a tile's products, which cost what reading their operands costs at least, and its rest.
+			cost := ceilDiv(units, clusters) * (max(5*n, 3*(n/shared+tokens)) + 80)
 			if best == 0 || cost <= best { // larger tiles read less
-				best, p.Columns[i] = cost, n
+				best, rows = cost, n
 			}
 		}
+		p.Columns[i] = rows
 		p.stageBytes = max(p.stageBytes, p.gemm(i).StageBytes())
 	}
 	p.Stages = min(6, (p.Of.Options.SharedLimit-prefillReserve)/p.stageBytes)
+	for i := range p.Depth {
+		if p.Depth[i] = 2 * prefillDepth; p.gemm(i).StageBytes() > p.stageBytes {
+			p.Depth[i] = prefillDepth
+		}
+	}
+}
+
+// prefillDepth is the number of columns in a stage of the largest tiles.
+const prefillDepth = 64
+
+// matrix is matrix i: of a layer, or the LM head.
+func (p *Prefill) matrix(i int) *pipeline.MatrixPlan {
+	if i == prefillHead {
+		return &p.Of.Plan.Final[0]
+	}
+	return &p.Of.Plan.Layer[i]
 }
 
 // gemm is the product of matrix i, without its maps.
 func (p *Prefill) gemm(i int) *tasks.PrefillGEMM {
-	m := &p.Of.Plan.Layer[i]
-	return &tasks.PrefillGEMM{Name: m.Name, M: m, Plan: p.Of.Plan, Columns: p.Columns[i], Groups: p.Options.Groups, Cluster: p.Options.Cluster}
+	m := p.matrix(i)
+	return &tasks.PrefillGEMM{Name: m.Name, M: m, Plan: p.Of.Plan, Final: i == prefillHead, Columns: p.Columns[i], Depth: p.Depth[i],
+		Groups: p.Options.Groups, Cluster: p.Options.Cluster, Apart: p.Options.apart()}
 }

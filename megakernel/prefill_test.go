@@ -20,7 +20,7 @@ func TestThePrefillKernelOf8BHardlySpills(t *testing.T) {
 	require.NoError(t, err)
 	mk, err := megakernel.Build(c, megakernel.Options{})
 	require.NoError(t, err)
-	for _, tokens := range deep.Most([]int{512, 1024}, 1) {
+	for _, tokens := range deep.Most([]int{128, 512, 1024}, 2) {
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: tokens})
 		require.NoError(t, err)
 		require.Equal(t, 2, p.Options.Cluster)
@@ -47,7 +47,7 @@ func compiles(t *testing.T, p *megakernel.Prefill) {
 	require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
 	f := report.Functions[0]
 	t.Logf("tiles %v, %d stages, %d lines, %+v", p.Columns, p.Stages, len(src.Lines), f)
-	require.LessOrEqual(t, f.SpillStores, 8, "512 tokens spill nothing, 1024 a word")
+	require.LessOrEqual(t, f.SpillStores, 24, "some words, outside of the loops of products and of attention")
 }
 
 func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {

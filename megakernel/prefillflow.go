@@ -22,7 +22,10 @@ type prefillFlow struct {
 	normed    dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
 	norms     [2]*tasks.PrefillNorm
 	count     dsl.Val[dsl.U32]
-	gemms     [layerMatrices]*tasks.PrefillGEMM
+	chooses   dsl.Val[dsl.U32]
+	gemms     [prefillMatrices]*tasks.PrefillGEMM
+	argmax    *tasks.Argmax
+	chosen    dsl.Buf[dsl.U32]
 	residuals map[int]*tasks.PrefillResidual // behind o and behind down
 	bar       *tasks.GridBarrier
 	cons      *pipeline.TileConsumer
@@ -52,6 +55,7 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 	notes := dsl.Shared[dsl.U32](k, regionNotes, pipeline.NoteWords*k.Warps(), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
 	f.watch = pipeline.NewWatch(k, f.bufs.abort, f.bufs.records, notes)
 	f.env = tasks.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers))
+	f.argmax.SharedIndex = dsl.Shared[dsl.U32](k, regionIndex, consumers)
 	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers, Cluster: p.Options.Cluster}, f.watch)
 	return f
 }
@@ -94,13 +98,16 @@ func (f *prefillFlow) declare() {
 	}
 	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, product(f.p.Options.Tokens), ro, bufDoc("[%d] the step's tokens", f.p.Options.Tokens))
 	f.normed = input("normed", c.Hidden, "residual vectors times the next norm's gains")
-	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed, MatrixDown: f.bufs.act}
+	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed, MatrixDown: f.bufs.act, prefillHead: f.normed}
 	for i := range f.gemms {
-		g := f.p.gemm(i)
-		g.W = tasks.PrefillWeights(k, "map_"+g.Name, f.bufs.weights, mk.Plan, g.M, g.Columns/g.Cluster)
-		g.X = f.activations(g.M.K).Map(k, "map_"+g.Name+"_in", x[i], tasks.PrefillTokens(g.Groups))
-		f.gemms[i] = g
+		f.gemms[i] = f.p.gemm(i)
+		f.gemms[i].Maps(k, f.bufs.weights, f.activations(f.gemms[i].M.K), x[i])
 	}
+	f.argmax = &tasks.Argmax{Vocab: c.Vocab,
+		Logits: dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out, of the last token", c.Vocab)),
+		Best:   dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
+		Index:  dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))}
+	f.chosen = dsl.Global[dsl.U32](k, BufferChosen, 1, bufDoc("out: the token that follows the last one"))
 	f.residuals = map[int]*tasks.PrefillResidual{}
 	for n, i := range [...]int{MatrixDown, MatrixO} { // what QKV's norm has is behind down, or the embedding
 		parts := f.gemms[i].Tiles()
@@ -110,6 +117,7 @@ func (f *prefillFlow) declare() {
 	}
 	f.bufs.pos = dsl.Scalar[dsl.U32](k, ScalarPos, "position of the step's first token; the cache holds tokens 0 … pos-1")
 	f.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("tokens of the step, 1 to %d", f.p.Options.Tokens))
+	f.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses, "0: the step ends behind the last layer's keys and values, without logits; else 1")
 	f.bufs.pages = dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv")
 }
 
@@ -157,16 +165,52 @@ func (f *prefillFlow) consumers() {
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))
 		f.watch.Layer(s.Layer)
-		f.product(MatrixQKV, qkv.Epilogue(e, s, f.count))
-		f.phase("attention", true, func() { att.Emit(e, s, f.count, f.p.Options.Padded()) })
-		f.product(MatrixO, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)))
-		f.product(MatrixGateUp, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]))
-		f.product(MatrixDown, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)))
+		f.product(MatrixQKV, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count))
+		k.If(f.goesOn(l), func() {
+			span := f.span(l)
+			f.phase("attention", true, func() { att.Emit(e, s, span, f.p.Options.Padded()) })
+			f.product(MatrixO, span, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)))
+			f.product(MatrixGateUp, span, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]))
+			f.product(MatrixDown, span, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)))
+		})
 		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.progress.Store(dsl.At(0), s.Layer.AddC(1), dsl.Relaxed(dsl.SysScope)) })
 	}, dsl.Unroll(1))
 	f.watch.Layer(k.U32(c.Layers))
+	k.If(f.chooses.NeC(0), f.choose)
 	f.watch.Publish(k)
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.epoch.Store(dsl.At(0), f.bar.Epoch()) })
+}
+
+// goesOn is whether a layer has more to do than keys and values: all but the last one do, and that one where the step chooses.
+func (f *prefillFlow) goesOn(layer dsl.Val[dsl.U32]) dsl.Pred {
+	return layer.NeC(f.p.Of.Config.Layers - 1).Or(f.chooses.NeC(0))
+}
+
+// span is the tokens whose vectors are wanted behind a layer's keys and values: behind those of the last layer of the last token alone.
+func (f *prefillFlow) span(layer dsl.Val[dsl.U32]) tasks.PrefillSpan {
+	last := layer.EqC(f.p.Of.Config.Layers - 1)
+	return tasks.PrefillSpan{N: f.count, Last: &last}
+}
+
+// only is the span of the last tile of tokens.
+func (f *prefillFlow) only() tasks.PrefillSpan {
+	always := f.count.GeC(1)
+	return tasks.PrefillSpan{N: f.count, Last: &always}
+}
+
+// choose is the LM head for the last token, and the largest of its logits.
+func (f *prefillFlow) choose() {
+	e := f.env
+	f.phase(f.gemms[prefillHead].Name, false, func() {
+		search, publish := f.argmax.Start(e, f.norms[0].Of(e, f.count.SubC(1)))
+		g := f.gemms[prefillHead]
+		g.Consume(e, f.cons, f.ring, f.only(), f.p.stageBytes, tasks.PrefillLogits(e, f.count, search))
+		publish()
+	})
+	f.k.Region("choose", func() {
+		token := f.argmax.Choose(e)
+		f.k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.chosen.Store(dsl.At(0), token) })
+	})
 }
 
 // phase runs a phase and its hand-off. fence is whether tensor maps read what it writes.
@@ -180,15 +224,15 @@ func (f *prefillFlow) phase(name string, fence bool, body func()) {
 	})
 }
 
-func (f *prefillFlow) product(i int, epilogue tasks.PrefillEpilogue) {
+func (f *prefillFlow) product(i int, span tasks.PrefillSpan, epilogue tasks.PrefillEpilogue) {
 	g := f.gemms[i]
-	f.phase(g.Name, i != MatrixQKV, func() { g.Consume(f.env, f.cons, f.ring, f.count, f.p.stageBytes, epilogue) })
+	f.phase(g.Name, i != MatrixQKV, func() { g.Consume(f.env, f.cons, f.ring, span, f.p.stageBytes, epilogue) })
 }
 
 // The barriers of a layer, and which of them a product's input waits for, counted from the layer's first.
 const prefillBarriers = 5
 
-var prefillInputs = [layerMatrices]int{MatrixQKV: 0, MatrixO: 2, MatrixGateUp: 3, MatrixDown: 4}
+var prefillInputs = [prefillMatrices]int{MatrixQKV: 0, MatrixO: 2, MatrixGateUp: 3, MatrixDown: 4, prefillHead: 0}
 
 // producer streams tiles. Weights run ahead as far as the ring goes; inputs wait for the barrier in front of their product.
 func (f *prefillFlow) producer() {
@@ -199,18 +243,27 @@ func (f *prefillFlow) producer() {
 	k.If(e.Warp.EqC(e.Consumers), func() {
 		f.prod = f.ring.Producer()
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
-		k.For(k.U32(0), k.U32(f.p.Of.Config.Layers), func(l dsl.Val[dsl.U32]) {
-			f.watch.Layer(l)
-			for i, g := range f.gemms {
-				k.Region(g.Name, func() {
-					g.Produce(e, f.prod, l, f.count, f.p.Stages, func() {
-						want := first.Add(l.MulC(prefillBarriers).AddC(prefillInputs[i]).MulC(e.Grid))
-						f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
-						k.FenceProxyAsyncGlobal()
-					})
+		produce := func(i int, layer dsl.Val[dsl.U32], weights dsl.Val[dsl.U32], span tasks.PrefillSpan) {
+			k.Region(f.gemms[i].Name, func() {
+				f.gemms[i].Produce(e, f.prod, weights, span, f.p.Stages, func() {
+					want := first.Add(layer.MulC(prefillBarriers).AddC(prefillInputs[i]).MulC(e.Grid))
+					f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
+					k.FenceProxyAsyncGlobal()
 				})
-			}
+			})
+		}
+		layers := f.p.Of.Config.Layers
+		k.For(k.U32(0), k.U32(layers), func(l dsl.Val[dsl.U32]) {
+			f.watch.Layer(l)
+			produce(MatrixQKV, l, l, tasks.PrefillSpan{N: f.count})
+			k.If(f.goesOn(l), func() {
+				for _, i := range []int{MatrixO, MatrixGateUp, MatrixDown} {
+					produce(i, l, l, f.span(l))
+				}
+			})
 		}, dsl.Unroll(1))
+		f.watch.Layer(k.U32(layers))
+		k.If(f.chooses.NeC(0), func() { produce(prefillHead, k.U32(layers), k.U32(0), f.only()) })
 		f.watch.Publish(k)
 	})
 }

@@ -25,6 +25,7 @@ func Supports(a *models.Arch) (missing []string) {
 		if r := l.Attn.Rope; r.Dims > 0 {
 			lacks(rotary(a) != rotary(&models.Arch{Kinds: []models.Layer{l}, Pattern: []int{0}}), "rotary embeddings that pair other elements in some layers")
 		}
+		lacks(l.Attn.Grows.Every > 0 && l.Attn.QKNorm.Kind != models.NoNorm, "scores that grow with the position behind norms of q and k")
 		// What may differ from layer to layer, set aside.
 		l.Attn.Rope, l.Attn.Window, l.Attn.SoftCap = first.Attn.Rope, first.Attn.Window, first.Attn.SoftCap
 		lacks(l.String() != first.String(), "layers that differ in more than windows, soft caps and rotary embeddings")

@@ -35,7 +35,7 @@ func TestOptionsThatAModelExcludesAreRefused(t *testing.T) {
 		{Options{Queries: HandoffBarrier}, `options: "barrier" of a model with norms of q and k, want words`},
 		{Options{MLP: MLPFused}, `options: "fused" of a model with norms of q and k, want rows`},
 		{Options{Launch: LaunchGraph}, `options: a graph of kernels of a model with norms of q and k; want a single kernel`},
-		{Options{Attention: "streaming=8"}, `options: streaming in "streaming=8" of a model whose rotary embeddings differ by layer, have a factor or come behind a norm; want another kind of attention`},
+		{Options{Attention: "streaming=8"}, `options: streaming in "streaming=8" of a model whose rotary embeddings differ by layer, have a factor or come behind a norm, or whose scores grow; want another kind of attention`},
 	} {
 		_, err := Build(normed, c.o)
 		require.EqualError(t, err, c.want)

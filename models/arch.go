@@ -63,7 +63,7 @@ type Norm struct {
 //
 //	q, k, v = Wq·n + bq, Wk·n + bk, Wv·n + bv
 //	q, k    = rope(norm(q)), rope(norm(k))
-//	score_t = cap(Scale · q·k_t)    for the last Window positions t, p included; all where Window is 0
+//	score_t = cap(Scale · Grows(p) · q·k_t)    for the last Window positions t, p included; all where Window is 0
 //	out     = Wo·Σ softmax(score)_t · v_t + bo
 //
 // Query head h reads KV head h/(Heads/KVHeads). cap is as in Arch; a SoftCap of 0 leaves scores as they are.
@@ -78,6 +78,7 @@ type Attn struct {
 	QKNormWide bool
 	Rope       Rope    // Dims 0: no rotation in these layers (NoPE)
 	Scale      float64 // factor of scores: 1/sqrt(HeadDim) unless the family has another
+	Grows      Growth  // factor of scores by the query's position; zero for 1
 	Window     int     // positions that a token sees, itself included; 0 for all
 	SoftCap    float64 // of scores, 0 for none (Gemma 2)
 }
@@ -139,7 +140,7 @@ func (c *Config) layer(k Kind) Layer {
 func (c *Config) attn(k Kind) Attn {
 	t := &c.Traits
 	a := Attn{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, QKVBias: t.QKVBias, OBias: t.OBias,
-		Rope: c.kindRope(k), Scale: t.attnScale(c.HeadDim), Window: k.Window, SoftCap: t.AttnSoftCap}
+		Rope: c.kindRope(k), Scale: t.attnScale(c.HeadDim), Grows: t.Grows, Window: k.Window, SoftCap: t.AttnSoftCap}
 	if t.QKNorm != NoQKNorm {
 		a.QKNorm, a.QKNormWide = c.norm(), t.QKNorm == QKNormWide
 	}

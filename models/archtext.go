@@ -71,6 +71,9 @@ func (a *Attn) String() string {
 	if a.Window > 0 {
 		s += fmt.Sprintf(" window %d", a.Window)
 	}
+	if a.Grows.Every > 0 {
+		s += fmt.Sprintf(" growing by %g every %d", a.Grows.Beta, a.Grows.Every)
+	}
 	return s + softCap(a.SoftCap)
 }
 

@@ -30,6 +30,10 @@ type Config struct {
 	Names TensorNames
 	// TextPart says that the file describes a multimodal model, of which this is the text part: other tensors are passed over.
 	TextPart bool
+	// Skipped are the numbers of a checkpoint's layers that are passed over, in order, and that Layers does not count: those of
+	// cross-attention, through which text does not go. EmbedMore is how many rows the embedding has beyond Vocab.
+	Skipped   []int
+	EmbedMore int
 	// Traits is what the mathematics has beyond the above or otherwise: zero for Llama.
 	Traits Traits
 

@@ -25,8 +25,9 @@ type Family struct {
 
 // Families lists the built-in families in the order in which they are shown.
 func Families() []Family {
-	return []Family{llama(), mistral(), ministral(), qwen2(), qwen3(), phi3(), gemma(), gemma2(), gemma3(), olmo2(), olmo3(), granite(),
-		glm(), glm4(), smolLM3()}
+	return []Family{llama(), mllama(), mistral(), ministral(), ministral3(), qwen2(), qwen3(), phi3(), gemma(), gemma2(), gemma3(), olmo2(), olmo3(), granite(),
+		glm(), glm4(), smolLM3(),
+		internLM3(), ernie45(), seedOSS()}
 }
 
 // missingFeatures names what a file of no known family would need and no family has, by the fields that show it.

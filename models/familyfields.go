@@ -20,11 +20,13 @@ type Fields struct {
 	ignored  []string
 	p        *problems
 
-	inRope         bool  // the object is about the rotary embedding
-	partialAllowed bool  // the family may rotate a part of a head
-	sliding        *Rope // of layers with a window, where rope_parameters tells layers apart
-	slidingTaken   bool  // the family asked for it
-	originalTaken  bool  // a scaling uses original_max_position_embeddings
+	inRope         bool    // the object is about the rotary embedding
+	partialAllowed bool    // the family may rotate a part of a head
+	sliding        *Rope   // of layers with a window, where rope_parameters tells layers apart
+	slidingTaken   bool    // the family asked for it
+	growth         *Growth // what rope_parameters says of scores that grow with the position
+	growthTaken    bool    // the family asked for it
+	originalTaken  bool    // a scaling uses original_max_position_embeddings
 }
 
 func newFields(o object, prefix string, p *problems) *Fields {

@@ -13,6 +13,20 @@ func mistral() Family {
 	}
 }
 
+// ministral3 is Ministral 3, the text part of models of type mistral3: Mistral with yarn and a factor of scores that grows with the
+// position (transformers: modeling_ministral3.py).
+func ministral3() Family {
+	return Family{
+		Name: "ministral3", Title: "Ministral 3", Class: "Ministral3ForCausalLM",
+		Defaults: `{"bos_token_id": 1, "eos_token_id": 2}`,
+		Read: func(f *Fields, c *Config) {
+			c.Traits.Act = f.Activation("hidden_act")
+			c.Windows(f.Window("sliding_window", c), func(int) bool { return true })
+			c.Traits.Grows = f.Growth()
+		},
+	}
+}
+
 // ministral is Ministral 8B: Mistral with windows by layer_types (transformers: modeling_ministral.py).
 func ministral() Family {
 	return Family{

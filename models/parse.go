@@ -136,6 +136,9 @@ func (r *Fields) config(family *Family, isPart bool) Config {
 	if r.sliding != nil && !r.slidingTaken {
 		r.p.add(r.prefix+"rope_parameters.sliding_attention", "an object", "null", "in this family all layers share a rotary embedding")
 	}
+	if r.growth != nil && !r.growthTaken {
+		r.p.add(r.prefix+"rope_parameters.llama_4_scaling_beta", formatFloat(r.growth.Beta), "null", "in this family scores do not grow with the position")
+	}
 	c.stretch()
 	r.others()
 	return c

@@ -79,9 +79,25 @@ func (r *Fields) ropeObject(c *Config, rope Rope, outside bool, field string, o 
 	inner.inRope = true
 	inner.ropeTheta(&rope, outside)
 	r.partial(inner, c, &rope)
+	if _, grows := inner.take("llama_4_scaling_beta"); grows {
+		r.growth = &Growth{Beta: inner.Positive("llama_4_scaling_beta"), Every: c.MaxPositions}
+		inner.Pass("max_position_embeddings")
+	}
 	inner.ropeType(r, c, &rope, field == "rope_scaling")
+	if s := rope.Scaling; s != nil && r.growth != nil {
+		r.growth.Every = s.OriginalPositions
+	}
 	inner.others()
 	return rope
+}
+
+// Growth returns what the rotary embedding's parameters say of scores that grow with the position.
+func (r *Fields) Growth() (g Growth) {
+	r.growthTaken = true
+	if r.growth != nil {
+		g = *r.growth
+	}
+	return g
 }
 
 // partial reads which part of a head is rotated.

@@ -186,6 +186,7 @@ func (c *Config) names() TensorNames {
 func (c Config) Tensors() []Tensor {
 	a, names := c.Arch(), c.names()
 	list := a.add(nil, names, RoleEmbed, RoleEmbed, -1)
+	list[0].Stored += c.EmbedMore
 	for l := range a.Layers() {
 		list = a.add(list, names, RolePreAttn, RolePostMLP, l)
 	}
@@ -203,6 +204,9 @@ func (c *Config) TensorOf(r Role, layer int) (Tensor, bool) {
 	}
 	for _, t := range a.add(nil, c.names(), first, last, layer) {
 		if t.Role == r {
+			if r == RoleEmbed {
+				t.Stored += c.EmbedMore
+			}
 			return t, true
 		}
 	}

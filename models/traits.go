@@ -19,12 +19,27 @@ type Traits struct {
 	ResidualScale float64 // factor of what attention and MLP add; 0 for 1
 	LogitScale    float64 // factor of logits; 0 for 1
 	AttnSoftCap   float64 // of scores; 0 for none
+	Grows         Growth  // of scores with the position of the query; zero for none
 	LogitSoftCap  float64 // of logits; 0 for none
 
 	// Kinds is what differs from layer to layer, Pattern the kinds of the layers, which repeats: layer l is of kind
 	// Pattern[l mod len(Pattern)]. Both nil for layers that are all of the zero Kind.
 	Kinds   []Kind
 	Pattern []int
+}
+
+// Growth is a factor of scores of 1 + Beta·ln(1 + ⌊p/Every⌋) for the query at position p (Llama 4, Ministral 3).
+type Growth struct {
+	Beta  float64
+	Every int // at least 1; 0 for no such factor
+}
+
+// At is the factor at a position.
+func (g Growth) At(position int) float64 {
+	if g.Every == 0 {
+		return 1
+	}
+	return 1 + g.Beta*math.Log(float64(1+position/g.Every))
 }
 
 // Kind is what a layer has that others of its model do not.

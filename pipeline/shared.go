@@ -7,6 +7,8 @@ const (
 	RegionRing  = "ring"  // Stages × StageBytes, stage i at Offset + i*StageBytes
 	RegionFull  = "full"  // Stages mbarriers of 8 bytes: a copy has landed
 	RegionEmpty = "empty" // Stages mbarriers of 8 bytes: consumers have drained the stage
+
+	RegionTilesFull = "tiles_full" // of a TileRing: mbarriers, a stage's copies have landed
 )
 
 // mbarrierBytes is the size of one mbarrier object in shared memory.

@@ -33,7 +33,7 @@ func NewTileRing(k *dsl.Kernel, s TileStages, watch *Watch) *TileRing {
 	return &TileRing{
 		k: k, shape: s, watch: watch,
 		Data:  dsl.Shared[dsl.B128](k, "tiles", s.Stages*s.Bytes/16, dsl.Align(1024), dsl.Doc("stages of tiles of weights and activations")),
-		full:  dsl.NewMBars(k, "tiles_full", s.Stages, dsl.Doc("a stage's copies have landed")),
+		full:  dsl.NewMBars(k, RegionTilesFull, s.Stages, dsl.Doc("a stage's copies have landed")),
 		empty: dsl.NewMBars(k, "tiles_empty", s.Stages, dsl.Doc("a stage has been multiplied, in every CTA of the cluster")),
 	}
 }

@@ -39,19 +39,41 @@ func (t *PrefillAttention) problem() string {
 		need(t.Out.K == t.Heads*t.KV.D, "prefill attention: an output of %d columns, want %d", t.Out.K, t.Heads*t.KV.D))
 }
 
-// Emit runs in the consumer warps for n tokens, the first at s.Pos. Tokens that pad the step to a multiple of padded get zeros.
-func (t *PrefillAttention) Emit(e *Env, s Step, n u32, padded int) {
+// Emit runs in the consumer warps for tokens of a step whose first is at s.Pos. Tokens that pad the step to a multiple of padded, which is what the
+// products take at once, get zeros.
+func (t *PrefillAttention) Emit(e *Env, s Step, span PrefillSpan, padded int) {
 	k := e.K
 	if p := t.problem(); p != "" {
 		k.Require(false, "%s", p)
 		return
 	}
+	n := span.N
 	room := n.AddC(padded - 1).DivC(padded).MulC(padded)
 	tiles := room.AddC(t.tokens() - 1).DivC(t.tokens())
-	first := e.CTA.MulC(e.Consumers).Add(e.Warp)
-	k.ForStep(first, tiles.MulC(t.KV.Heads), e.Grid*e.Consumers, func(u u32) {
-		w := &prefillTileState{t: t, e: e, s: s, n: n, room: room, kvHead: u.Div(tiles).Named("kv_head"), token: u.Rem(tiles).MulC(t.tokens()).Named("first_token")}
-		w.run()
+	count, from := tiles, k.U32(0)
+	if span.Last != nil {
+		last := ceilDiv(padded, t.tokens()) // tiles that have the last tokens
+		if padded%t.tokens() != 0 {
+			last++
+		}
+		count = dsl.Select(*span.Last, tiles.MinC(last), tiles)
+		from = dsl.Select(*span.Last, tiles.MaxC(last).SubC(last), k.U32(0))
+	}
+	// A CTA takes pieces of a KV head, a tile a warp; those that see most come first, and every second round of the grid goes backwards, so that all
+	// CTAs have as much to do.
+	groups := count.AddC(e.Consumers - 1).DivC(e.Consumers)
+	pieces := groups.MulC(t.KV.Heads)
+	k.ForStep(k.U32(0), pieces, e.Grid, func(round u32) {
+		at := dsl.Select(round.DivC(e.Grid).AndC(1).EqC(0), e.CTA, k.U32(e.Grid-1).Sub(e.CTA))
+		piece := round.Add(at)
+		k.If(piece.Lt(pieces), func() {
+			group := piece.DivC(t.KV.Heads).Min(groups.SubC(1))
+			tile := groups.SubC(1).Sub(group).MulC(e.Consumers).Add(e.Warp)
+			k.If(tile.Lt(count), func() {
+				w := &prefillTileState{t: t, e: e, s: s, n: n, room: room, kvHead: piece.RemC(t.KV.Heads).Named("kv_head"), token: tile.Add(from).Min(tiles.SubC(1)).MulC(t.tokens()).Named("first_token")}
+				w.run()
+			})
+		})
 	}, dsl.Unroll(1))
 }
 
@@ -72,8 +94,18 @@ type prefillTileState struct {
 	most    [2]*dsl.Var[dsl.F32]
 	total   [2]*dsl.Var[dsl.F32]
 	o       [][8][4]*dsl.Var[dsl.F32]
-	page    u32 // of a block, where pages hold whole blocks
-	blocked bool
+	blocked bool              // pages hold whole blocks
+	next    *dsl.Var[dsl.U32] // with it, the page of the block whose keys are fetched next
+	page    *dsl.Var[dsl.U32] // and that of the block whose keys were fetched last
+	keys    [2][]fetched      // of the next block, by token and unit
+	values  [][4]fetched      // by unit and token
+}
+
+// fetched are the words of a unit that are on their way.
+type fetched [4]*dsl.Var[dsl.U32]
+
+func newFetched(k *dsl.Kernel, name string) fetched {
+	return fetched(dsl.NewArray(k.U32(0), 4, name))
 }
 
 func (w *prefillTileState) run() {
@@ -97,7 +129,10 @@ func (w *prefillTileState) run() {
 	w.queries()
 	w.limit = w.s.Pos.Add(w.token.AddC(t.tokens()).Min(w.n)).Named("limit")
 	w.blocked = t.KV.Page%blockTokens == 0
+	w.start()
 	k.If(w.token.Lt(w.n), func() {
+		w.fetchKeys(k.U32(0))
+		w.fetchValues(k.U32(0))
 		k.ForStep(k.U32(0), w.limit, blockTokens, func(b u32) { w.block(b) }, dsl.Unroll(1))
 	})
 	w.store()
@@ -114,8 +149,8 @@ func (w *prefillTileState) queries() {
 			words[half] = [4]*dsl.Var[dsl.BF16x2](dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), 4, "q"))
 			k.If(w.used[half].And(unit.LtC(t.units())), func() {
 				row := w.rows[half].MulC(t.Heads).Add(w.heads[half])
-				for j, v := range q.LoadN(row.MulC(t.KV.D/2).Add(unit.MulC(4)), 4) {
-					words[half][j].Set(v)
+				for j := range 4 { // one by one: words of two rows are neighbours in registers
+					words[half][j].Set(q.Load(row.MulC(t.KV.D / 2).Add(unit.MulC(4)).AddC(j)))
 				}
 			})
 		}
@@ -127,15 +162,67 @@ func (w *prefillTileState) queries() {
 	}
 }
 
+// start declares what is fetched ahead.
+func (w *prefillTileState) start() {
+	k := w.e.K
+	for tile := range w.keys {
+		for range w.q {
+			w.keys[tile] = append(w.keys[tile], newFetched(k, "key"))
+		}
+	}
+	for range w.o {
+		var of [4]fetched
+		for token := range of {
+			of[token] = newFetched(k, "value")
+		}
+		w.values = append(w.values, of)
+	}
+	if w.blocked {
+		w.next, w.page = dsl.NewVar(w.s.Table.Load(dsl.At(0)), "next_page"), dsl.NewVar(k.U32(0), "page")
+	}
+}
+
+// fetchKeys fetches the keys of the block at positions from to from+15, and which page the next one has. Tokens beyond the last one are the last one.
+func (w *prefillTileState) fetchKeys(from u32) {
+	if w.blocked {
+		w.page.Set(w.next.Get())
+		w.next.Set(w.s.Table.Load(from.AddC(blockTokens).Min(w.limit.SubC(1)).DivC(w.t.KV.Page)))
+	}
+	g, c := w.e.Lane.DivC(4), w.e.Lane.RemC(4)
+	for tile, units := range w.keys {
+		base, slot := w.tokenRow(from.Add(g).AddC(8 * tile))
+		for i, words := range units {
+			for j, v := range w.unit(base, slot, 0, c.AddC(4*i)) {
+				words[j].Set(v)
+			}
+		}
+	}
+}
+
+// fetchValues fetches the values of the block whose keys were fetched last.
+func (w *prefillTileState) fetchValues(from u32) {
+	g, c := w.e.Lane.DivC(4), w.e.Lane.RemC(4)
+	for token := range 4 {
+		base, slot := w.tokenRow(from.Add(c.MulC(2)).AddC(8*(token/2) + token%2))
+		for i, tokens := range w.values {
+			for j, v := range w.unit(base, slot, 1, g.AddC(8*i)) {
+				tokens[token][j].Set(v)
+			}
+		}
+	}
+}
+
 // tokenRow is the first unit of the token at a position in the cache, and its slot.
 func (w *prefillTileState) tokenRow(position u32) (base dsl.Val[dsl.U64], slot u32) {
 	l := w.t.KV
 	position = position.Min(w.limit.SubC(1))
-	page := w.page
-	if !w.blocked {
+	slot = position.RemC(l.Page)
+	var page u32
+	if w.blocked {
+		page = w.page.Get()
+	} else {
 		page = w.s.Table.Load(position.DivC(l.Page))
 	}
-	slot = position.RemC(l.Page)
 	return l.rowBase(w.s.Layer, w.s.Pages, page, w.kvHead, slot), slot
 }
 
@@ -145,22 +232,18 @@ func (w *prefillTileState) unit(base dsl.Val[dsl.U64], slot u32, v int, u u32) [
 	return dsl.Split(w.s.Cache.Load(base.Add(dsl.Cast[dsl.U64](w.t.KV.unit(v, u, slot)))))
 }
 
-// block adds the tokens at positions from to from+15 to the state.
+// block adds the tokens at positions from to from+15 to the state, and fetches those of the next block: keys behind the products of these,
+// values behind theirs.
 func (w *prefillTileState) block(from u32) {
-	t, e, k := w.t, w.e, w.e.K
-	if w.blocked {
-		w.page = w.s.Table.Load(from.DivC(t.KV.Page)).Named("page")
-	}
+	e, k := w.e, w.e.K
 	zero := k.F32(0)
-	g, c := e.Lane.DivC(4), e.Lane.RemC(4)
+	c := e.Lane.RemC(4)
 	var scores [2][4]f32
 	for tile := range scores {
-		base, slot := w.tokenRow(from.Add(g).AddC(8 * tile))
 		sum := [4]f32{zero, zero, zero, zero}
-		for i := range w.q {
-			words := w.unit(base, slot, 0, c.AddC(4*i))
+		for i, words := range w.keys[tile] {
 			for j := range 2 {
-				b := [2]pair{dsl.Bits[dsl.BF16x2](words[2*j]), dsl.Bits[dsl.BF16x2](words[2*j+1])}
+				b := [2]pair{dsl.Bits[dsl.BF16x2](words[2*j].Get()), dsl.Bits[dsl.BF16x2](words[2*j+1].Get())}
 				sum = dsl.MMA(w.q[i][j], b, sum)
 			}
 		}
@@ -169,56 +252,64 @@ func (w *prefillTileState) block(from u32) {
 			scores[tile][x] = dsl.Select(at.Le(w.sees[x/2]), sum[x], k.F32(math.Inf(-1)))
 		}
 	}
-	w.weigh(from, w.weights(scores))
+	next := from.AddC(blockTokens)
+	w.fetchKeys(next)
+	w.weigh(w.weights(scores))
+	w.fetchValues(next)
 }
 
-// weights turns scores into weights, and scales what there is to the new maximum.
+// weights turns scores into weights. What there is is scaled to a new maximum only when that is more than 2⁸ times as much: weights of up to 2⁸ are
+// as exact, and most blocks scale nothing.
 func (w *prefillTileState) weights(scores [2][4]f32) [4]pair {
-	var p [2][4]f32
+	k := w.e.K
+	var most [2]f32
+	grows := k.U32(0).NeC(0)
 	for half := range 2 {
-		most := scores[0][2*half].Max(scores[0][2*half+1]).Max(scores[1][2*half]).Max(scores[1][2*half+1])
+		m := scores[0][2*half].Max(scores[0][2*half+1]).Max(scores[1][2*half]).Max(scores[1][2*half+1])
 		for d := 1; d < 4; d *= 2 {
-			most = most.Max(dsl.ShflXor(most, d))
+			m = m.Max(dsl.ShflXor(m, d))
 		}
-		most = most.Max(w.most[half].Get())
-		by := dsl.Exp2(w.most[half].Get().Sub(most)).Named("by")
-		sum := w.total[half].Get().Mul(by)
-		for tile := range scores {
-			for x := 2 * half; x < 2*half+2; x++ {
-				p[tile][x] = dsl.Exp2(scores[tile][x].Sub(most))
-				sum = sum.Add(p[tile][x])
-			}
-		}
-		w.most[half].Set(most)
-		w.total[half].Set(sum)
-		for _, o := range w.o {
-			for i := range o {
-				for x := 2 * half; x < 2*half+2; x++ {
-					o[i][x].Set(o[i][x].Get().Mul(by))
+		old := w.most[half].Get()
+		more := m.Gt(old.Add(k.F32(8)))
+		most[half] = dsl.Select(more, m, old).Named("most_now")
+		grows = grows.Or(more)
+	}
+	k.If(dsl.Any(grows), func() {
+		for half := range 2 {
+			by := dsl.Exp2(w.most[half].Get().Sub(most[half])).Named("by")
+			w.most[half].Set(most[half])
+			w.total[half].Set(w.total[half].Get().Mul(by))
+			for _, o := range w.o {
+				for i := range o {
+					for x := 2 * half; x < 2*half+2; x++ {
+						o[i][x].Set(o[i][x].Get().Mul(by))
+					}
 				}
 			}
 		}
+	})
+	var p [2][4]f32
+	for half := range 2 {
+		sum := w.total[half].Get()
+		for tile := range scores {
+			for x := 2 * half; x < 2*half+2; x++ {
+				p[tile][x] = dsl.Exp2(scores[tile][x].Sub(most[half]))
+				sum = sum.Add(p[tile][x])
+			}
+		}
+		w.total[half].Set(sum)
 	}
 	packed := func(tile, half int) pair { return dsl.Pack[dsl.BF16x2](p[tile][2*half], p[tile][2*half+1]) }
 	return [4]pair{packed(0, 0), packed(0, 1), packed(1, 0), packed(1, 1)}
 }
 
 // weigh adds the weighted values of a block's tokens to the output.
-func (w *prefillTileState) weigh(from u32, p [4]pair) {
-	g, c := w.e.Lane.DivC(4), w.e.Lane.RemC(4)
-	var bases [4]dsl.Val[dsl.U64]
-	var slots [4]u32
-	for i := range bases {
-		bases[i], slots[i] = w.tokenRow(from.Add(c.MulC(2)).AddC(8*(i/2) + i%2))
-	}
+func (w *prefillTileState) weigh(p [4]pair) {
 	for i, o := range w.o {
-		var words [4][]u32
-		for token := range words {
-			words[token] = w.unit(bases[token], slots[token], 1, g.AddC(8*i))
-		}
+		words := &w.values[i]
 		for element := range o {
 			both := func(token int) pair { // the element of two tokens
-				return dsl.Bits[dsl.BF16x2](dsl.Permute(words[token][element/2], words[token+1][element/2], []uint16{0x5410, 0x7632}[element%2]))
+				return dsl.Bits[dsl.BF16x2](dsl.Permute(words[token][element/2].Get(), words[token+1][element/2].Get(), []uint16{0x5410, 0x7632}[element%2]))
 			}
 			var sum [4]f32
 			for x := range sum {

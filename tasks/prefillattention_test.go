@@ -58,7 +58,7 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 			s := tasks.Step{Pos: r.scalar("pos", uint32(c.pos)), Pages: r.scalar("pages", uint32(pages)), Layer: r.k.U32(1),
 				Table: in[dsl.U32](r, "table", u32Bytes(words...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(cache), 0)}
 			n := r.scalar("n", uint32(c.n))
-			r.body(func(*pipeline.Consumer) { a.Emit(r.e, s, n, c.padded) }, nil)
+			r.body(func(*pipeline.Consumer) { a.Emit(r.e, s, tasks.PrefillSpan{N: n}, c.padded) }, nil)
 			got := bf16s(r.run()["to"])
 			for token := range out.T {
 				for head := range c.heads {

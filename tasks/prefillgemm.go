@@ -7,9 +7,6 @@ import (
 
 // The pieces that many tokens are multiplied in.
 const (
-	prefillK     = 64                  // columns of a stage: two k groups
-	prefillAtoms = prefillK / 32       // k groups of a stage
-	prefillTile  = prefillAtoms * 512  // bytes of 8 rows of a stage
 	groupRows    = 64                  // tokens of a warpgroup
 	groupThreads = 4 * dsl.WarpSize    // of a warpgroup
 	bytesAtom    = pipeline.GroupBytes // 8 rows of 32 columns
@@ -38,35 +35,61 @@ func (a PrefillActivations) At(t, k u32) u32 {
 	return tile.Add(k.DivC(8).AndC(3).Xor(row.DivC(2)).MulC(8)).Add(k.RemC(8))
 }
 
-// Map declares the tensor map of a buffer of them, of which a copy takes a stage's columns of rows tokens.
-func (a PrefillActivations) Map(k *dsl.Kernel, name string, buf dsl.Buf[dsl.BF16], rows int) dsl.TensorMap {
-	k.Require(a.K%pipeline.GroupK == 0 && a.T%8 == 0 && rows%8 == 0, "%s: %d tokens of %d columns in boxes of %d tokens, want multiples of 8, %d and 8", name, a.T, a.K, rows, pipeline.GroupK)
-	return dsl.NewTensorMap(k, name, buf, 0, [3]int64{elementsAtom, int64(a.K / 32), int64(a.T / 8)}, [2]int64{bytesAtom, int64(16 * a.K)},
-		[3]int{elementsAtom, prefillAtoms, rows / 8})
-}
-
-// PrefillWeights declares the tensor map of matrix m in all layers of the packed weights, of which a copy takes a stage's columns of rows
-// rows. Where a tile ends in the middle of a stage, what follows in memory comes with it, other weights or padding, which an input of zeros meets.
-// Layers are dealt with by the second coordinate, k groups from the first layer's on: a layer's are LayerBytes/512 behind those of
-// the layer before.
-func PrefillWeights(k *dsl.Kernel, name string, weights dsl.Buf[dsl.B128], p *pipeline.Plan, m *pipeline.MatrixPlan, rows int) dsl.TensorMap {
-	k.Require(rows%8 == 0, "%s: boxes of %d rows, want a multiple of 8", name, rows)
-	groups := int64(p.Layers-1)*(p.LayerBytes/bytesAtom) + int64(m.KPadded/32)
-	return dsl.NewTensorMap(k, name, weights, m.Start, [3]int64{elementsAtom, groups, int64(m.Tiles)}, [2]int64{bytesAtom, m.TileBytes()},
-		[3]int{elementsAtom, prefillAtoms, rows / 8})
-}
-
 // PrefillGEMM is Y = X·Wᵀ for the tokens of a prefill step: tiles of 64 tokens a consumer warpgroup by Columns rows of the matrix, which the clusters
 // of the grid take in turns. The CTAs of a cluster take the same rows and neighbouring tiles of tokens, and each fetches its part of the
-// rows for all.
+// rows for all; or, Apart, the same tokens and neighbouring tiles of rows, and each fetches its part of the tokens for all.
 type PrefillGEMM struct {
 	Name    string
 	M       *pipeline.MatrixPlan // of bf16
 	Plan    *pipeline.Plan
-	Columns int           // rows of the matrix in a tile: 16 to 256, a multiple of 16
-	W, X    dsl.TensorMap // of Columns/Cluster rows and of the CTA's tile of tokens
-	Groups  int           // consumer warpgroups: 1 or 2
-	Cluster int           // CTAs of a cluster: 1 or 2
+	Final   bool // M is one behind the layers
+	Columns int  // rows of the matrix in a tile: 16 to 256, a multiple of 16
+	Depth   int  // columns of the matrix in a stage: a multiple of 64
+	Groups  int  // consumer warpgroups: 1 or 2
+	Cluster int  // CTAs of a cluster: 1 or 2
+	Apart   bool
+
+	w, x dsl.TensorMap // see Maps
+}
+
+// Maps declares the tensor maps of the packed weights and of the input x, of which a copy takes this CTA's part of a stage. Where a tile ends in the middle
+// of a stage, what follows in memory comes with it, other weights or padding, which an input of zeros meets. Layers are dealt with by the second
+// coordinate, k groups from the first layer's on: a layer's are LayerBytes/512 behind those of the layer before.
+func (g *PrefillGEMM) Maps(k *dsl.Kernel, weights dsl.Buf[dsl.B128], a PrefillActivations, x dsl.Buf[dsl.BF16]) {
+	rows, tokens := g.parts()
+	k.Require(a.K%pipeline.GroupK == 0 && a.T%8 == 0 && rows%8 == 0 && tokens%8 == 0, "%s: %d tokens of %d columns in boxes of %d tokens and %d rows, want multiples of 8, %d, 8 and 8",
+		g.Name, a.T, a.K, tokens, rows, pipeline.GroupK)
+	m, atoms := g.M, g.Depth/pipeline.GroupK
+	start, groups := m.Start, int64(g.Plan.Layers-1)*(g.Plan.LayerBytes/bytesAtom)+int64(m.KPadded/32)
+	if g.Final {
+		start, groups = g.Plan.Image(pipeline.FinalLayer)+m.Start, int64(m.KPadded/32)
+	}
+	g.w = dsl.NewTensorMap(k, "map_"+g.Name, weights, start, [3]int64{elementsAtom, groups, int64(m.Tiles)}, [2]int64{bytesAtom, m.TileBytes()}, [3]int{elementsAtom, atoms, rows / 8})
+	g.x = dsl.NewTensorMap(k, "map_"+g.Name+"_in", x, 0, [3]int64{elementsAtom, int64(a.K / 32), int64(a.T / 8)}, [2]int64{bytesAtom, int64(16 * a.K)}, [3]int{elementsAtom, atoms, tokens / 8})
+}
+
+// parts is how many rows and how many tokens of a stage a CTA fetches.
+func (g *PrefillGEMM) parts() (rows, tokens int) {
+	if g.Apart {
+		return g.Columns, PrefillTokens(g.Groups) / g.Cluster
+	}
+	return g.Columns / g.Cluster, PrefillTokens(g.Groups)
+}
+
+// PrefillSpan is the tokens that a product or attention of a step is of: N, at least 1, or with Last of these only as many as a cluster takes
+// at once, the last one among them.
+type PrefillSpan struct {
+	N    u32
+	Last *dsl.Pred // nil: never
+}
+
+// tiles is the number of pieces of size tokens, at least one, that are worked on, and the first of them.
+func (s PrefillSpan) tiles(k *dsl.Kernel, size int) (all, count, first u32) {
+	all = s.N.AddC(size - 1).DivC(size)
+	if s.Last == nil {
+		return all, all, k.U32(0)
+	}
+	return all, dsl.Select(*s.Last, k.U32(1), all), dsl.Select(*s.Last, all.SubC(1), k.U32(0))
 }
 
 // PrefillEpilogue begins to finish a thread's part of a tile: two tokens, 8 apart, and pairs of rows of the packed matrix. each gets row and
@@ -77,17 +100,34 @@ type PrefillEpilogue func(tokens [2]u32, tile u32) (each func(half int, row u32,
 
 // StageBytes is what a stage must hold.
 func (g *PrefillGEMM) StageBytes() int {
-	return (g.Columns + g.Groups*groupRows) / 8 * prefillTile
+	return (g.Columns + g.Groups*groupRows) * 2 * g.Depth
 }
 
-// Tiles is the number of tiles of rows.
-func (g *PrefillGEMM) Tiles() int { return ceilDiv(g.M.Rows, g.Columns) }
+// Tiles is the number of tiles of rows, a multiple of those that a cluster takes at once.
+func (g *PrefillGEMM) Tiles() int {
+	if g.Apart {
+		return ceilDiv(g.M.Rows, g.Columns*g.Cluster) * g.Cluster
+	}
+	return ceilDiv(g.M.Rows, g.Columns)
+}
 
-func (g *PrefillGEMM) steps() int { return ceilDiv(g.M.KPadded, prefillK) }
+// Together is the number of tokens that a cluster takes at once.
+func (g *PrefillGEMM) Together() int {
+	if g.Apart {
+		return PrefillTokens(g.Groups)
+	}
+	return PrefillTokens(g.Groups) * g.Cluster
+}
+
+func (g *PrefillGEMM) steps() int { return ceilDiv(g.M.KPadded, g.Depth) }
+
+// rowBytes is what 8 rows or tokens take in a stage.
+func (g *PrefillGEMM) rowBytes() int { return 16 * g.Depth }
 
 func (g *PrefillGEMM) problem(e *Env, r *pipeline.TileRing, stage int) string {
 	return firstOf(
 		need(g.Columns >= 16 && g.Columns <= 256 && g.Columns%16 == 0, "%s: tiles of %d rows, want 16 to 256, a multiple of 16", g.Name, g.Columns),
+		need(g.Depth > 0 && g.Depth%64 == 0, "%s: stages of %d columns, want a multiple of 64", g.Name, g.Depth),
 		need(g.Groups == 1 || g.Groups == 2, "%s: %d consumer warpgroups, want 1 or 2", g.Name, g.Groups),
 		need(e.Consumers == 4*g.Groups, "%s: %d consumer warps, want %d", g.Name, e.Consumers, 4*g.Groups),
 		need(g.M.Format.Parts() == 1, "%s: weights of format %q, want bf16", g.Name, g.M.Format),
@@ -97,33 +137,39 @@ func (g *PrefillGEMM) problem(e *Env, r *pipeline.TileRing, stage int) string {
 // prefillUnit is a tile of the product: which tile of rows, and the first of the CTA's tokens.
 type prefillUnit struct{ tile, token u32 }
 
-// eachUnit calls body for the tiles of this CTA, n tokens (at least 1) being in the step.
-func (g *PrefillGEMM) eachUnit(e *Env, n u32, body func(u prefillUnit)) {
-	k := e.K
-	units, together := g.units(n)
-	k.ForStep(e.CTA.DivC(g.Cluster), units, e.Grid/g.Cluster, func(u u32) { body(g.unit(e, u, together)) }, dsl.Unroll(1))
+// prefillUnits are the tiles of a product in a step.
+type prefillUnits struct {
+	n                  u32
+	all, count, tokens u32 // pieces of tokens: of the step, of these that are worked on, and the first of them
 }
 
-// units is the number of tiles that a cluster takes at once, and how many of these have the same rows.
-func (g *PrefillGEMM) units(n u32) (units, together u32) {
-	together = n.AddC(g.Cluster*g.Groups*groupRows - 1).DivC(g.Cluster * g.Groups * groupRows).Named("token_tiles")
-	return together.MulC(g.Tiles()).Named("units"), together
-}
-
-func (g *PrefillGEMM) unit(e *Env, u, together u32) prefillUnit {
-	row := u.Div(together).Named("tile")
-	first := u.Sub(row.Mul(together)).MulC(g.Cluster)
-	if g.Cluster > 1 {
-		first = first.Add(e.CTA.RemC(g.Cluster))
+func (g *PrefillGEMM) units(e *Env, s PrefillSpan) prefillUnits {
+	all, count, first := s.tiles(e.K, g.Together())
+	of := g.Tiles()
+	if g.Apart {
+		of /= g.Cluster
 	}
-	return prefillUnit{row, first.MulC(g.Groups * groupRows).Named("first_token")}
+	return prefillUnits{count.MulC(of).Named("units"), all.Named("token_tiles"), count, first}
 }
 
-// Produce streams this CTA's tiles, n tokens being in the step: of the first one the weights, as many stages as there are, before ready,
+func (g *PrefillGEMM) unit(e *Env, u u32, of prefillUnits, s PrefillSpan) prefillUnit {
+	row, token := u.Div(of.count), u.Rem(of.count)
+	if s.Last != nil {
+		token = token.Add(of.tokens).Min(of.all.SubC(1))
+	}
+	if rank := func() u32 { return e.CTA.RemC(g.Cluster) }; g.Cluster > 1 && g.Apart {
+		row = row.MulC(g.Cluster).Add(rank())
+	} else if g.Cluster > 1 {
+		token = token.MulC(g.Cluster).Add(rank())
+	}
+	return prefillUnit{row.Named("tile"), token.MulC(g.Groups * groupRows).Named("first_token")}
+}
+
+// Produce streams this CTA's tiles: of the first one the weights, as many stages as there are, before ready,
 // which waits until the input is there for the async proxy, and then the rest. All lanes of the producer warp run it.
-func (g *PrefillGEMM) Produce(e *Env, p *pipeline.TileProducer, layer, n u32, stages int, ready func()) {
+func (g *PrefillGEMM) Produce(e *Env, p *pipeline.TileProducer, layer u32, span PrefillSpan, stages int, ready func()) {
 	k := e.K
-	units, together := g.units(n)
+	units := g.units(e, span)
 	first := e.CTA.DivC(g.Cluster)
 	ahead := min(stages, g.steps())
 	stage := func(u prefillUnit, from, to int) {
@@ -134,8 +180,8 @@ func (g *PrefillGEMM) Produce(e *Env, p *pipeline.TileProducer, layer, n u32, st
 			})
 		}, dsl.Unroll(1))
 	}
-	k.If(first.Lt(units), func() {
-		u := g.unit(e, first, together)
+	k.If(first.Lt(units.n), func() {
+		u := g.unit(e, first, units, span)
 		at := p.At()
 		k.For(k.U32(0), k.U32(ahead), func(i u32) {
 			p.Fill(g.StageBytes(), func(s pipeline.TileStage) { g.weights(e, s, u, layer, i) })
@@ -148,26 +194,33 @@ func (g *PrefillGEMM) Produce(e *Env, p *pipeline.TileProducer, layer, n u32, st
 			stage(u, ahead, g.steps())
 		}
 	})
-	k.ForStep(first.AddC(e.Grid/g.Cluster), units, e.Grid/g.Cluster, func(u u32) {
-		stage(g.unit(e, u, together), 0, g.steps())
+	k.ForStep(first.AddC(e.Grid/g.Cluster), units.n, e.Grid/g.Cluster, func(u u32) {
+		stage(g.unit(e, u, units, span), 0, g.steps())
 	}, dsl.Unroll(1))
 }
 
 // weights starts the copy of this CTA's part of the rows.
 func (g *PrefillGEMM) weights(e *Env, s pipeline.TileStage, u prefillUnit, layer, step u32) {
-	group := layer.MulC(int(g.Plan.LayerBytes / bytesAtom)).Add(step.MulC(prefillAtoms))
-	row := u.tile.MulC(g.Columns / 8)
-	if g.Cluster == 1 {
-		s.Copy(e.K.U32(0), g.W, coordinates(e.K, group, row), 0)
+	group := layer.MulC(int(g.Plan.LayerBytes / bytesAtom)).Add(step.MulC(g.Depth / pipeline.GroupK))
+	rows, _ := g.parts()
+	g.part(e, s, g.w, 0, group, u.tile.MulC(g.Columns/8), rows, !g.Apart)
+}
+
+// input starts the copy of this CTA's part of the tokens.
+func (g *PrefillGEMM) input(e *Env, s pipeline.TileStage, u prefillUnit, step u32) {
+	_, tokens := g.parts()
+	g.part(e, s, g.x, g.Columns, step.MulC(g.Depth/pipeline.GroupK), u.token.DivC(8), tokens, g.Apart)
+}
+
+// part starts the copy of rows rows, from tile first on, to where the stage's row at is; in a cluster that shares them of this CTA's part, for all.
+func (g *PrefillGEMM) part(e *Env, s pipeline.TileStage, m dsl.TensorMap, at int, group, first u32, rows int, shared bool) {
+	to := e.K.U32(at / 8 * g.rowBytes())
+	if g.Cluster == 1 || !shared {
+		s.Copy(to, m, coordinates(e.K, group, first), 0)
 		return
 	}
 	rank := e.CTA.RemC(g.Cluster)
-	part := g.Columns / 8 / g.Cluster
-	s.Copy(rank.MulC(part*prefillTile), g.W, coordinates(e.K, group, row.Add(rank.MulC(part))), 1<<g.Cluster-1)
-}
-
-func (g *PrefillGEMM) input(e *Env, s pipeline.TileStage, u prefillUnit, step u32) {
-	s.Copy(e.K.U32(g.Columns/8*prefillTile), g.X, coordinates(e.K, step.MulC(prefillAtoms), u.token.DivC(8)), 0)
+	s.Copy(to.Add(rank.MulC(rows/8*g.rowBytes())), m, coordinates(e.K, group, first.Add(rank.MulC(rows/8))), 1<<g.Cluster-1)
 }
 
 func coordinates(k *dsl.Kernel, group, row u32) [3]dsl.Val[dsl.I32] {
@@ -175,26 +228,28 @@ func coordinates(k *dsl.Kernel, group, row u32) [3]dsl.Val[dsl.I32] {
 }
 
 // Consume multiplies this CTA's tiles as they arrive. All consumer warps run it.
-func (g *PrefillGEMM) Consume(e *Env, c *pipeline.TileConsumer, r *pipeline.TileRing, n u32, stage int, epilogue PrefillEpilogue) {
+func (g *PrefillGEMM) Consume(e *Env, c *pipeline.TileConsumer, r *pipeline.TileRing, span PrefillSpan, stage int, epilogue PrefillEpilogue) {
 	k := e.K
 	if p := g.problem(e, r, stage); p != "" {
 		k.Require(false, "%s", p)
 		return
 	}
-	tile := dsl.Tile{Swizzle: 64, Stride: prefillTile}
-	g.eachUnit(e, n, func(u prefillUnit) {
+	tile := dsl.Tile{Swizzle: 64, Stride: g.rowBytes()}
+	units := g.units(e, span)
+	k.ForStep(e.CTA.DivC(g.Cluster), units.n, e.Grid/g.Cluster, func(i u32) {
+		u := g.unit(e, i, units, span)
 		sums := dsl.NewArray(k.F32(0), g.Columns/2, "sum")
-		own := e.Warp.DivC(4).MulC(groupRows / 8 * prefillTile / 16)
+		own := e.Warp.DivC(4).MulC(groupRows / 8 * g.rowBytes() / 16)
 		c.Steps(g.steps(), func(base u32) {
-			x := base.AddC(g.Columns / 8 * prefillTile / 16).Add(own)
+			x := base.AddC(g.Columns / 8 * g.rowBytes() / 16).Add(own)
 			k.WGMMAFence()
-			for part := range prefillK / 16 {
+			for part := range g.Depth / 16 {
 				at := part/2*(bytesAtom/16) + part%2*2
 				dsl.WGMMA[dsl.BF16x2](sums, r.Data, x.AddC(at), tile, r.Data, base.AddC(at), tile)
 			}
 		})
 		g.finish(e, u, sums, epilogue)
-	})
+	}, dsl.Unroll(1))
 }
 
 // finish hands out a tile's sums.
@@ -202,18 +257,28 @@ func (g *PrefillGEMM) finish(e *Env, u prefillUnit, sums []*dsl.Var[dsl.F32], ep
 	token := u.token.Add(e.Warp.MulC(16)).Add(e.Lane.DivC(4)).Named("token")
 	each, done := epilogue([2]u32{token, token.AddC(8)}, u.tile)
 	first := u.tile.MulC(g.Columns).Add(e.Lane.RemC(4).MulC(2)).Named("row")
-	for j := range g.Columns / 8 {
-		row := first.AddC(8 * j)
-		pairs := func() {
-			for half := range 2 {
-				each(half, row, sums[4*j+2*half].Get(), sums[4*j+2*half+1].Get())
+	all := func(guarded bool) {
+		for j := range g.Columns / 8 {
+			row := first.AddC(8 * j)
+			pairs := func() {
+				for half := range 2 {
+					each(half, row, sums[4*j+2*half].Get(), sums[4*j+2*half+1].Get())
+				}
+			}
+			if guarded {
+				e.K.If(row.LtC(g.M.Rows), pairs)
+			} else {
+				pairs()
 			}
 		}
-		if g.M.Rows%g.Columns == 0 {
-			pairs()
-		} else {
-			e.K.If(row.LtC(g.M.Rows), pairs)
-		}
+	}
+	switch whole := g.M.Rows / g.Columns; {
+	case g.M.Rows%g.Columns != 0:
+		all(true)
+	case whole < g.Tiles():
+		e.K.If(u.tile.LtC(whole), func() { all(false) })
+	default:
+		all(false)
 	}
 	if done != nil {
 		done()

@@ -26,10 +26,12 @@ type prompt struct {
 	tokens, n            int // there is room for, of the step
 	groups, cluster, sms int
 	stages, layers       int
+	depth                int  // columns of a stage; 0: 64
+	apart, last          bool // CTAs of a cluster share the tokens; only the last tile of tokens
 }
 
 func (p prompt) String() string {
-	return fmt.Sprintf("%d of %d tokens, %d×%d by %d, %d groups, clusters of %d of %d", p.n, p.tokens, p.rows, p.k, p.columns, p.groups, p.cluster, p.sms)
+	return fmt.Sprintf("%d of %d tokens, %d×%d by %d, %d groups, clusters of %d of %d, stages of %d, apart %v, last %v", p.n, p.tokens, p.rows, p.k, p.columns, p.groups, p.cluster, p.sms, p.depth, p.apart, p.last)
 }
 
 // build is the kernel: the layers' products one after another, each of the same input.
@@ -49,9 +51,13 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 	seen := dsl.Global[dsl.BF16](k, "seen", int64(p.sms*consumers*dsl.WarpSize))
 	counter := dsl.Global[dsl.U32](k, "counter", 1)
 	n := dsl.Scalar[dsl.U32](k, "n", "")
-	tokens := tasks.PrefillTokens(p.groups)
-	g := &tasks.PrefillGEMM{Name: "w", M: &plan.Layer[1], Plan: plan, Columns: p.columns, Groups: p.groups, Cluster: p.cluster,
-		W: tasks.PrefillWeights(k, "map_w", w, plan, &plan.Layer[1], p.columns/p.cluster), X: a.Map(k, "map_x", x, tokens)}
+	g := &tasks.PrefillGEMM{Name: "w", M: &plan.Layer[1], Plan: plan, Columns: p.columns, Depth: max(p.depth, 64), Groups: p.groups, Cluster: p.cluster, Apart: p.apart}
+	g.Maps(k, w, a, x)
+	span := tasks.PrefillSpan{N: n}
+	if p.last {
+		always := n.GeC(1)
+		span.Last = &always
+	}
 	stage := (g.StageBytes() + 1023) / 1024 * 1024
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.stages, Bytes: stage, Warps: consumers, Cluster: p.cluster}, nil)
 	k.If(e.Tid.EqC(0), ring.Init)
@@ -68,7 +74,7 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 		next := e.CTA.AddC(1).RemC(p.sms).MulC(e.Threads()).Add(e.Tid) // what another CTA has written
 		seen.Store(next, x.Load(next))
 		k.For(k.U32(0), k.U32(p.layers), func(layer dsl.Val[dsl.U32]) {
-			g.Consume(e, c, ring, n, stage, func(token [2]dsl.Val[dsl.U32], tile dsl.Val[dsl.U32]) (func(int, dsl.Val[dsl.U32], dsl.Val[dsl.F32], dsl.Val[dsl.F32]), func()) {
+			g.Consume(e, c, ring, span, stage, func(token [2]dsl.Val[dsl.U32], tile dsl.Val[dsl.U32]) (func(int, dsl.Val[dsl.U32], dsl.Val[dsl.F32], dsl.Val[dsl.F32]), func()) {
 				return func(half int, row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 					k.If(token[half].Lt(n), func() {
 						y.StoreN(layer.MulC(p.tokens).Add(token[half]).MulC(p.rows).Add(row), []dsl.Val[dsl.F32]{y0, y1})
@@ -83,7 +89,7 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 		k.If(k.Warp().EqC(consumers), func() {
 			c := ring.Producer()
 			k.For(k.U32(0), k.U32(p.layers), func(layer dsl.Val[dsl.U32]) {
-				g.Produce(e, c, layer, n, p.stages, func() {
+				g.Produce(e, c, layer, span, p.stages, func() {
 					dsl.WaitUntil(counter, dsl.At(0), dsl.GE, k.U32(p.sms), dsl.Acquire(dsl.GPUScope))
 					k.FenceProxyAsyncGlobal()
 				})
@@ -130,6 +136,8 @@ func prompts() []prompt {
 		{rows: 48, k: 192, columns: 16, tokens: 64, n: 64, groups: 1, cluster: 1, sms: 2, stages: 2, layers: 2},
 		{rows: 72, k: 96, columns: 32, tokens: 256, n: 200, groups: 2, cluster: 2, sms: 4, stages: 3, layers: 2},
 		{rows: 32, k: 64, columns: 32, tokens: 128, n: 3, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 1},
+		{rows: 72, k: 224, columns: 16, tokens: 64, n: 40, groups: 1, cluster: 2, sms: 4, stages: 2, layers: 2, depth: 128, apart: true},
+		{rows: 48, k: 96, columns: 16, tokens: 256, n: 140, groups: 1, cluster: 2, sms: 2, stages: 3, layers: 1, last: true},
 	}
 	if deep.On() {
 		all = append(all, prompt{rows: 512, k: 512, columns: 256, tokens: 512, n: 300, groups: 2, cluster: 2, sms: 4, stages: 4, layers: 1},
@@ -157,6 +165,9 @@ func TestPrefillGEMMMultipliesTheTokensOfAStep(t *testing.T) {
 				got := f32s(first)
 				for i := range p.layers * p.n * p.rows {
 					layer, token, row := i/(p.n*p.rows), i/p.rows%p.n, i%p.rows
+					if p.last && token < (p.n-1)/128*128 { // of two CTAs' tiles of 64
+						continue
+					}
 					var want, size float64
 					for k := range p.k {
 						v := fromBF16(x[token*p.k+k]) * fromBF16(w[layer][row*p.k+k])
@@ -188,7 +199,15 @@ var promptEquivalent = map[string]struct {
 }
 
 func TestMutantsOfPrefillGEMMAreReported(t *testing.T) {
-	p := prompt{rows: 32, k: 256, columns: 16, tokens: 128, n: 128, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 2}
+	shared := prompt{rows: 32, k: 256, columns: 16, tokens: 128, n: 128, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 2}
+	apart := shared
+	apart.rows, apart.tokens, apart.n, apart.apart = 64, 64, 64, true
+	for _, p := range []prompt{shared, apart} {
+		t.Run(p.String(), func(t *testing.T) { mutantsOfAPrompt(t, p) })
+	}
+}
+
+func mutantsOfAPrompt(t *testing.T, p prompt) {
 	kernel, plan := p.build(t)
 	left := map[string]int{}
 	for _, mu := range mutate.List(kernel) {

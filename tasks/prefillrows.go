@@ -15,11 +15,23 @@ type PrefillNorm struct {
 	Parts int
 }
 
-// Of is a token's scale.
+// Of is a token's scale. Four lanes that differ in their last two bits have the same token.
 func (t *PrefillNorm) Of(e *Env, token u32) f32 {
 	sum, at := e.K.F32(0), token.MulC(t.Parts)
-	for i := range t.Parts {
-		sum = sum.Add(t.SQ.Load(at.AddC(i)))
+	if t.Parts%16 == 0 { // each has a quarter of the parts
+		at = at.Add(e.Lane.RemC(4).MulC(4))
+		for i := 0; i < t.Parts; i += 16 {
+			for _, part := range t.SQ.LoadN(at.AddC(i), 4) {
+				sum = sum.Add(part)
+			}
+		}
+		for d := 1; d < 4; d *= 2 {
+			sum = sum.Add(dsl.ShflXor(sum, d))
+		}
+	} else {
+		for i := range t.Parts {
+			sum = sum.Add(t.SQ.Load(at.AddC(i)))
+		}
 	}
 	return dsl.Rsqrt(sum.Mul(e.K.F32(1 / float64(t.N))).Add(e.K.F32(t.Eps)))
 }
@@ -83,7 +95,8 @@ func (t *PrefillResidual) Embed(e *Env, n, norm u32, padded int, id func(token u
 	k.ForStep(first, n.AddC(padded-1).DivC(padded).MulC(padded), e.Grid*e.Consumers, func(token u32) {
 		squares := dsl.NewVar(k.F32(0), "squares")
 		row := embedding(e, id(token.Min(n.SubC(1))))
-		k.ForStep(e.Lane.MulC(4), k.U32(t.Out.K), embedBlock, func(at u32) {
+		k.ForStep(e.Lane, k.U32(t.Out.K/4), dsl.WarpSize, func(i u32) {
+			at := i.MulC(4)
 			x := row(at, 4)
 			for i := range x {
 				x[i] = dsl.Select(token.Lt(n), x[i], k.F32(0))
@@ -137,6 +150,16 @@ func (t *PrefillQKV) Epilogue(e *Env, s Step, n u32) PrefillEpilogue {
 			k.If(tokens[half].Lt(n), func() {
 				t.finish(e, s, row, y0.Mul(scale[half]), y1.Mul(scale[half]), at[half], st[half], func(head u32) u32 { return tokens[half].MulC(t.Heads).Add(head) })
 			})
+		}, nil
+	}
+}
+
+// PrefillLogits is the epilogue of an LM head whose logits are wanted of the step's last token, the last of n, alone. The others' are not
+// stored. search is begun before the first tile, of that token's scale, see Argmax.Start.
+func PrefillLogits(e *Env, n u32, search Epilogue) PrefillEpilogue {
+	return func(tokens [2]u32, _ u32) (func(half int, row u32, y0, y1 f32), func()) {
+		return func(half int, row u32, y0, y1 f32) {
+			e.K.If(tokens[half].AddC(1).Eq(n), func() { search(row, y0, y1) })
 		}, nil
 	}
 }

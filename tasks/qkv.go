@@ -25,6 +25,9 @@ type QKV struct {
 	Bias    func(Step) Rows  // of a layer's packed matrix; nil for none
 	Norm    *HeadNorm        // of q and k before the rotation; nil for none
 
+	// Grows multiplies queries by what grows with their positions, unless it is zero.
+	Grows Growth
+
 	// QueryShift is added to the position queries are rotated for; it is 0 but
 	// where a fault is planted.
 	QueryShift int
@@ -60,6 +63,7 @@ func (t *QKV) problem() string {
 		need(t.Heads > 0, "qkv: %d query heads, want at least 1", t.Heads),
 		need(int(t.InvFreq.Len()) == t.KV.D/2 || t.Kind != nil && int(t.InvFreq.Len())%(t.KV.D/2) == 0,
 			"qkv: InvFreq has %d elements, want half the head dimension, %d", t.InvFreq.Len(), t.KV.D/2),
+		need(t.Grows.Every == 0 || t.Norm == nil, "qkv: queries that grow with their positions behind a norm, want one of both"),
 		need(t.Norm == nil || t.Passed != nil || t.Norm.Raw.Len() > 0, "qkv: norms of q and k want words, or a buffer for what is not normalised yet"))
 }
 
@@ -91,7 +95,7 @@ func (t *QKV) Publish(e *Env) {
 // Ahead is what Early fetches for a row of the packed matrix: the cosine and the sine by which its q or k is rotated, of no
 // use for a row of v, and behind them its biases, and gains of the norm, where there are any.
 func (t *QKV) Ahead(e *Env, s Step, row u32) []f32 {
-	cos, sin := t.angle(e, t.position(s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos), t.turn(s, row.RemC(t.KV.D).DivC(2).Named("i")))
+	cos, sin := t.turning(e, s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos, func() u32 { return t.turn(s, row.RemC(t.KV.D).DivC(2).Named("i")) })
 	all := []f32{cos, sin}
 	if t.Bias != nil {
 		all = append(all, t.Bias(s)(row)...)
@@ -145,7 +149,7 @@ func (t *QKV) finish(e *Env, s Step, row u32, y0, y1 f32, pos u32, st stores, qu
 	}
 	k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
 		turn := t.Early.Or(func() []f32 {
-			cos, sin := t.angle(e, t.position(s, func() dsl.Pred { return head.LtC(t.Heads) }, pos), t.turn(s, i))
+			cos, sin := t.turning(e, s, func() dsl.Pred { return head.LtC(t.Heads) }, pos, func() u32 { return t.turn(s, i) })
 			return []f32{cos, sin}
 		})
 		var r turned
@@ -269,6 +273,25 @@ func (p e4m3Stores) quantised(v int, kvHead, i u32, x0, x1 f32) {
 func (p *place) quantise(v int, kvHead u32, x0, x1 f32) dsl.Val[dsl.E4M3x2] {
 	c := dsl.Rcp(p.t.KV.scale(p.s, kvHead, v))
 	return dsl.Pack[dsl.E4M3x2](x0.Mul(c), x1.Mul(c))
+}
+
+// Growth is a factor of 1 + Beta·ln(1 + ⌊p/Every⌋) at position p; Every 0 is none.
+type Growth struct {
+	Beta  float64
+	Every int
+}
+
+// turning is what a pair of a token at pos, of q or not, is multiplied by: cosine and sine of its angle, times what grows.
+func (t *QKV) turning(e *Env, s Step, query func() dsl.Pred, pos u32, turn func() u32) (c, sn f32) {
+	c, sn = t.angle(e, t.position(s, query, pos), turn())
+	if t.Grows.Every == 0 {
+		return c, sn
+	}
+	k := e.K
+	steps := dsl.Cast[dsl.F32](pos.DivC(t.Grows.Every).AddC(1))
+	by := dsl.FMA(dsl.Log2(steps), k.F32(t.Grows.Beta*math.Ln2), k.F32(1))
+	by = dsl.Select(query(), by, k.F32(1)).Named("grown")
+	return c.Mul(by), sn.Mul(by)
 }
 
 // angle is cosine and sine of pos·InvFreq[i], the angle of elements i and i + D/2 of a head

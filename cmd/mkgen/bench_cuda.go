@@ -98,6 +98,12 @@ type gpuLoaded struct {
 	compile func(ctx context.Context, k *ir.Kernel) (*compile.Result, error)
 }
 
+// Prepare compiles a kernel into the cache.
+func (g *gpuLoaded) Prepare(ctx context.Context, k *ir.Kernel) error {
+	_, err := g.compile(ctx, k)
+	return err
+}
+
 func (g *gpuLoaded) Plant(ctx context.Context, k *ir.Kernel) (func(), error) {
 	code, err := g.compile(ctx, k)
 	if err != nil {

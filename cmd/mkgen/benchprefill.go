@@ -56,7 +56,7 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 		}
 		s.Decode = append(s.Decode, mk)
 	}
-	if s.Prefill, err = megakernel.BuildPrefill(s.Decode[0], megakernel.PrefillOptions{Tokens: int(b.prefill)}); err != nil {
+	if s.Prefill, err = megakernel.BuildPrefills(s.Decode[0], int(b.prefill)); err != nil {
 		return usagef("--prefill: %v", err)
 	}
 	weights := &bench.Suite{Kernel: s.Decode[0]}

@@ -10,7 +10,7 @@ import (
 
 const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows (default none)"
 
-// addPrefill builds the prefill kernel beside the others, opens a device for it and adds both to the engine's options.
+// addPrefill builds the prefill kernels beside the others, opens devices for them and adds both to the engine's options.
 func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first runtime.Device, d deviceOptions, o *engine.Options) error {
 	if r.prefill == 0 {
 		return nil
@@ -21,15 +21,17 @@ func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first 
 	case !of.Ragged():
 		return usagef("--prefill: not with --rows 1, whose kernel reads prompts alone")
 	}
-	p, err := megakernel.BuildPrefill(of, megakernel.PrefillOptions{Tokens: int(r.prefill)})
+	all, err := megakernel.BuildPrefills(of, int(r.prefill))
 	if err != nil {
 		return usagef("--prefill: %v", err)
 	}
-	dev, err := openPrefill(ctx, p, first, d)
-	if err != nil {
-		return err
+	for _, p := range all {
+		dev, err := openPrefill(ctx, p, first, d)
+		if err != nil {
+			return err
+		}
+		o.Prefill = append(o.Prefill, engine.PrefillMember{Kernel: p, Device: dev})
 	}
-	o.Prefill = engine.PrefillMember{Kernel: p, Device: dev}
 	return nil
 }
 

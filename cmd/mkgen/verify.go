@@ -21,7 +21,7 @@ import (
 func newVerify(check verify.Checker) *cobra.Command {
 	var c choice
 	seeds, steps := count(4), count(3)
-	var pin count
+	var pin, prefill count
 	seed := count(1)
 	var policy string
 	var plan, races, lines bool
@@ -67,7 +67,7 @@ are said. It prints how many there were, and whether that was all.`,
 			start := time.Now()
 			report, err := check(cmd.Context(), verify.Request{
 				Config: config, Options: c.chosen(config), Seeds: int(seeds), Seed: uint64(seed), Policy: policy,
-				Steps: int(steps), Pin: int(pin), Wide: true,
+				Steps: int(steps), Pin: int(pin), Wide: true, Prefill: int(prefill),
 			})
 			var few *verify.StepsError
 			if errors.As(err, &few) {
@@ -76,6 +76,10 @@ are said. It prints how many there were, and whether that was all.`,
 			var schedule *verify.PolicyError
 			if errors.As(err, &schedule) {
 				return usagef("--schedule: %s", strings.TrimPrefix(schedule.Error(), "verify: "))
+			}
+			var wide *verify.PrefillError
+			if errors.As(err, &wide) {
+				return usagef("--prefill: %v", wide.Err)
 			}
 			var pinned *verify.PinError
 			if errors.As(err, &pinned) {
@@ -91,7 +95,7 @@ are said. It prints how many there were, and whether that was all.`,
 			if err := write(cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			bad := proveAddresses(cmd.OutOrStdout(), config, c.chosen(config))
+			bad := proveAddresses(cmd.OutOrStdout(), config, c.chosen(config), int(prefill))
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Took %.1f s\n", time.Since(start).Seconds()); err != nil {
 				return err
 			}
@@ -112,6 +116,8 @@ are said. It prints how many there were, and whether that was all.`,
 	cmd.Flags().Var(&steps, "steps", "decode steps under each; with --rows launches drawn at random, behind those of every kind")
 	cmd.Flags().Var(&pin, "pin-split", pinUsage)
 	cmd.Flags().Lookup("pin-split").DefValue = ""
+	cmd.Flags().Var(&prefill, "prefill", "check the prefill kernel of steps of so many tokens instead (default none)")
+	cmd.Flags().Lookup("prefill").DefValue = ""
 	return cmd
 }
 

@@ -11,13 +11,20 @@ import (
 )
 
 // proveAddresses proves the addresses of a model's kernels at their real sizes and writes
-// one line, and one for each finding. The error says that something was found.
-func proveAddresses(w io.Writer, c models.Config, o megakernel.Options) error {
+// one line, and one for each finding; with prefill, of the prefill kernel of so many tokens a step. The error says that something was found.
+func proveAddresses(w io.Writer, c models.Config, o megakernel.Options, prefill int) error {
 	mk, err := megakernel.Build(c, o)
 	if err != nil {
 		return err
 	}
 	r := addresses.Prove(mk, addresses.Positions)
+	if prefill > 0 {
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: prefill})
+		if err != nil {
+			return err
+		}
+		r = addresses.CheckPrefill(p, p.IR, addresses.Positions)
+	}
 	if _, err := fmt.Fprintf(w, "\nAt real sizes: %d accesses, %d values proved up to %d positions\n",
 		r.Accesses, r.Values, addresses.Positions); err != nil {
 		return err

@@ -22,7 +22,7 @@ func arithmeticRows() map[ir.Op]binder {
 		ir.OpNeg:   byType(map[ir.Type]stepFn{ir.I32: int1(w32, func(a uint64) uint64 { return -a }), ir.F32: float1(func(a float32) float32 { return -a })}),
 		ir.OpAbs:   byType(map[ir.Type]stepFn{ir.I32: int1(w32, absI32), ir.F32: int1(w32, func(a uint64) uint64 { return a &^ (1 << 31) })}),
 		ir.OpFma:   fixedStep(fmaF32),
-		ir.OpAnd:   fixedStep(int2(w64, func(a, b uint64) uint64 { return a & b })),
+		ir.OpAnd:   fixedStep(and64),
 		ir.OpOr:    fixedStep(int2(w64, func(a, b uint64) uint64 { return a | b })),
 		ir.OpXor:   fixedStep(int2(w64, func(a, b uint64) uint64 { return a ^ b })),
 		ir.OpNot: byType(map[ir.Type]stepFn{ir.I32: int1(w32, not), ir.U32: int1(w32, not), ir.U64: int1(w64, not),
@@ -99,6 +99,13 @@ func add32(m *machine, w *warp, in *inst) {
 	a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
 	for l := range d {
 		d[l] = uint64(uint32(a[l] + b[l]))
+	}
+}
+
+func and64(m *machine, w *warp, in *inst) {
+	a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
+	for l := range d {
+		d[l] = a[l] & b[l]
 	}
 }
 
@@ -214,9 +221,29 @@ func cmpF32(a, b uint64) int {
 	return 2
 }
 
+// compare is a predicate of what cmpI32, cmpU and cmpF32 return. Each type has a loop of its own: kernels do little as often.
 func compare(holds func(c int) bool) binder {
-	step := func(cmp func(a, b uint64) int) stepFn {
-		return int2(w64, func(a, b uint64) uint64 { return bit(holds(cmp(a, b))) })
+	var is [4]uint64 // by that plus one
+	for i := range is {
+		is[i] = bit(holds(i - 1))
 	}
-	return byType(map[ir.Type]stepFn{ir.I32: step(cmpI32), ir.U32: step(cmpU), ir.U64: step(cmpU), ir.F32: step(cmpF32)})
+	signed := func(m *machine, w *warp, in *inst) {
+		a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
+		for l := range d {
+			d[l] = is[(1+cmpI32(a[l], b[l]))&3]
+		}
+	}
+	unsigned := func(m *machine, w *warp, in *inst) {
+		a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
+		for l := range d {
+			d[l] = is[(1+cmpU(a[l], b[l]))&3]
+		}
+	}
+	float := func(m *machine, w *warp, in *inst) {
+		a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
+		for l := range d {
+			d[l] = is[(1+cmpF32(a[l], b[l]))&3]
+		}
+	}
+	return byType(map[ir.Type]stepFn{ir.I32: signed, ir.U32: unsigned, ir.U64: unsigned, ir.F32: float})
 }

@@ -130,16 +130,14 @@ func (f *flight) moveBytes(dst, src, n int64) {
 		f.dst.setValid(dst, n)
 		return
 	}
-	for k := range n {
-		if f.src.isValid(src+k, 1) {
-			f.dst.setValid(dst+k, 1)
-		} else {
-			f.dst.clearValid(dst + k)
-		}
+	for n > 0 { // as many bytes at a time as lie in one word of both
+		k := min(n, 64-src&63, 64-dst&63)
+		mask := ^uint64(0) >> (64 - k)
+		valid := &f.dst.valid[dst>>6]
+		*valid = *valid&^(mask<<(dst&63)) | f.src.valid[src>>6]>>(src&63)&mask<<(dst&63)
+		dst, src, n = dst+k, src+k, n-k
 	}
 }
-
-func (rg *region) clearValid(off int64) { rg.valid[off>>6] &^= 1 << (off & 63) }
 
 // inFlight is the copy that is writing byte off of rg, if any.
 func (m *machine) inFlight(rg *region, off int64) *flight {

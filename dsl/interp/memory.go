@@ -112,13 +112,12 @@ type region struct {
 }
 
 func (rg *region) isValid(off, n int64) bool {
-	if n == 16 && off&15 == 0 {
-		return uint16(rg.valid[off>>6]>>(off&63)) == 0xffff
-	}
-	for ; n > 0; n, off = n-1, off+1 {
-		if rg.valid[off>>6]>>(off&63)&1 == 0 {
+	for n > 0 {
+		k := min(n, 64-off&63)
+		if ^rg.valid[off>>6]>>(off&63)<<(64-k) != 0 {
 			return false
 		}
+		off, n = off+k, n-k
 	}
 	return true
 }

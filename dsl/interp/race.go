@@ -166,17 +166,23 @@ func (m *machine) conflict(r record, rg *region, a *accessor) (Kind, bool) {
 // It reports whether the access may go on.
 func (m *machine) touch(rg *region, off, n int64, a *accessor) bool {
 	g := rg.info.gran
+	var ok cell // the last granule's before this access, found in order: most have the same
 	for i := off >> g; i < (off+n+1<<g-1)>>g; i++ {
-		if c := &rg.shadow[i]; a.write {
-			if (c.w != 0 || c.r != 0) && !m.checkWrite(rg, c, i<<g, a) {
+		c := &rg.shadow[i]
+		was := *c
+		if a.write {
+			if was != ok && was != (cell{}) && !m.checkWrite(rg, c, i<<g, a) {
 				return false
 			}
 			m.recordWrite(rg, c, a)
 		} else {
-			if c.w != 0 && !m.checkAll(rg, c.w, true, i<<g, a) {
+			if was.w != ok.w && was.w != 0 && !m.checkAll(rg, was.w, true, i<<g, a) {
 				return false
 			}
 			m.recordRead(rg, c, a)
+		}
+		if ok = was; was.w.isSet() || was.r.isSet() { // a set is one granule's
+			ok = cell{}
 		}
 	}
 	return true

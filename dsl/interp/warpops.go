@@ -1,6 +1,10 @@
 package interp
 
-import "github.com/mkgen/mkgen/dsl/ir"
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
 
 // converged checks that a warp collective has all its lanes.
 func (m *machine) converged(w *warp, in *inst) bool {
@@ -71,32 +75,30 @@ func stepAssert(m *machine, w *warp, in *inst) {
 //	B  v4: rows 2t and 2t+1, column g     v5: rows 2t+8 and 2t+9
 //	C  v6, v7: row g, columns 2t, 2t+1    v8, v9: row g+8; D the same
 func matrixProduct(s *ir.Instr) (stepFn, error) {
-	wide := fromBF16
-	if s.Args[0].Type == ir.F16x2 {
-		wide = fromF16
-	}
+	half := s.Args[0].Type == ir.F16x2
 	return func(m *machine, w *warp, in *inst) {
 		if m.converged(w, in) {
-			multiply(m, w, in, wide)
+			multiply(m, w, in, half)
 		}
 	}, nil
 }
 
-func multiply(m *machine, w *warp, in *inst, wide func(uint64) float32) {
+// multiply computes matrixProduct's D, of f16 where half, else of bf16.
+func multiply(m *machine, w *warp, in *inst, half bool) {
 	var a [16][16]float32
 	var bt [8][16]float32
 	for i := range 4 {
 		src := m.in(w, in.a[i])
 		for l := range 32 {
 			r, c := l/4+8*(i&1), l%4*2+8*(i>>1)
-			a[r][c], a[r][c+1] = wide(src[l]&0xffff), wide(src[l]>>16)
+			a[r][c], a[r][c+1] = wide2(src[l], half)
 		}
 	}
 	for i := range 2 {
 		src := m.in(w, in.a[4+i])
 		for l := range 32 {
 			k := l%4*2 + 8*i
-			bt[l/4][k], bt[l/4][k+1] = wide(src[l]&0xffff), wide(src[l]>>16)
+			bt[l/4][k], bt[l/4][k+1] = wide2(src[l], half)
 		}
 	}
 	c, d := [4]*row{}, [4]*row{}
@@ -115,4 +117,12 @@ func multiply(m *machine, w *warp, in *inst, wide func(uint64) float32) {
 		}
 		d[0][l], d[1][l], d[2][l], d[3][l] = fromF32(d0), fromF32(d1), fromF32(d2), fromF32(d3)
 	}
+}
+
+// wide2 widens two f16 where half, else two bf16.
+func wide2(x uint64, half bool) (lo, hi float32) {
+	if half {
+		return fromF16(x & 0xffff), fromF16(x >> 16)
+	}
+	return math.Float32frombits(uint32(x) << 16), math.Float32frombits(uint32(x) & 0xffff0000)
 }

@@ -43,6 +43,8 @@ func (s *Scheduler) checkJob(j *job, queued bool) error {
 	switch whole := j.cached / s.o.Page; {
 	case queued && (len(j.pages) > 0 || j.cached > 0):
 		return fmt.Errorf("job %d is queued with %d pages", j.id, len(j.pages))
+	case j.short && j.cached > s.o.Short:
+		return fmt.Errorf("job %d is short, with %d tokens cached of %d", j.id, j.cached, s.o.Short)
 	case j.piece > 0 && !j.begins(j.cached):
 		return fmt.Errorf("job %d has %d tokens cached and %d of prompt: that is inside a piece", j.id, j.cached, j.prompt)
 	case j.cached >= len(j.tokens):

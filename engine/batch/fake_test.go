@@ -21,6 +21,7 @@ type client struct {
 	draws  bool
 	piece  int // of its bench
 	few    int // and tokens that its model says, 0 for all
+	short  int // tokens of sequences that are short
 	gone   bool
 	goneAt int // tokens after which it is gone, 0 for never
 	bad    error
@@ -81,6 +82,9 @@ func (c *client) Leave(s batch.Stats, err error) {
 
 // alone is what the client would get alone with all the room there is.
 func (c *client) alone(n int) []int {
+	if c.short > 0 {
+		return batchtest.AloneShort(c.prompt, n, c.draws, c.few, c.short)
+	}
 	if c.few > 0 {
 		return batchtest.AloneOfFew(c.prompt, n, c.few)
 	}
@@ -107,6 +111,7 @@ type sizes struct {
 	drafts, few                         int // rows for drafts, and tokens that the model says
 	piece                               int // with one, results depend on which tokens come together
 	long                                int // tokens of a launch of one prompt alone, where they are more than rows
+	short                               int // tokens of short sequences
 	most                                int // tokens of all sequences when a launch ends, 0 for any number
 }
 
@@ -120,14 +125,14 @@ func newBench(t *testing.T, z sizes) *bench {
 	if z.seed != 0 {
 		pool = pages.NewShuffled(z.pages, z.seed)
 	}
-	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, DraftRows: z.drafts, StepsPerLaunch: max(1, z.steps)})
+	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, DraftRows: z.drafts, Short: z.short, StepsPerLaunch: max(1, z.steps)})
 	require.NoError(t, err)
 	return &bench{s, t, f, pool, z}
 }
 
 // add adds a job that wants so many tokens.
 func (b *bench) add(prompt []int, want int) *client {
-	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece, few: b.z.few}
+	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece, few: b.z.few, short: b.z.short}
 	b.Add(prompt, c)
 	return c
 }

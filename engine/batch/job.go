@@ -15,6 +15,8 @@ type job struct {
 	keys   []int // what the tree knows them by: tokens, or those of keyed
 	prompt int   // tokens of it
 	piece  int   // see Options.Piece
+	short  bool  // see Options.Short
+	plain  bool  // keys are tokens
 
 	cached  int      // tokens in the cache, fewer than tokens
 	pages   []uint32 // of these, and during a launch of those to come
@@ -27,13 +29,12 @@ type job struct {
 }
 
 func (s *Scheduler) job(prompt []int, c Client) *job {
-	j := &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt), piece: s.o.Piece}
+	j := &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt), piece: s.o.Piece, short: s.isShort(len(prompt)),
+		plain: s.o.Piece == 0 && s.o.Short == 0}
 	if s.o.DraftRows > 0 {
 		j.lookup = newLookup()
 	}
-	if j.keys = j.tokens; j.piece > 0 {
-		j.keys = j.keyed()
-	}
+	j.keys = j.keyed()
 	return j
 }
 
@@ -46,10 +47,10 @@ func (j *job) scores() bool { return j.cached < j.prompt-1 && j.client.ToScore()
 // take hands the client a token.
 func (j *job) take(token int) {
 	j.tokens = append(j.tokens, token)
-	if j.piece > 0 {
-		j.keys = append(j.keys, j.key(len(j.tokens)-1))
-	} else {
+	if j.plain {
 		j.keys = j.tokens
+	} else {
+		j.keys = append(j.keys, j.key(len(j.tokens)-1))
 	}
 	j.done = !j.client.Take(token)
 }

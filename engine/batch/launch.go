@@ -21,6 +21,7 @@ func (s *Scheduler) Step(ctx context.Context) error {
 		return err
 	}
 	s.sweep()
+	s.outgrow()
 	s.admit()
 	if len(s.running) == 0 {
 		return nil
@@ -93,7 +94,7 @@ type launch struct {
 }
 
 func (l *launch) request(steps int) StepRequest {
-	r := StepRequest{Steps: steps, Each: l.each, Quiet: true}
+	r := StepRequest{Steps: steps, Each: l.each, Quiet: true, Short: l.parts[0].j.short}
 	for _, p := range l.parts {
 		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
 		r.Sequences = append(r.Sequences, Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages})

@@ -95,7 +95,7 @@ func (s *Scheduler) draft(parts []part) {
 			return
 		}
 		if p.chooses() && p.rows == 1 && s.drafting(p.j) {
-			room := min(left, p.j.client.Want()-1, s.limit-p.j.cached-1)
+			room := min(left, p.j.client.Want()-1, s.limit-p.j.cached-1, s.room(p.j))
 			p.drafts = p.j.lookup.drafts(p.j.tokens, room)
 			p.rows += len(p.drafts)
 			left -= len(p.drafts)

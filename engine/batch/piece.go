@@ -23,11 +23,23 @@ func (j *job) pieceAt(i int) int {
 func (j *job) begins(i int) bool { return i >= j.prompt || i%j.piece == 0 }
 
 // key is what the tree knows token i by: a page is another one when its tokens came in
-// other pieces. Where they begin follows from the keys before.
-func (j *job) key(i int) int { return j.tokens[i]*j.piece + j.pieceAt(i)%j.piece }
+// other pieces, or of a short sequence. Where pieces begin follows from the keys before.
+func (j *job) key(i int) int {
+	key := j.tokens[i]
+	if j.piece > 0 {
+		key = key*j.piece + j.pieceAt(i)%j.piece
+	}
+	if j.short {
+		key = -1 - key
+	}
+	return key
+}
 
 // keyed are the keys of all tokens.
 func (j *job) keyed() []int {
+	if j.plain {
+		return j.tokens
+	}
 	keys := make([]int, len(j.tokens))
 	for i := range keys {
 		keys[i] = j.key(i)
@@ -50,9 +62,9 @@ func (j *job) whole(pages, page int) int {
 func (s *Scheduler) sharePieces() []part {
 	order := slices.Clone(s.running)
 	slices.SortStableFunc(order, func(a, b *job) int { return a.served - b.served })
-	left, given := s.o.Stepper.Rows(), map[*job]bool{}
+	left, given, short := s.o.Stepper.Rows(), map[*job]bool{}, s.turnOfShort()
 	for _, j := range order {
-		if n := j.pieceAt(j.cached); n <= left && !s.waitsForPieces(j) {
+		if n := j.pieceAt(j.cached); n <= left && j.short == short && !s.waitsForPieces(j) {
 			given[j] = true
 			left -= n
 		}

@@ -81,6 +81,29 @@ func TestWithDraftsEveryJobGetsWhatItWouldAlone(t *testing.T) {
 	t.Log(seen)
 }
 
+// Where keys of short sequences are others, each gets what it would alone, with drafts and without: also who grows beyond, who
+// begins like one that did or did not, and who runs beside the other kind.
+func TestShortAndLongSequencesGetWhatTheyWouldAlone(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 8))
+		z := sizes{rows: 1 + r.IntN(16), page: 1 << r.IntN(4), steps: 1 + r.IntN(9), seed: seed, short: 5 + r.IntN(60)}
+		z.pages = 1 + (20+r.IntN(150))/z.page
+		z.sequences = 1 + r.IntN(z.rows)
+		switch seed % 3 {
+		case 1:
+			z.long = z.rows + r.IntN(40)
+		case 2:
+			z.drafts, z.few = 1+r.IntN(9), 1+r.IntN(4)
+		}
+		runRandom(t, z, r, 40, seen)
+	}
+	for what, least := range map[string]int{"whole": 300, "gone": 100, "preempted": 100, "reused": 300, "drawn": 100, "scored": 100, "accepted": 1000, "grown": 100} {
+		require.Greater(t, seen[what], least, what)
+	}
+	t.Log(seen)
+}
+
 // runRandom lets some jobs loose on a bench and says in seen what they met with.
 func runRandom(t *testing.T, z sizes, r *rand.Rand, jobs int, seen map[string]int) {
 	b := newBench(t, z)
@@ -126,7 +149,7 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 		prompt = append(prompt, r.IntN(3))
 	}
 	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0 && b.z.few == 0, scores: r.IntN(5) == 0 && b.z.few == 0,
-		piece: b.z.piece, few: b.z.few}
+		piece: b.z.piece, few: b.z.few, short: b.z.short}
 	switch r.IntN(5) {
 	case 0:
 		c.goneAt = 1 + r.IntN(5)
@@ -161,11 +184,14 @@ func (b *bench) judge(c *client, broken error, seen map[string]int) {
 	}
 	if c.scores {
 		seen["scored"]++
-		want := batchtest.Within(c.prompt, b.z.piece)
+		want := batchtest.Within(c.prompt, b.z.piece, len(c.prompt) <= b.z.short)
 		if len(c.got) == 0 {
 			want = append([]int(nil), want[:len(c.scored)]...)
 		}
 		require.Equal(t, want, append([]int(nil), c.scored...))
+	}
+	if n := len(c.prompt); n <= b.z.short && n+len(c.got) > b.z.short+1 {
+		seen["grown"]++
 	}
 	require.NotContains(t, c.got[:max(0, len(c.got)-1)], c.stop)
 	if c.stats.Preempted > 0 {

@@ -23,6 +23,9 @@ type Options struct {
 	// end at its multiples and at the prompt's end, whatever else runs: see the package's
 	// documentation. 0 shares rows as there are.
 	Piece int
+	// Short other than 0 is how many tokens a sequence has at most whose keys are other ones than a longer sequence's
+	// (models.Config.ShortPositions): see short.go.
+	Short int
 	// DraftRows is how many rows a step may have for drafts to be among them: see lookup.go. 0 has none; it does not go with
 	// Piece, since what comes together is not up to the prompt alone.
 	DraftRows int
@@ -66,6 +69,8 @@ func New(o Options) (*Scheduler, error) {
 		return nil, fmt.Errorf("pieces of %d tokens, want 1 to the %d rows of a step, or 0 for any", o.Piece, rows)
 	case o.DraftRows < 0 || o.DraftRows > 0 && o.Piece > 0:
 		return nil, fmt.Errorf("%d rows for drafts with pieces of %d tokens, want at least 0, and one or the other", o.DraftRows, o.Piece)
+	case o.Short < 0:
+		return nil, fmt.Errorf("short sequences of %d tokens, want at least 0", o.Short)
 	case o.StepsPerLaunch < 1:
 		return nil, fmt.Errorf("%d steps a launch, want at least 1", o.StepsPerLaunch)
 	case o.Page < 1 || o.Positions < 1 || o.Pool.Size() < 1:

@@ -34,7 +34,7 @@ func TestPromptsShareTheRowsThatDecodingLeaves(t *testing.T) {
 	b.close()
 }
 
-// A prompt of more tokens than a step has rows goes alone, as many tokens as the stepper takes so, but for its last one. Those that decode
+// A prompt of more tokens than a step has rows goes alone, as many tokens as the stepper takes so. Those that decode
 // have every second launch, in which the prompt has the rows that they leave.
 func TestALongPromptGoesAloneInTurnsWithThoseThatDecode(t *testing.T) {
 	b := newBench(t, sizes{rows: 4, long: 16, page: 4, pages: 50, steps: 4})

@@ -21,9 +21,9 @@ func (s *Scheduler) share() []part {
 	if s.o.Piece > 0 {
 		return s.sharePieces()
 	}
-	parts := make([]part, 0, len(s.running))
+	parts, short := make([]part, 0, len(s.running)), s.turnOfShort()
 	for _, j := range s.running {
-		if !s.waits(j, parts) {
+		if j.short == short && !s.waits(j, parts) {
 			parts = append(parts, part{j: j, rows: 1})
 		}
 	}
@@ -51,8 +51,7 @@ func (s *Scheduler) share() []part {
 }
 
 // prefill is a launch of one job's prompt alone, where the stepper has such, or nil: of those that have more to feed than a step has rows, the
-// one that has had none for longest. The prompt's last token is left for a launch that chooses. Where others run, every second launch is
-// theirs.
+// one that has had none for longest. Where others run, every second launch is theirs.
 func (s *Scheduler) prefill(parts []part) *part {
 	st, ok := s.o.Stepper.(Prefiller)
 	if !ok || s.prefilled && len(parts) > 1 {
@@ -60,14 +59,14 @@ func (s *Scheduler) prefill(parts []part) *part {
 	}
 	var of *job
 	for _, p := range parts {
-		if p.j.pending()-1 > st.Rows() && !p.j.scores() && (of == nil || p.j.served < of.served) {
+		if p.j.pending() > st.Rows() && !p.j.scores() && (of == nil || p.j.served < of.served) {
 			of = p.j
 		}
 	}
 	if of == nil || st.PrefillRows() <= st.Rows() {
 		return nil
 	}
-	return &part{j: of, rows: min(st.PrefillRows(), of.pending()-1)}
+	return &part{j: of, rows: min(st.PrefillRows(), of.pending())}
 }
 
 // waits reports whether one of the parts before computes the page that the job
@@ -105,11 +104,14 @@ func (s *Scheduler) steps(parts []part) int {
 	if s.o.Piece > 0 && len(parts) < len(s.running) {
 		return 1 // others have none of its rows
 	}
+	if _, mixed := s.kinds(); mixed {
+		return 1
+	}
 	for _, p := range parts {
 		if p.j.pending() > 1 || len(p.drafts) > 0 || p.j.client.Draws() {
 			return 1
 		}
-		n = min(n, p.j.client.Want(), s.limit-p.j.cached)
+		n = min(n, p.j.client.Want(), s.limit-p.j.cached, s.room(p.j)+1)
 	}
 	there := s.available()
 	return max(1, sort.Search(n, func(i int) bool { return s.need(parts, i+1) > there }))

@@ -24,6 +24,8 @@ type StepRequest struct {
 	// has the token that follows the last new one of each sequence, by argmax. When
 	// it returns false the launch is to end soon.
 	Each func(chosen []int) bool
+	// Short is whether the sequences, new tokens included, have at most Options.Short tokens each; else all have more.
+	Short bool
 	// Quiet is whether nobody wants the step's tokens or logits, as of prompts that do not end
 	// in it: it ends behind the last layer. One step; Each is not called, and what the step
 	// chose is NoToken for every sequence.
@@ -33,7 +35,7 @@ type StepRequest struct {
 // NoToken is what a quiet step chooses.
 const NoToken = -1
 
-// Prefiller is a Stepper that takes more tokens of one sequence alone, in quiet launches of one step.
+// Prefiller is a Stepper that takes more tokens of one sequence alone, in launches of one step, of which it has the last token's logits.
 type Prefiller interface {
 	Stepper
 	// PrefillRows is how many tokens such a launch feeds at most; 0: no more than others.

@@ -70,7 +70,9 @@ func (j *job) cached(ctx context.Context, dir string) (*Result, error) {
 	r, damage := load(dir, key)
 	if r != nil {
 		if r.Machine == nil || r.Machine.Err() != nil || r.Machine.Revision != sass.Revision { // a disassembler or a better check may be there by now
-			err = j.hold(ctx, r)
+			if err = j.hold(ctx, r); err == nil && r.Machine != nil {
+				_, _ = store(dir, key, j.src.Name, r) // so that it is held once; else next time
+			}
 		}
 		return r, err
 	}

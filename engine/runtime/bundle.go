@@ -23,15 +23,16 @@ type Member struct {
 // prompts go through the widest, and a sequence that decodes alone through that of one row.
 // It is a batch.Stepper. Not safe for concurrent use.
 type Bundle struct {
-	wide  []*Ragged // by their rows
-	one   *Session  // of one row; nil: none
-	long  *Prefill  // of prompts; nil: none
-	guard uint32    // page that entries of one's table without a use name
-	owner Device    // of the weights and of the cache, which has so many pages
+	wide  []*Ragged  // by their rows
+	one   *Session   // of one row; nil: none
+	long  []*Prefill // of prompts, by their tokens
+	guard uint32     // page that entries of one's table without a use name
+	owner Device     // of the weights and of the cache, which has so many pages
 	pages int
 
 	loaded LoadStats
-	last   *Ragged // that ran the last launch; nil: one did, or nobody
+	last   *Ragged  // that ran the last launch; nil: another one did, or nobody
+	prompt *Prefill // the same
 }
 
 // OpenBundle allocates and fills every buffer of the kernels, in whatever order they come: one or
@@ -68,19 +69,31 @@ func OpenBundle(ctx context.Context, members []Member, w Weights, o RaggedOption
 	return b, nil
 }
 
-// AddPrefill opens a prefill kernel beside the others, on a device of its own: quiet launches of one sequence with more tokens than
-// the others have rows go through it.
-func (b *Bundle) AddPrefill(p *megakernel.Prefill, dev Device) (err error) {
-	b.long, err = OpenPrefill(p, dev, b.owner, b.pages, b.guard)
-	return err
+// AddPrefill opens a prefill kernel beside the others, on a device of its own: launches of one sequence with more tokens than
+// the others have rows go through the one of the fewest tokens that has enough.
+func (b *Bundle) AddPrefill(p *megakernel.Prefill, dev Device) error {
+	r, err := OpenPrefill(p, dev, b.owner, b.pages, b.guard)
+	if err != nil {
+		return err
+	}
+	b.long = append(b.long, r)
+	slices.SortFunc(b.long, func(a, b *Prefill) int { return a.Tokens() - b.Tokens() })
+	return nil
 }
 
-// PrefillRows is how many tokens of one sequence a quiet launch feeds at most; 0 without a prefill kernel.
+// aloneRows is how many tokens of a prompt a launch of the kernel of one row feeds, a step each, where there is no
+// other kernel: few enough that a request that is cancelled ends soon.
+const aloneRows = 64
+
+// PrefillRows is how many tokens of one sequence a launch of it alone feeds at most; 0: no more than other launches.
 func (b *Bundle) PrefillRows() int {
-	if b.long == nil {
-		return 0
+	switch {
+	case len(b.long) > 0:
+		return b.long[len(b.long)-1].Tokens()
+	case len(b.wide) == 0:
+		return aloneRows
 	}
-	return b.long.Tokens()
+	return 0
 }
 
 // agree refuses kernels that cannot share weights and cache.
@@ -154,8 +167,8 @@ func (b *Bundle) SetHangTimeout(d time.Duration) {
 }
 
 func (b *Bundle) runners() (all []*runner) {
-	if b.long != nil {
-		all = append(all, &b.long.runner)
+	for _, r := range b.long {
+		all = append(all, &r.runner)
 	}
 	for _, r := range b.wide {
 		all = append(all, &r.runner)
@@ -177,11 +190,11 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 	for _, s := range q.Sequences {
 		rows += len(s.New)
 	}
-	if b.long != nil && rows > b.Rows() && q.Quiet && len(q.Sequences) == 1 {
-		return b.prefill(ctx, &q.Sequences[0])
+	b.last, b.prompt = nil, nil
+	if len(b.long) > 0 && rows > b.Rows() && len(q.Sequences) == 1 && q.Steps == 1 {
+		return b.prefill(ctx, q)
 	}
-	if b.one != nil && rows == 1 && len(q.Sequences) == 1 {
-		b.last = nil
+	if b.one != nil && len(q.Sequences) == 1 && (rows == 1 || len(b.wide) == 0 && q.Steps == 1 && rows <= aloneRows) {
 		return b.alone(ctx, q)
 	}
 	for _, r := range b.wide {
@@ -193,18 +206,33 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 	return nil, fmt.Errorf("%d sequences with %d tokens to feed, want 1: there is no kernel of several rows", len(q.Sequences), rows)
 }
 
-// prefill runs a launch of the prefill kernel.
-func (b *Bundle) prefill(ctx context.Context, s *batch.Sequence) ([][]int, error) {
+// prefill runs a launch of the prefill kernel that fits.
+func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := b.long.Run(ctx, s.New, s.Cached, s.Pages); err != nil {
+	s := &q.Sequences[0]
+	r := b.long[len(b.long)-1] // which refuses more
+	for _, fits := range slices.Backward(b.long) {
+		if len(s.New) <= fits.Tokens() {
+			r = fits
+		}
+	}
+	b.prompt = r
+	if err := r.SetShort(q.Short); err != nil {
 		return nil, err
 	}
-	return [][]int{{batch.NoToken}}, ctx.Err()
+	chosen, err := r.Run(ctx, s.New, s.Cached, s.Pages, q.Quiet)
+	if err != nil {
+		return nil, err
+	}
+	if !q.Quiet && q.Each != nil {
+		q.Each([]int{chosen})
+	}
+	return [][]int{{chosen}}, ctx.Err()
 }
 
-// alone runs a launch of one sequence that feeds one token.
+// alone runs a launch of one sequence on the kernel of one row, which feeds the tokens in steps of their own.
 func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error) {
 	s := &q.Sequences[0]
 	table := slices.Repeat([]uint32{b.guard}, len(b.one.table))
@@ -212,6 +240,9 @@ func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error
 		return nil, fmt.Errorf("sequence 0: %d pages, the cache has %d", len(s.Pages), len(table))
 	}
 	if err := b.one.SetTable(table); err != nil {
+		return nil, err
+	}
+	if err := b.one.SetShort(q.Short); err != nil {
 		return nil, err
 	}
 	if err := b.one.Skip(s.Cached); err != nil {
@@ -232,6 +263,9 @@ func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error
 
 // Choice is the token that follows new token k of sequence i of the last launch, which had several rows; see batch.Stepper.
 func (b *Bundle) Choice(i, k int) (int, error) {
+	if b.prompt != nil {
+		return 0, errors.New("the choice of a row after a launch of a prompt, which makes the last one's alone")
+	}
 	if b.last == nil {
 		return 0, errors.New("the choice of a row after a launch of one row")
 	}
@@ -243,8 +277,8 @@ func (b *Bundle) TokenLogits(i, k int, dst []float32) error {
 	if b.last != nil {
 		return b.last.TokenLogits(i, k, dst)
 	}
-	if k != 0 {
-		return fmt.Errorf("logits of new token %d of sequence %d, which had 1", k, i)
+	if k != 0 || b.prompt != nil {
+		return fmt.Errorf("logits of new token %d of sequence %d, there are those of the last one", k, i)
 	}
 	return b.Logits(i, dst)
 }
@@ -255,10 +289,12 @@ func (b *Bundle) Logits(i int, dst []float32) error {
 	switch {
 	case b.last != nil:
 		return b.last.Logits(i, dst)
-	case b.one == nil:
+	case b.one == nil && b.prompt == nil:
 		return errors.New("logits before the first launch")
 	case i != 0:
 		return fmt.Errorf("logits of sequence %d, the last launch had 1", i)
+	case b.prompt != nil:
+		return b.prompt.Logits(dst)
 	}
 	return b.one.Logits(dst)
 }

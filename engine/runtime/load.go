@@ -32,10 +32,8 @@ func (s *runner) alloc(sizes map[string]int64) error {
 
 // tables fills the buffers that do not depend on the weights.
 func (s *runner) tables(epoch uint32) error {
-	freq := s.mk.InvFreq()
-	bits := make([]uint32, len(freq))
-	for i, f := range freq {
-		bits[i] = math.Float32bits(f)
+	if err := s.floats("inv_freq", s.mk.InvFreq()); err != nil {
+		return err
 	}
 	if f := s.mk.RopeFactors(); f != nil {
 		if err := s.floats(megakernel.BufferRopeFactors, f); err != nil {
@@ -53,7 +51,7 @@ func (s *runner) tables(epoch uint32) error {
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
+	}{{"plan", words(s.mk.PlanTable())}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
 		{"abort", make([]byte, 4*pipeline.AbortWords)}, {"records", make([]byte, 4*megakernel.RecordWords(s.mk))}} {
 		if err := s.dev.Write(w.name, 0, w.data); err != nil {
 			return err

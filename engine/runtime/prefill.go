@@ -6,13 +6,15 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/megakernel"
 )
 
 // Prefill is a prefill kernel on one device, beside the decode kernel whose weights and KV cache it uses. Not safe for concurrent use.
 type Prefill struct {
 	runner
-	table []uint32 // as the device has it
+	table  []uint32 // as the device has it
+	chosen int      // what the last launch chose: perhaps batch.NoToken
 }
 
 // OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache, of so many pages, are from's, on
@@ -48,9 +50,49 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 // Tokens is how many a step takes at most.
 func (r *Prefill) Tokens() int { return r.long.Options.Tokens }
 
-// Run appends the keys and values of tokens to a sequence of so many cached tokens, whose pages are given in order. After a *HangError the next
+// Run appends the keys and values of tokens to a sequence of so many cached tokens, whose pages are given in order, and returns the token that follows,
+// by argmax; batch.NoToken if it is quiet, which makes no logits. After a *HangError the next
 // launch can run, the tokens of this one are lost; after any other error of a launch none can. It does not end before its time when ctx does.
-func (r *Prefill) Run(ctx context.Context, tokens []int, cached int, pages []uint32) error {
+func (r *Prefill) Run(ctx context.Context, tokens []int, cached int, pages []uint32, quiet bool) (chosen int, err error) {
+	r.chosen = batch.NoToken
+	chosen = batch.NoToken
+	if err := r.feed(tokens, cached, pages); err != nil {
+		return chosen, err
+	}
+	scalars := map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: uint64(r.pages), megakernel.ScalarChooses: 1}
+	if quiet {
+		scalars[megakernel.ScalarChooses] = 0
+	}
+	l := &launch{s: &r.runner, ctx: context.WithoutCancel(ctx)}
+	err = l.run(scalars)
+	var hang *HangError
+	if errors.As(err, &hang) {
+		hang.Pos = cached
+	}
+	if err != nil || quiet {
+		return chosen, err
+	}
+	word, err := r.read(megakernel.BufferChosen, 0, 1)
+	if err != nil {
+		return chosen, err
+	}
+	if int64(word[0]) >= int64(r.mk.Config.Vocab) {
+		return chosen, &ResultError{fmt.Sprintf("a prefill step chose token %d, want 0 to %d", word[0], r.mk.Config.Vocab-1)}
+	}
+	r.chosen = int(word[0])
+	return r.chosen, nil
+}
+
+// Logits reads those that follow the last token of the last launch into dst, Vocab long.
+func (r *Prefill) Logits(dst []float32) error {
+	if r.chosen == batch.NoToken {
+		return errQuiet
+	}
+	return r.logits(0, dst)
+}
+
+// feed refuses a step that cannot be, and writes its tokens and pages.
+func (r *Prefill) feed(tokens []int, cached int, pages []uint32) error {
 	page, all := r.mk.KV.Page, cached+len(tokens)
 	switch {
 	case len(tokens) < 1 || len(tokens) > r.Tokens():
@@ -76,14 +118,5 @@ func (r *Prefill) Run(ctx context.Context, tokens []int, cached int, pages []uin
 			return err
 		}
 	}
-	if r.failed != nil {
-		return r.failed
-	}
-	l := &launch{s: &r.runner, ctx: context.WithoutCancel(ctx)}
-	err := l.run(map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: uint64(r.pages)})
-	var hang *HangError
-	if errors.As(err, &hang) {
-		hang.Pos = cached
-	}
-	return err
+	return r.failed
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,8 +60,9 @@ func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, t
 	return out
 }
 
-// A prompt goes through the prefill kernel in steps of different lengths, its last token through the decode kernel: keys, values and
-// logits are the float64 reference's, and as near to it as those of a prompt that the decode kernel read alone.
+// A prompt goes through the prefill kernel in steps of different lengths: keys, values and
+// logits are the float64 reference's, and as near to it as those of a prompt that the decode kernel read alone; and so are those of
+// the decode kernel that reads the last token again.
 func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	ofValues(t)
 	const pages = 12
@@ -71,8 +73,9 @@ func TestAPromptThroughThePrefillKernel(t *testing.T) {
 		table[i] = uint32((5*i + 3) % pages)
 	}
 	cached := 0
-	for _, n := range []int{64, 17, 68} {
-		require.NoError(t, r.Run(t.Context(), tokens[cached:cached+n], cached, table))
+	for _, n := range []int{64, 17, len(tokens) - 81} {
+		_, err := r.Run(t.Context(), tokens[cached:cached+n], cached, table, cached+n < len(tokens))
+		require.NoError(t, err)
 		t.Logf("%d tokens: %d instructions of warps", n, wide.Last.Steps)
 		cached += n
 	}
@@ -95,14 +98,16 @@ func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	}
 	t.Logf("relative error of keys and values: %.2g", math.Sqrt(worst/size))
 	require.Less(t, math.Sqrt(worst/size), 0.01)
-	require.NoError(t, s.Skip(cached))
-	_, err = s.Step(tokens[cached])
-	require.NoError(t, err)
 	got := make([]float32, mk.Config.Vocab)
-	require.NoError(t, s.Logits(got))
+	require.NoError(t, r.Logits(got))
 	error := relative([][]float64{want}, [][]float64{widened(got)})
 	t.Logf("relative error of logits: %.2g", error)
 	require.Less(t, error, 0.03)
+	require.NoError(t, s.Skip(cached-1))
+	_, err = s.Step(tokens[cached-1])
+	require.NoError(t, err)
+	require.NoError(t, s.Logits(got))
+	require.Less(t, relative([][]float64{want}, [][]float64{widened(got)}), 0.03)
 	if deep.On() {
 		_, alone, _, _, _ := prefillOfTiny(t, megakernel.PrefillOptions{Tokens: 128}, 16, pages)
 		all := logitsOf(t, alone, mk, tokens)
@@ -123,15 +128,21 @@ func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
 		table[i] = uint32(i)
 	}
 	var first []byte
-	for i, o := range []megakernel.PrefillOptions{{Tokens: 64, Groups: 1}, {Tokens: 128, Groups: 1, Cluster: 2}, {Tokens: 128}} {
+	for i, o := range []megakernel.PrefillOptions{{Tokens: 64, Groups: 1}, {Tokens: 128, Groups: 1, Cluster: 2}, {Tokens: 128}, {Tokens: 64, Groups: 1, Cluster: 1}} {
 		r, _, wide, sim, mk := prefillOfTiny(t, o, 4, pages)
 		for seed := range uint64(len(interp.Policies())) {
 			wide.Reseed(seed)
-			cached := 0
+			cached, chosen := 0, 0
+			var err error
 			for _, n := range []int{64, 8} {
-				require.NoError(t, r.Run(t.Context(), tokens[cached:cached+n], cached, table), "%+v, seed %d", o, seed)
+				chosen, err = r.Run(t.Context(), tokens[cached:cached+n], cached, table, cached+n < len(tokens))
+				require.NoError(t, err, "%+v, seed %d", o, seed)
 				cached += n
 			}
+			logits := make([]float32, mk.Config.Vocab)
+			require.NoError(t, r.Logits(logits))
+			require.Equal(t, slices.Max(logits), logits[chosen])
+			require.NotContains(t, logits[:chosen], logits[chosen])
 			got := make([]byte, mk.Config.Layers*pages*mk.KV.PageBytes())
 			require.NoError(t, sim.Read("kv", 0, got))
 			if first == nil {
@@ -179,6 +190,11 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	require.NotNil(t, sim.Last)
 	require.False(t, ran(all[0]) || ran(all[1]))
 	require.Equal(t, [][]int{{want[0]}, {want[1]}, {want[2]}}, launch(3, 40, false, prompt[40]))
+	require.Equal(t, [][]int{{want[0]}}, launch(1, 0, false, prompt...)) // the whole prompt at once
+	logits := make([]float32, 320)
+	require.NoError(t, b.Logits(0, logits))
+	require.Equal(t, want[0], slices.Index(logits, slices.Max(logits)))
+	require.ErrorContains(t, b.TokenLogits(0, 3, logits), "logits of new token 3 of sequence 0, there are those of the last one")
 	_, err = b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Cached: 30, Pages: pages}}, Steps: 1, Quiet: true})
 	require.ErrorContains(t, err, "a prefill step of 41 tokens behind 30 cached ones on 11 pages of 4, want pages for all")
 }
@@ -196,57 +212,66 @@ func TestAPrefillLaunchThatIsGivenUpLeavesAKernelThatGoesOn(t *testing.T) {
 		require.NoError(t, sim.Read("kv", 0, got))
 		return got
 	}
-	require.NoError(t, r.Run(t.Context(), tokens, 0, table))
+	token, err := r.Run(t.Context(), tokens, 0, table, false)
+	require.NoError(t, err)
 	want := kv()
 	for _, at := range []int64{500, 20000, 60000, 120000} {
 		wide.ClaimStuck(at)
-		err := r.Run(t.Context(), tokens, 0, table)
+		_, err := r.Run(t.Context(), tokens, 0, table, false)
 		var hang *runtime.HangError
 		require.ErrorAs(t, err, &hang, "after %d instructions", at)
 		require.NotEmpty(t, hang.Stuck)
-		require.NoError(t, r.Run(t.Context(), tokens, 0, table))
+		got, err := r.Run(t.Context(), tokens, 0, table, false)
+		require.NoError(t, err)
+		require.Equal(t, token, got)
 		require.Equal(t, want, kv())
 	}
 }
 
-// prefillEquivalent says how many mutants of a name of the prefill kernel break nothing in a grid of one cluster, and why.
+// prefillEquivalent says how many mutants of a name of the prefill kernel break nothing in a grid of one cluster, whose CTAs share tokens or weights, and why.
 var prefillEquivalent = map[string]struct {
-	n   int
-	why string
+	tokens, weights int
+	why             string
 }{
-	"producer: remove wait.mbar @tiles_empty":                      {2, "o and down have one tile: what fills stages for a further one does not run"},
-	"producer: parity wait.mbar @tiles_empty: the other parity":    {2, "the same"},
-	"producer: remove mbar.expect @tiles_full":                     {2, "the same"},
-	"producer: bytes mbar.expect @tiles_full: 16 bytes more":       {2, "the same"},
-	"producer: bytes mbar.expect @tiles_full: 16 bytes less":       {2, "the same"},
-	"producer: remove syncwarp":                                    {14, "a warp of the executor goes in step; of a GPU's a lane could stay behind and miss a phase"},
-	": remove bar.cluster":                                         {1, "the last one: a barrier of the grid lies before it, behind the last arrival at another CTA"},
-	"consumers: count mbar.arrive.at @tiles_empty: at another CTA": {8, "each of two lanes arrives at the other's CTA instead of its own"},
-	"consumers: remove wait @barrier":                              {4, "the producer waits for the same barrier, and the next product's consumers for what it copies then"},
-	"consumers: count wait @barrier: one less":                     {4, "the same"},
-	"consumers: weaken wait @barrier: acquire to relaxed":          {4, "the same"},
-	"consumers: remove bar.sync":                                   {4, "behind that wait: the same"},
-	"consumers: remove fence.proxy.async":                          {3, "a CTA's copies read what it has written itself, and its producer fences; not so in a grid of two clusters"},
+	"producer: remove wait.mbar @tiles_empty":                      {4, 2, "products that have one tile a cluster: what fills stages for a further one does not run"},
+	"producer: parity wait.mbar @tiles_empty: the other parity":    {4, 2, "the same"},
+	"producer: remove mbar.expect @tiles_full":                     {4, 2, "the same"},
+	"producer: bytes mbar.expect @tiles_full: 16 bytes more":       {4, 2, "the same"},
+	"producer: bytes mbar.expect @tiles_full: 16 bytes less":       {4, 2, "the same"},
+	"producer: remove syncwarp":                                    {16, 17, "a warp of the executor goes in step; of a GPU's a lane could stay behind and miss a phase"},
+	": remove bar.cluster":                                         {1, 1, "the last one: a barrier of the grid lies before it, behind the last arrival at another CTA"},
+	"consumers: count mbar.arrive.at @tiles_empty: at another CTA": {10, 10, "each of two lanes arrives at the other's CTA instead of its own"},
+	"consumers: remove mbar.arrive.at @tiles_empty":                {2, 0, "of the LM head's only tile, whose stages nobody fills again"},
+	"consumers: remove wgmma.wait":                                 {1, 0, "the same: the wait before a stage is released"},
+	"consumers: count wgmma.wait: one group more":                  {1, 0, "the same"},
+	"consumers: remove wait @barrier":                              {2, 3, "the producer waits for the same barrier, and the next product's consumers for what it copies then"},
+	"consumers: count wait @barrier: one less":                     {2, 3, "the same"},
+	"consumers: weaken wait @barrier: acquire to relaxed":          {2, 3, "the same"},
+	"consumers: remove bar.sync":                                   {4, 5, "behind that wait: the same"},
+	"consumers: remove fence.proxy.async":                          {0, 3, "a CTA's copies read what it has written itself, and its producer fences; not so in a grid of two clusters"},
 }
 
 // Every synchronisation of the whole kernel that is left out, weakened or miscounted is reported, in a ring of two stages; of fences also in
 // a grid of two clusters. (What is only moved: see the templates' own tests.)
 func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 	deep.Only(t)
-	left := unreported(t, 2, func(mu mutate.Mutation) bool { return mu.Class != mutate.Earlier && mu.Class != mutate.Later })
-	for name, n := range left {
-		require.Equal(t, prefillEquivalent[name].n, n, "%d mutants %q are not reported", n, name)
+	for i, room := range []int{64, 128} {
+		left := unreported(t, 2, room, func(mu mutate.Mutation) bool { return mu.Class != mutate.Earlier && mu.Class != mutate.Later })
+		for name, n := range left {
+			want := prefillEquivalent[name]
+			require.Equal(t, []int{want.tokens, want.weights}[i], n, "room for %d tokens: %d mutants %q are not reported", room, n, name)
+		}
+		for name, want := range prefillEquivalent {
+			require.Equal(t, []int{want.tokens, want.weights}[i], left[name], "room for %d tokens: mutants %q are reported, but were thought to be equivalent: %s", room, name, want.why)
+		}
 	}
-	for name, want := range prefillEquivalent {
-		require.Equal(t, want.n, left[name], "mutants %q are reported, but were thought to be equivalent: %s", name, want.why)
-	}
-	require.Empty(t, unreported(t, 4, func(mu mutate.Mutation) bool {
+	require.Empty(t, unreported(t, 4, 128, func(mu mutate.Mutation) bool {
 		return mu.Class == mutate.Remove && mu.Role == "consumers" && strings.Contains(mu.Name, "fence.proxy")
 	}))
 }
 
 // unreported counts the mutants of tiny's prefill kernel in so many CTAs that no schedule shows, by role and name.
-func unreported(t *testing.T, sms int, wanted func(mu mutate.Mutation) bool) map[string]int {
+func unreported(t *testing.T, sms, room int, wanted func(mu mutate.Mutation) bool) map[string]int {
 	t.Helper()
 	const pages = 8
 	tokens := synth.Tokens(7, 0, 40, 320)
@@ -254,7 +279,7 @@ func unreported(t *testing.T, sms int, wanted func(mu mutate.Mutation) bool) map
 	require.NoError(t, err)
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, SharedLimit: 80 << 10})
 	require.NoError(t, err)
-	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: 64, Groups: 1, Cluster: 2})
+	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: room, Groups: 1, Cluster: 2})
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
@@ -264,7 +289,8 @@ func unreported(t *testing.T, sms int, wanted func(mu mutate.Mutation) bool) map
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)
-	require.NoError(t, r.Run(t.Context(), tokens, 0, []uint32{3, 1, 6})) // writes the tokens and the table
+	_, err = r.Run(t.Context(), tokens, 0, []uint32{3, 1, 6}, false) // writes the tokens and the table
+	require.NoError(t, err)
 	left, all := map[string]int{}, 0
 	for _, mu := range mutate.List(p.IR) {
 		if !wanted(mu) {
@@ -278,7 +304,7 @@ func unreported(t *testing.T, sms int, wanted func(mu mutate.Mutation) bool) map
 		for seed := uint64(1); seed < 7 && !found; seed++ {
 			wide.Reseed(seed)
 			require.NoError(t, errors.Join(wide.Zero("barrier"), wide.Zero("epoch")))
-			err := runtime.Launch(wide, map[string]uint64{megakernel.ScalarPos: 0, megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: pages})
+			err := runtime.Launch(wide, map[string]uint64{megakernel.ScalarPos: 0, megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: pages, megakernel.ScalarChooses: 1})
 			var f *interp.Fault
 			if found = errors.As(err, &f); !found {
 				require.NoError(t, err)

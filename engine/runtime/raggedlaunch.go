@@ -31,6 +31,9 @@ func (r *Ragged) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 		}
 		r.seqs[i] = kv.Sequence{Pages: s.Pages, Cached: s.Cached, New: len(tokens), Tokens: tokens, Grow: q.Steps > 1}
 	}
+	if err := r.SetShort(q.Short); err != nil {
+		return nil, err
+	}
 	lasts := func(chosen []int) []int {
 		out := make([]int, len(r.last))
 		for i, row := range r.last {

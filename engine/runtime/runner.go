@@ -32,6 +32,7 @@ type runner struct {
 
 	arrivals int64 // at the grid barrier, at most, since words with tags were zeroed
 
+	short   bool  // "inv_freq" is that of short sequences
 	stopped bool  // stop is not 0
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
@@ -55,6 +56,20 @@ func (s *runner) open(ctx context.Context, w Weights, sizes map[string]int64, ep
 		return err
 	}
 	return s.SetEnds(nil)
+}
+
+// SetShort says whether sequences of the next launches have at most Config.ShortPositions tokens, those of the launch among them,
+// and their cached keys were rotated so. It does nothing where length does not matter.
+func (s *runner) SetShort(short bool) error {
+	if s.short == short || s.mk.Config.ShortPositions() == 0 {
+		return nil
+	}
+	freq := s.mk.InvFreq()
+	if short {
+		freq = s.mk.ShortInvFreq()
+	}
+	s.short = short
+	return s.floats("inv_freq", freq)
 }
 
 // Loaded says how the weights came to the device.

@@ -2,7 +2,10 @@ package bench
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	goruntime "runtime"
+	"sync"
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -36,6 +39,35 @@ type Loaded interface {
 	// Plant runs another kernel, with the same scalars and with buffers that are all
 	// allocated, on the same memory until restore is called.
 	Plant(ctx context.Context, k *ir.Kernel) (restore func(), err error)
+}
+
+// Preparer is a Loaded that can make a kernel ready for Plant before it is wanted. It is safe for concurrent use.
+type Preparer interface {
+	Prepare(ctx context.Context, k *ir.Kernel) error
+}
+
+// prepare makes all kernels ready that a gate will plant, side by side: compiled one after the other they take longer than they run.
+func prepare(ctx context.Context, l Loaded, mk *megakernel.Kernel, builds []megakernel.Options) error {
+	p, ok := l.(Preparer)
+	if !ok || mk.Graph != nil {
+		return nil
+	}
+	failures := make([]error, len(builds))
+	slots := make(chan struct{}, goruntime.GOMAXPROCS(0))
+	var wg sync.WaitGroup
+	for i, options := range builds {
+		slots <- struct{}{}
+		wg.Go(func() {
+			defer func() { <-slots }()
+			built, err := megakernel.Build(mk.Config, options)
+			if err == nil {
+				err = p.Prepare(ctx, built.IR)
+			}
+			failures[i] = err
+		})
+	}
+	wg.Wait()
+	return errors.Join(failures...)
 }
 
 // Grapher is a Machine that runs graphs of kernels, too.

@@ -33,8 +33,11 @@ func prefillSuite(t *testing.T, spoil func(c *models.Config)) *bench.PrefillSuit
 	}
 	of, err := megakernel.Build(other, megakernel.Options{SMs: 2, Tokens: 16})
 	require.NoError(t, err)
-	s.Prefill, err = megakernel.BuildPrefill(of, megakernel.PrefillOptions{Tokens: 32, Groups: 1})
-	require.NoError(t, err)
+	for _, tokens := range []int{32, 20} {
+		p, err := megakernel.BuildPrefill(of, megakernel.PrefillOptions{Tokens: tokens, Groups: 1})
+		require.NoError(t, err)
+		s.Prefill = append(s.Prefill, p)
+	}
 	return s
 }
 

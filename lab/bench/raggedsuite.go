@@ -173,5 +173,9 @@ func (s *RaggedSuite) judge(ctx context.Context) (report *gate.Report, err error
 			return plant(ctx, s.Kernel, s.loaded, fault)
 		},
 		Progress: func(what string) { s.say("gate: %s", what) }}
+	s.say("gate: compiling kernels with faults")
+	if err := prepare(ctx, s.loaded, s.Kernel, gate.Builds(s.Kernel, false)); err != nil {
+		return nil, err
+	}
 	return subject.Judge(ctx, s.Reference, s.Rules)
 }

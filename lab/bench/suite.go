@@ -134,6 +134,10 @@ func (s *Suite) judge(ctx context.Context) (*gate.Report, error) {
 	if err := s.probe(&subject); err != nil {
 		return nil, err
 	}
+	s.say("gate: compiling kernels with faults")
+	if err := prepare(ctx, s.loaded, s.Kernel, gate.Builds(s.Kernel, subject.PlantProbe != nil)); err != nil {
+		return nil, err
+	}
 	return subject.Judge(ctx, s.Reference, s.Rules)
 }
 

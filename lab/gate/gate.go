@@ -128,6 +128,8 @@ type Result struct {
 	Sure, Flips           int // positions where o is sure, and those of them where k's top token is another
 	Passed                bool
 	Reasons               []string // why not; empty when passed
+
+	shown bool // a planted fault's: it failed on these positions, however many more there are
 }
 
 // Result judges everything added so far. Nothing added does not pass, and its figures are NaN.
@@ -166,6 +168,16 @@ func (g *Gate) Result() Result {
 	}
 	r.Passed = len(r.Reasons) == 0
 	return r
+}
+
+// shows is the result of a run with a fault so far, and whether that is all it takes: it does not pass, for another reason than
+// too few positions.
+func (g *Gate) shows() (Result, bool) {
+	part := *g
+	part.rules.MinPositions, part.rules.MinSequences = 1, 1
+	r := part.Result()
+	r.shown = r.Positions > 0 && !r.Passed
+	return r, r.shown
 }
 
 func mean(v []float64) float64 {

@@ -222,6 +222,22 @@ func TestTooLittleEvidenceFails(t *testing.T) {
 	require.True(t, math.IsNaN(none.KLOurs))
 }
 
+func TestAFaultIsJudgedUntilItShows(t *testing.T) {
+	r, shown := New(DefaultRules()).shows()
+	require.False(t, shown, "%v", r.Reasons)
+	g := New(DefaultRules())
+	sound := Position{KLReference: 1e-4, KLOwn: 1e-5, KLOurs: 1e-5}
+	g.Put(0, 0, sound)
+	r, shown = g.shows()
+	require.False(t, shown, "too few positions are no fault: %v", r.Reasons)
+	g.Put(0, 1, Position{KLReference: 1e-4, KLOwn: 1e-5, KLOurs: 1})
+	r, shown = g.shows()
+	require.True(t, shown)
+	require.False(t, NewRecord(g.Result(), []int{2}, []string{"f"}, map[string]Result{"f": r}).Passed, "a kernel of two positions is not")
+	require.Equal(t, []string{"f"}, NewRecord(Result{Positions: 2048, Passed: true}, []int{2048}, []string{"f"}, map[string]Result{"f": r}).FaultsCaught)
+	require.Contains(t, NewRecord(Result{Positions: 2048, Passed: true}, []int{2048}, []string{"f"}, map[string]Result{"f": g.Result()}).Reasons[0], "judged on 2 positions")
+}
+
 func TestRecordNeedsEveryFaultCaught(t *testing.T) {
 	pass, fail := Result{Positions: 9, Passed: true}, Result{Positions: 9}
 	all, names := map[string]Result{}, Faults()

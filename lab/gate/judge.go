@@ -2,15 +2,9 @@ package gate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mkgen/mkgen/megakernel"
 )
@@ -83,8 +77,8 @@ func (r *Report) Err() error {
 }
 
 // Judge runs the reference's sequences through the kernel, the first of them
-// twice, and then all again, but for long contexts where the others are enough,
-// with each fault of Faults planted. An error says that
+// twice, and then again, but for long contexts where the others are enough,
+// with each fault of Faults planted, until one shows it. An error says that
 // no judgement was possible; a kernel that fails is no error. The session is left
 // with an empty cache, without faults.
 func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Report, error) {
@@ -99,23 +93,25 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	if err != nil {
 		return nil, err
 	}
-	ours, digest, err := s.passThen(ctx, ref, rules, nil, local.ran)
+	g := New(rules)
+	digest, err := s.passThen(ctx, ref, g, nil, local.ran)
 	if err != nil {
 		return nil, err
 	}
+	ours := g.Result()
 	checked, err := local.judge(ctx)
 	if err != nil {
 		return nil, err
 	}
-	again := sha256.New()
-	if err := s.sequence(ctx, ref, New(rules), 0, nil, again); err != nil {
+	again, err := s.sequence(ctx, ref, New(rules), 0, nil)
+	if err != nil {
 		return nil, err
 	}
-	r := &Report{Identical: sum(again) == digest, Details: []Verdict{verdict("", ours)}}
+	r := &Report{Identical: again == digest, Details: []Verdict{verdict("", ours)}}
 	planted := map[string]Result{}
 	for _, name := range faults(s.Kernel) {
 		s.progress(name)
-		if planted[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
+		if planted[name], err = s.faulty(ctx, ref.judging(rules, name), rules, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		r.Details = append(r.Details, verdict(name, planted[name]))
@@ -134,8 +130,6 @@ func (s *Subject) progress(what string) {
 func verdict(name string, r Result) Verdict {
 	return Verdict{name, Number(r.KLOurs), Number(r.KLReference), Number(r.KLOwn), r.Flips, r.Passed, r.Reasons}
 }
-
-func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // hook is done before the token at a position is fed, in every sequence.
 type hook struct {
@@ -162,27 +156,53 @@ func (r *Reference) short(rules Rules) *Reference {
 	return &out
 }
 
-// pass judges one run over all sequences; digest is of the first's logits.
-func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks []hook) (r Result, digest string, err error) {
-	return s.passThen(ctx, ref, rules, hooks, func(int) error { return nil })
+// judging is the reference that a fault is judged by: the short sequences where these are enough, but all for another attention,
+// since a window that is wrong shows behind it only.
+func (r *Reference) judging(rules Rules, fault string) *Reference {
+	if fault == AttentionChanged {
+		return r
+	}
+	return r.short(rules)
 }
 
-// passThen is pass that calls then behind every sequence, whose tokens the cache then holds.
-func (s *Subject) passThen(ctx context.Context, ref *Reference, rules Rules, hooks []hook, then func(q int) error) (r Result, digest string, err error) {
+// errShown ends a run with a fault that has shown.
+var errShown = errors.New("the fault has shown")
+
+// pass judges a run with a fault, over the sequences up to the first behind which the gate fails.
+func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks []hook) (r Result, err error) {
 	g := New(rules)
+	_, err = s.passThen(ctx, ref, g, hooks, func(int) error {
+		var shown bool
+		if r, shown = g.shows(); shown {
+			return errShown
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errShown):
+		return r, nil
+	case err != nil:
+		return Result{}, err
+	}
+	return g.Result(), nil
+}
+
+// passThen runs all sequences through a gate and calls then behind each, whose tokens the cache then holds; digest is of the first's
+// logits.
+func (s *Subject) passThen(ctx context.Context, ref *Reference, g *Gate, hooks []hook, then func(q int) error) (digest string, err error) {
 	for q := range ref.Sequences {
-		h := sha256.New()
-		if err := s.sequence(ctx, ref, g, q, hooks, h); err != nil {
-			return r, "", err
+		own, err := s.sequence(ctx, ref, g, q, hooks)
+		if err != nil {
+			return "", err
 		}
 		if q == 0 {
-			digest = sum(h)
+			digest = own
 		}
 		if err := then(q); err != nil {
-			return r, "", err
+			return "", err
 		}
 	}
-	return g.Result(), digest, nil
+	return digest, nil
 }
 
 // most is the number of tokens fed by one launch, so that none lasts for long.
@@ -215,50 +235,38 @@ func (s *Subject) advance(ctx context.Context, tokens []int, last int, hooks []h
 	return nil
 }
 
-// sequence runs one sequence from an empty cache; the logits are measured by
-// other goroutines while the device goes on.
-func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, hooks []hook, digest hash.Hash) error {
+// sequence runs one sequence from an empty cache; the logits, of which digest is, are measured by other goroutines while the
+// device goes on.
+func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, hooks []hook) (digest string, err error) {
 	tokens, err := ref.Tokens(q)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := s.Session.Rewind(0); err != nil {
-		return err
+		return "", err
 	}
 	own, err := ref.Own(q)
 	if err != nil {
-		return err
+		return "", err
 	}
-	results := make([]Position, ref.Sequences[q].Scored)
-	failures := make([]error, len(results))
 	first := ref.Sequences[q].First
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	err = ref.EachRow(q, func(position int, o, h []float32) error {
+	m := newMeasured(ref.Sequences[q].Scored, newSlots())
+	err = ref.eachFrom(q, first, func(position int, row row) error {
 		if err := s.advance(ctx, tokens, position, hooks); err != nil {
 			return err
 		}
-		k := make([]float32, len(o))
+		k := make([]float32, ref.Vocab)
 		if err := s.Session.Logits(k); err != nil {
 			return err
 		}
-		if err := binary.Write(digest, binary.LittleEndian, k); err != nil {
-			return err
-		}
-		o, h = slices.Clone(o), slices.Clone(h)
-		slots <- struct{}{}
-		wg.Go(func() {
-			results[position-first], failures[position-first] = Measure(o, h, k, own[position-first])
-			<-slots
-		})
+		m.add(position-first, row, k, own[position-first])
 		return nil
 	})
-	wg.Wait()
-	if err := errors.Join(err, errors.Join(failures...)); err != nil {
-		return fmt.Errorf("sequence %d: %w", q, err)
+	if err := errors.Join(err, m.wait()); err != nil {
+		return "", fmt.Errorf("sequence %d: %w", q, err)
 	}
-	for i, p := range results {
+	for i, p := range m.positions {
 		g.Put(q, first+i, p)
 	}
-	return nil
+	return m.digest(), nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -155,6 +156,11 @@ func TestJudgePlantsEveryFaultAndTakesItOut(t *testing.T) {
 		"plant merge-share", "restore",
 		"table [5 6 7] at 0", "table [7 6 5] at 10", fmt.Sprintf("table [5 6 7] at %d", length),
 	}, s.log)
+	var built []string
+	for _, o := range Builds(subject.Kernel, false) {
+		built = append(built, "plant "+string(o.Fault))
+	}
+	require.Equal(t, built, slices.DeleteFunc(slices.Clone(s.log), func(l string) bool { return !strings.HasPrefix(l, "plant") }), "what is compiled ahead")
 	require.Equal(t, 0, s.pos, "an empty cache is left")
 	require.Equal(t, most, s.longest, "tokens before the scored ones are fed many a launch")
 }

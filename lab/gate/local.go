@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/mkgen/mkgen/lab/probe"
 	"github.com/mkgen/mkgen/megakernel"
@@ -282,12 +281,9 @@ func (l *local) run(ctx context.Context, w window, layers []int, hooks []hook) (
 	}
 	first := l.ref.Sequences[w.sequence].First
 	var samples []*probe.Sample
-	measured := newMeasured(w.to - w.from)
-	err = l.ref.EachRow(w.sequence, func(position int, o, h []float32) error {
-		switch {
-		case position < w.from:
-			return nil
-		case position >= w.to:
+	measured := newMeasured(w.to-w.from, newSlots())
+	err = l.ref.eachFrom(w.sequence, w.from, func(position int, row row) error {
+		if position >= w.to {
 			return errWindowEnds
 		}
 		if err := l.s.advance(ctx, tokens, position, hooks); err != nil {
@@ -300,21 +296,24 @@ func (l *local) run(ctx context.Context, w window, layers []int, hooks []hook) (
 			}
 			samples = append(samples, s)
 		}
-		k := make([]float32, len(o))
+		k := make([]float32, l.ref.Vocab)
 		if err := l.s.Session.Logits(k); err != nil {
 			return err
 		}
-		measured.add(position-w.from, slices.Clone(o), slices.Clone(h), k, own[position-first])
+		measured.add(position-w.from, row, k, own[position-first])
 		return nil
 	})
 	if errors.Is(err, errWindowEnds) {
 		err = nil
 	}
-	r := &localRun{}
-	var failed error
-	if r.logits, failed = measured.result(w, l.rules); errors.Join(err, failed) != nil {
-		return nil, errors.Join(err, failed)
+	if err := errors.Join(err, measured.wait()); err != nil {
+		return nil, err
 	}
+	g := New(l.rules)
+	for i, p := range measured.positions {
+		g.Put(w.sequence, w.from+i, p)
+	}
+	r := &localRun{logits: g.Result()}
 	for _, h := range hooks { // of the last position
 		if h.at == w.to {
 			if err := h.do(); err != nil {
@@ -326,33 +325,4 @@ func (l *local) run(ctx context.Context, w window, layers []int, hooks []hook) (
 		return nil, err
 	}
 	return r, l.ref.compareRows(&r.figures, w.sequence, l.store, w.from, w.to)
-}
-
-// measured are the positions of a window, which several goroutines measure.
-type measured struct {
-	wg        sync.WaitGroup
-	slots     chan struct{}
-	positions []Position
-	failures  []error
-}
-
-func newMeasured(n int) *measured {
-	return &measured{slots: make(chan struct{}, 16), positions: make([]Position, n), failures: make([]error, n)}
-}
-
-func (m *measured) add(i int, o, h, k []float32, own float64) {
-	m.slots <- struct{}{}
-	m.wg.Go(func() {
-		m.positions[i], m.failures[i] = Measure(o, h, k, own)
-		<-m.slots
-	})
-}
-
-func (m *measured) result(w window, rules Rules) (Result, error) {
-	m.wg.Wait()
-	g := New(rules)
-	for i, p := range m.positions {
-		g.Put(w.sequence, w.from+i, p)
-	}
-	return g.Result(), errors.Join(m.failures...)
 }

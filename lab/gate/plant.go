@@ -17,25 +17,40 @@ var inKernel = map[string]megakernel.Fault{
 	AttentionChanged: megakernel.FaultAttention, BiasDropped: megakernel.FaultBias, QKNormSkipped: megakernel.FaultQKNorm, PlusOneDropped: megakernel.FaultPlusOne,
 	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm, BytesExchanged: megakernel.FaultInputBytes}
 
+// Builds are the options of the kernels that a judgement builds beside the one that it judges; probe says that local checks are made, too.
+func Builds(mk *megakernel.Kernel, probe bool) (all []megakernel.Options) {
+	with := func(fault megakernel.Fault, probe bool) {
+		o := mk.Options
+		o.Fault, o.Probe = fault, probe
+		all = append(all, o)
+	}
+	for _, name := range faults(mk) {
+		if fault, ok := inKernel[name]; ok && !(name == AttentionChanged && (mk.Slopes() != nil || mk.HasMask() || mk.Options.Selection)) {
+			with(fault, false)
+		}
+	}
+	if probe {
+		for _, fault := range []megakernel.Fault{megakernel.NoFault, megakernel.FaultValueScale, megakernel.FaultKeyScale, megakernel.FaultFirstPage} {
+			with(fault, true)
+		}
+	}
+	return all
+}
+
 // faulty judges the kernel with one fault planted.
 func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
+	run := func() (Result, error) { return s.pass(ctx, ref, rules, nil) }
 	switch name {
 	case NormGainSkipped:
-		return s.withoutGain(ctx, ref, rules)
+		return skipGain(s.Kernel, s.Weights, s.Write, run)
 	case PagesSwapped:
 		return s.withSwappedPages(ctx, ref, rules)
 	}
 	if slopes := s.Kernel.Slopes(); name == AttentionChanged && slopes != nil {
-		return otherSlope(slopes, s.Write, func() (Result, error) {
-			r, _, err := s.pass(ctx, ref, rules, nil)
-			return r, err
-		})
+		return otherSlope(slopes, s.Write, run)
 	}
 	if slices.Contains(int4Faults(s.Kernel), name) {
-		return spoilWeights(s.Kernel, s.Weights, s.Write, name, func() (Result, error) {
-			r, _, err := s.pass(ctx, ref, rules, nil)
-			return r, err
-		})
+		return spoilWeights(s.Kernel, s.Weights, s.Write, name, run)
 	}
 	fault, ok := inKernel[name]
 	if !ok {
@@ -46,16 +61,7 @@ func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name 
 		return r, fmt.Errorf("planting it: %w", err)
 	}
 	defer restore()
-	r, _, err = s.pass(ctx, ref, rules, nil)
-	return r, err
-}
-
-// withoutGain judges without the middle layer's attention norm.
-func (s *Subject) withoutGain(ctx context.Context, ref *Reference, rules Rules) (Result, error) {
-	return skipGain(s.Kernel, s.Weights, s.Write, func() (Result, error) {
-		r, _, err := s.pass(ctx, ref, rules, nil)
-		return r, err
-	})
+	return run()
 }
 
 // skipGain replaces the gains of the middle layer's first norm by what makes a factor of 1 while run
@@ -104,7 +110,7 @@ func (s *Subject) withSwappedPages(ctx context.Context, ref *Reference, rules Ru
 	swapped[0], swapped[2] = swapped[2], swapped[0]
 	page := s.Kernel.KV.Page
 	set := func(table []uint32) func() error { return func() error { return s.Session.SetTable(table) } }
-	r, _, err = s.pass(ctx, ref, rules, []hook{{0, set(s.Table)}, {2*page + page/2, set(swapped)}})
+	r, err = s.pass(ctx, ref, rules, []hook{{0, set(s.Table)}, {2*page + page/2, set(swapped)}})
 	return r, errors.Join(err, s.Session.SetTable(s.Table))
 }
 

@@ -2,13 +2,9 @@ package gate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash"
 	"slices"
-	"sync"
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
@@ -68,7 +64,7 @@ func RaggedPages(ref *Reference, page int) int {
 
 // Judge feeds the reference's sequences in the steps of Steps to the kernel, twice,
 // and then, but for long contexts where the others are enough, with each fault of
-// Faults planted. An error says that no judgement was possible; a kernel that
+// Faults planted, until it shows. An error says that no judgement was possible; a kernel that
 // fails is no error.
 func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Report, error) {
 	if want := RaggedPages(ref, s.Kernel.KV.Page); s.Pages < want || len(ref.Sequences) < 2 {
@@ -149,8 +145,7 @@ func (s *RaggedSubject) dependent(ctx context.Context, ref *Reference, steps [][
 // faulty judges the kernel with one fault planted.
 func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
 	run := func(fault string) (Result, error) {
-		r, _, err := s.pass(ctx, ref, s.steps(ref), New(rules), fault)
-		return r, err
+		return s.shows(ctx, ref, New(rules), fault)
 	}
 	switch name {
 	case NormGainSkipped:
@@ -182,28 +177,39 @@ func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules,
 
 // raggedPass is one run over all sequences.
 type raggedPass struct {
-	s       *RaggedSubject
-	ref     *Reference
-	gate    *Gate       // nil measures nothing
-	fault   string      // PagesSwapped: sequences read each other's first pages; AttentionChanged: see attends
-	digests []hash.Hash // of the logits of each sequence's scored rows
+	s     *RaggedSubject
+	ref   *Reference
+	gate  *Gate  // nil measures nothing
+	fault string // PagesSwapped: sequences read each other's first pages; AttentionChanged: see attends
+	until bool   // it fails: stop there
 
 	tokens [][]int
 	pages  [][]uint32
 	rows   []*rowReader
 	own    [][]float64 // KL(o‖s) of each sequence's scored positions
 	fed    []int
+	put    []int // scored positions of each that the gate has
 
-	results  [][]Position
-	failures [][]error
-	wg       sync.WaitGroup
-	slots    chan struct{}
+	measured []*measured // of each sequence's scored rows
 }
 
 // pass runs the steps, and judges them unless g is nil: then they need not be all.
 // digests are of the logits of each sequence's scored rows.
 func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part, g *Gate, fault string) (r Result, digests []string, err error) {
-	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault, slots: make(chan struct{}, 16)}
+	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault}
+	return p.run(ctx, steps)
+}
+
+// shows judges the steps with a fault up to the first of every 64 behind which the gate fails.
+func (s *RaggedSubject) shows(ctx context.Context, ref *Reference, g *Gate, fault string) (Result, error) {
+	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault, until: true}
+	r, _, err := p.run(ctx, s.steps(ref))
+	return r, err
+}
+
+// run runs the steps.
+func (p *raggedPass) run(ctx context.Context, steps [][]Part) (r Result, digests []string, err error) {
+	shown := false // by a fault
 	defer p.close()
 	if err := p.open(); err != nil {
 		return r, nil, err
@@ -216,23 +222,39 @@ func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part
 			err = fmt.Errorf("step %d: %w", i, err)
 			break
 		}
-	}
-	p.wg.Wait()
-	if err := errors.Join(err, errors.Join(slices.Concat(p.failures...)...)); err != nil {
-		return r, nil, err
-	}
-	for _, h := range p.digests {
-		digests = append(digests, sum(h))
-	}
-	if g == nil {
-		return r, digests, nil
-	}
-	for q, results := range p.results {
-		for i, position := range results {
-			g.Put(q, ref.Sequences[q].First+i, position)
+		if p.until && i%64 == 63 {
+			if p.settle() != nil {
+				break // said below
+			}
+			if r, shown = p.gate.shows(); shown {
+				break
+			}
 		}
 	}
-	return g.Result(), digests, nil
+	if err := errors.Join(err, p.settle()); err != nil {
+		return r, nil, err
+	}
+	for _, m := range p.measured {
+		digests = append(digests, m.digest())
+	}
+	if p.gate == nil || shown {
+		return r, digests, nil
+	}
+	return p.gate.Result(), digests, nil
+}
+
+// settle waits for the measurements under way and hands those to the gate that it does not have.
+func (p *raggedPass) settle() error {
+	for q, m := range p.measured {
+		if err := m.wait(); err != nil {
+			return fmt.Errorf("sequence %d: %w", q, err)
+		}
+		first := p.ref.Sequences[q].First
+		for ; p.gate != nil && first+p.put[q] < p.fed[q]; p.put[q]++ {
+			p.gate.Put(q, first+p.put[q], m.positions[p.put[q]])
+		}
+	}
+	return nil
 }
 
 func lengths(ref *Reference) (all []int) {
@@ -256,12 +278,13 @@ func dealt(ref *Reference, page, pages int) (all [][]uint32) {
 // open reads the tokens and deals pages out.
 func (p *raggedPass) open() error {
 	p.pages = dealt(p.ref, p.s.Kernel.KV.Page, p.s.Pages)
+	slots := newSlots()
 	for q, sequence := range p.ref.Sequences {
 		tokens, err := p.ref.Tokens(q)
 		if err != nil {
 			return err
 		}
-		rows, err := p.ref.rowsOf(q)
+		rows, err := p.ref.rowsOf(q, 0)
 		if err != nil {
 			return err
 		}
@@ -271,11 +294,9 @@ func (p *raggedPass) open() error {
 		}
 		p.own = append(p.own, own)
 		p.tokens, p.rows = append(p.tokens, tokens), append(p.rows, rows)
-		p.digests = append(p.digests, sha256.New())
-		p.results = append(p.results, make([]Position, sequence.Scored))
-		p.failures = append(p.failures, make([]error, sequence.Scored))
+		p.measured = append(p.measured, newMeasured(sequence.Scored, slots))
 	}
-	p.fed = make([]int, len(p.tokens))
+	p.fed, p.put = make([]int, len(p.tokens)), make([]int, len(p.tokens))
 	return nil
 }
 
@@ -330,19 +351,16 @@ func (p *raggedPass) row(q, position int, k []float32) error {
 	if i < 0 {
 		return nil
 	}
-	if err := binary.Write(p.digests[q], binary.LittleEndian, k); err != nil || p.gate == nil {
-		return err
+	k = slices.Clone(k) // which the runner reuses
+	if p.gate == nil {
+		p.measured[q].hash(i, k, nil)
+		return nil
 	}
-	o, h, err := p.rows[q].next()
+	row, err := p.rows[q].next()
 	if err != nil {
 		return err
 	}
-	o, h, k = slices.Clone(o), slices.Clone(h), slices.Clone(k)
-	p.slots <- struct{}{}
-	p.wg.Go(func() {
-		p.results[q][i], p.failures[q][i] = Measure(o, h, k, p.own[q][i])
-		<-p.slots
-	})
+	p.measured[q].add(i, row, k, p.own[q][i])
 	return nil
 }
 

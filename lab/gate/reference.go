@@ -1,7 +1,6 @@
 package gate
 
 import (
-	"bufio"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -141,61 +140,83 @@ func (r *Reference) Own(q int) ([]float64, error) {
 	return out, nil
 }
 
-// EachRow calls f for every scored position of sequence q in order with its rows of o and h, [Vocab] each, which f must not
-// keep. It stops at f's first error and returns it.
+// EachRow calls f for every scored position of sequence q in order with its rows of o and h, [Vocab] each. It stops at f's first
+// error and returns it.
 func (r *Reference) EachRow(q int, f func(position int, o, h []float32) error) error {
-	rows, err := r.rowsOf(q)
+	return r.eachFrom(q, r.Sequences[q].First, func(position int, row row) error {
+		o, h := row.floats()
+		return f(position, o, h)
+	})
+}
+
+// eachFrom is EachRow from a scored position on, with the rows as they are stored.
+func (r *Reference) eachFrom(q, from int, f func(position int, row row) error) error {
+	s := r.Sequences[q]
+	rows, err := r.rowsOf(q, from-s.First)
 	if err != nil {
 		return err
 	}
 	defer rows.close()
-	for p := range r.Sequences[q].Scored {
-		o, h, err := rows.next()
+	for p := from; p < s.First+s.Scored; p++ {
+		row, err := rows.next()
 		if err != nil {
 			return err
 		}
-		if err := f(r.Sequences[q].First+p, o, h); err != nil {
+		if err := f(p, row); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
+// row holds o and h of one position, [Vocab] f32 each, little-endian.
+type row struct{ o, h []byte }
+
+func (r row) floats() (o, h []float32) { return littleFloats(r.o), littleFloats(r.h) }
+
+func littleFloats(raw []byte) []float32 {
+	out := make([]float32, len(raw)/4)
+	for i := range out {
+		out[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return out
+}
+
 // rowReader reads the rows of one sequence, one after another.
 type rowReader struct {
 	what  string
 	files []*os.File
-	in    [2]io.Reader
-	raw   []byte
-	rows  [2][]float32
+	bytes int // of a row
 }
 
-func (r *Reference) rowsOf(q int) (*rowReader, error) {
+// rowsOf reads from the skip-th scored position on.
+func (r *Reference) rowsOf(q, skip int) (*rowReader, error) {
 	s := r.Sequences[q]
-	rr := &rowReader{what: fmt.Sprintf("sequence %d", q), raw: make([]byte, 4*r.Vocab), rows: [2][]float32{make([]float32, r.Vocab), make([]float32, r.Vocab)}}
-	for i, name := range []string{s.O, s.H} {
+	rr := &rowReader{what: fmt.Sprintf("sequence %d", q), bytes: 4 * r.Vocab}
+	for _, name := range []string{s.O, s.H} {
 		file, err := os.Open(filepath.Join(r.dir, name))
+		if err == nil {
+			rr.files = append(rr.files, file)
+			_, err = file.Seek(int64(skip)*int64(rr.bytes), io.SeekStart)
+		}
 		if err != nil {
 			rr.close()
 			return nil, fmt.Errorf("reference: %w", err)
 		}
-		rr.files = append(rr.files, file)
-		rr.in[i] = bufio.NewReaderSize(file, 1<<20)
 	}
 	return rr, nil
 }
 
-// next is the next position's rows of o and h, valid until the next call.
-func (r *rowReader) next() (o, h []float32, err error) {
-	for i, in := range r.in {
-		if _, err := io.ReadFull(in, r.raw); err != nil {
-			return nil, nil, fmt.Errorf("reference: rows of %s: %w", r.what, err)
-		}
-		for j := range r.rows[i] {
-			r.rows[i][j] = math.Float32frombits(binary.LittleEndian.Uint32(r.raw[4*j:]))
+// next is the next position's row.
+func (r *rowReader) next() (row, error) {
+	raw := make([]byte, 2*r.bytes)
+	out := row{raw[:r.bytes], raw[r.bytes:]}
+	for i, into := range [][]byte{out.o, out.h} {
+		if _, err := io.ReadFull(r.files[i], into); err != nil {
+			return row{}, fmt.Errorf("reference: rows of %s: %w", r.what, err)
 		}
 	}
-	return r.rows[0], r.rows[1], nil
+	return out, nil
 }
 
 func (r *rowReader) close() {

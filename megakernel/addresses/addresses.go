@@ -27,7 +27,7 @@ func Facts(mk *megakernel.Kernel, positions int) *bounds.Facts {
 			megakernel.ScalarPages: {Lo: 1, Hi: manySequences * int64(entries(mk, positions))},
 			megakernel.ScalarSteps: {Lo: 1, Hi: int64(positions)},
 		},
-		Lens:    map[string]bounds.Linear{"kv": bounds.Times(int64(mk.Config.Layers)*int64(mk.KV.PageBytes())/16, megakernel.ScalarPages, 0)},
+		Lens:    map[string]bounds.Linear{"kv": cacheLen(mk)},
 		Content: map[string]*bounds.Content{"plan": {Table: &bounds.Table{Stride: len(table) / mk.Options.SMs, Words: table}}},
 	}
 	if mk.Ragged() {
@@ -40,6 +40,11 @@ func Facts(mk *megakernel.Kernel, positions int) *bounds.Facts {
 
 // manySequences is how many sequences of the most positions a cache has pages for.
 const manySequences = 16
+
+// cacheLen is the length of the KV cache, in elements of 16 bytes.
+func cacheLen(mk *megakernel.Kernel) bounds.Linear {
+	return bounds.Times(int64(mk.Config.Layers)*int64(mk.KV.PageBytes())/16, megakernel.ScalarPages, 0)
+}
 
 // entries is how many pages a sequence takes.
 func entries(mk *megakernel.Kernel, positions int) int {

@@ -49,7 +49,7 @@ func (m *Model) project(l int, x []float64, pos int) (q, k, v []float64) {
 		q = m.at(l, QueryNorm, m.heads(l, models.RoleQNorm, m.at(l, QueryProj, q)))
 		k = m.at(l, KeyNorm, m.heads(l, models.RoleKNorm, m.at(l, KeyProj, k)))
 	}
-	q = m.at(l, Query, m.rotate(l, q, pos))
+	q = m.at(l, Query, scale(m.rotate(l, q, pos), m.arch.Layer(l).Attn.Grows.At(pos)))
 	k = m.at(l, Key, m.rotate(l, k, pos))
 	return q, k, m.at(l, Value, m.biased(l, models.RoleV, models.RoleVBias, n))
 }

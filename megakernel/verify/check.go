@@ -48,6 +48,9 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	if err != nil {
 		return nil, err
 	}
+	if r.Prefill > 0 {
+		return checkPrefill(ctx, r, seeds, edit)
+	}
 	real, err := megakernel.Build(r.Config, r.Options)
 	if err != nil {
 		return nil, err

@@ -39,8 +39,8 @@ func hasFact(r *Report, name string) bool {
 func TestFormatsOfWeightsPass(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, o := range []megakernel.Options{{Weights: pipeline.FormatE4M3}, {Tokens: 4, Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI4G32},
-		{Tokens: 10, Weights: pipeline.FormatI4G32, KV: tasks.KVE4M3}, {Weights: "i4g32-zeros-f16"}, {Tokens: 3, Weights: "i4g64-zeros"}} {
+	for _, o := range deep.Most([]megakernel.Options{{Weights: pipeline.FormatE4M3}, {Weights: "i4g32-zeros-f16"}, {Tokens: 3, Weights: "i4g64-zeros"},
+		{Tokens: 4, Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI4G32}, {Tokens: 10, Weights: pipeline.FormatI4G32, KV: tasks.KVE4M3}}, 3) {
 		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())

@@ -82,7 +82,7 @@ func compare(real, small *megakernel.Kernel, context int) (equal []Fact, shrunk 
 	equal = append(equal, sharedLines(sources(real.IR), sources(small.IR)))
 	text("phases", phases)
 	text("hand-offs", handoffs)
-	text("roles", roles)
+	text("roles", func(k *megakernel.Kernel) string { return rolesOf(k.IR) })
 	size("page size", func(k *megakernel.Kernel) int { return k.Options.Page })
 	size("ring stages", func(k *megakernel.Kernel) int { return k.Options.Stages })
 	size("stage bytes", func(k *megakernel.Kernel) int { return k.Options.StageBytes })
@@ -162,10 +162,10 @@ func handoffs(k *megakernel.Kernel) string {
 	return strings.Join(parts, ", ")
 }
 
-// roles is "consumers warps 0-7, producer warp 8".
-func roles(k *megakernel.Kernel) string {
+// rolesOf is "consumers warps 0-7, producer warp 8".
+func rolesOf(k *ir.Kernel) string {
 	var parts []string
-	ir.Walk(k.IR.Body, func(s ir.Stmt) bool {
+	ir.Walk(k.Body, func(s ir.Stmt) bool {
 		if rs, ok := s.(*ir.Roles); ok {
 			for _, r := range rs.Roles {
 				where := fmt.Sprintf("warps %d-%d", r.First, r.End-1)

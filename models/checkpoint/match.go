@@ -5,7 +5,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/mkgen/mkgen/models"
 )
 
 // match compares the tensors of the files with the index and with those that the
@@ -22,6 +25,9 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 	}
 	if c.config.TextPart {
 		found, inOrder = textPart(found, inOrder)
+	}
+	if len(c.config.Skipped) > 0 {
+		found, inOrder = renumbered(&c.config, found, inOrder)
 	}
 	need := tensorsOf(c.config)
 	for _, w := range need {
@@ -65,6 +71,27 @@ func textPart(found map[string]*tensor, inOrder []string) (text map[string]*tens
 		}
 	}
 	return text, names
+}
+
+// renumbered takes out the tensors of layers that are passed over, and gives the others the numbers that they then have.
+func renumbered(c *models.Config, found map[string]*tensor, inOrder []string) (own map[string]*tensor, names []string) {
+	own = map[string]*tensor{}
+	for _, name := range inOrder {
+		as := name
+		if rest, ok := strings.CutPrefix(name, "model.layers."); ok {
+			number, of, _ := strings.Cut(rest, ".")
+			if n, err := strconv.Atoi(number); err == nil {
+				m, in := c.LayerNumber(n)
+				if !in {
+					continue
+				}
+				as = fmt.Sprintf("model.layers.%d.%s", m, of)
+			}
+		}
+		own[as] = found[name]
+		names = append(names, as)
+	}
+	return own, names
 }
 
 // fit checks t's type and shape, and sets its rows and columns.

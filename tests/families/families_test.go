@@ -101,6 +101,7 @@ func TestGoldensSeeEveryFeature(t *testing.T) {
 		{"linear scaling left out", "llama-linear", func(c *models.Config) { c.Rope.Scaling = nil }},
 		{"dynamic scaling left out", "llama-dynamic", func(c *models.Config) { c.Rope.Scaling = nil }},
 		{"yarn's attention factor left out", "llama-yarn", func(c *models.Config) { c.Rope.Scaling.AttentionFactor = 1 }},
+		{"scores that do not grow", "ministral3", func(c *models.Config) { c.Traits.Grows = models.Growth{} }},
 		{"short factors for long ones", "phi4-mini", func(c *models.Config) { c.MaxPositions = 16 }},
 	} {
 		c := find(f.golden)

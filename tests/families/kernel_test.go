@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/batch"
@@ -39,12 +40,18 @@ func backwards(n int) (table []uint32) {
 
 // decode feeds tokens to a kernel of one row on the executor and returns the logits after each.
 func decode(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens []int) (logits [][]float64) {
+	return decodeAs(t, mk, w, tokens, false)
+}
+
+// decodeAs is decode of a sequence that is short or not, where that matters.
+func decodeAs(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens []int, short bool) (logits [][]float64) {
 	t.Helper()
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
 	s, err := runtime.NewSession(mk, sim, tensors(w), pages+1, backwards(pages), 0)
 	require.NoError(t, err)
+	require.NoError(t, s.SetShort(short))
 	out := make([]float32, mk.Config.Vocab)
 	for _, id := range tokens {
 		_, err := s.Step(id)
@@ -156,6 +163,27 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Kernels of a whole context take longrope's short factors for a sequence within the first training's, and the long ones for others.
+func TestLongRoPEFollowsTheSequence(t *testing.T) {
+	all := cases(t)
+	for name, short := range map[string]bool{"phi4-mini-short": true, "phi4-mini": false} {
+		c := all[slices.IndexFunc(all, func(c Case) bool { return c.Name == name })]
+		config, err := models.Parse(strings.NewReader(string(c.Published)))
+		require.NoError(t, err)
+		require.Equal(t, 16, config.ShortPositions())
+		w, err := c.Weights()
+		require.NoError(t, err)
+		mk, err := megakernel.Build(config, small)
+		require.NoError(t, err)
+		last := c.Positions()[1]
+		for _, as := range []bool{short, !short} {
+			far := distance(decodeAs(t, mk, w, c.Tokens[:last+1], as)[last:], [][]float64{c.At(last)})
+			t.Logf("%s, short %v: %.3f from transformers", name, as, far)
+			require.Equal(t, as == short, far < 0.08)
+		}
 	}
 }
 

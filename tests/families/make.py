@@ -62,6 +62,12 @@ CASES = {
     "mistral-nemo": of("mistral", "MistralForCausalLM", sliding_window=None, head_dim=32, rope_theta=1000000.0),
     "ministral": of("ministral", "MinistralForCausalLM", num_hidden_layers=4, head_dim=16, sliding_window=8, layer_types=[
         "full_attention", "sliding_attention", "sliding_attention", "sliding_attention"]),
+    "ministral3": of("ministral3", "Ministral3ForCausalLM", head_dim=32, sliding_window=None, rope_parameters={
+        "type": "yarn", "rope_type": "yarn", "rope_theta": 1000000.0, "factor": 4.0, "original_max_position_embeddings": 16, "max_position_embeddings": 64,
+        "beta_fast": 32.0, "beta_slow": 1.0, "mscale": 1.0, "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.4}),
+    "mllama": of("mllama_text_model", "MllamaForCausalLM", num_hidden_layers=4, cross_attention_layers=[1], rope_theta=500000.0, dropout=0, pad_token_id=4,
+                 tie_word_embeddings=False, rope_scaling={"factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0,
+                                                          "original_max_position_embeddings": 16, "rope_type": "llama3"}),
     "qwen2": of("qwen2", "Qwen2ForCausalLM", rope_theta=1000000.0, sliding_window=131072, use_sliding_window=False, max_window_layers=28,
                 tie_word_embeddings=False),
     "qwen2-window": of("qwen2", "Qwen2ForCausalLM", num_hidden_layers=3, sliding_window=8, use_sliding_window=True, max_window_layers=1),
@@ -93,6 +99,12 @@ CASES = {
                   max_window_layers=28, use_sliding_window=False, sliding_window=None, pretraining_tp=2, tie_word_embeddings=True, pad_token_id=0,
                   mlp_bias=False, attention_bias=False),
     "smollm3-window": of("smollm3", "SmolLM3ForCausalLM", num_hidden_layers=4, use_sliding_window=True, sliding_window=8, pad_token_id=0),
+    "internlm3": of("internlm3", "InternLM3ForCausalLM", head_dim=16, bias=True, qkv_bias=True, rope_theta=50000000, pad_token_id=2,
+                    max_position_embeddings=16, rope_scaling={"rope_type": "dynamic", "factor": 6.0},
+                    auto_map={"AutoConfig": "configuration_internlm3.InternLM3Config"}),
+    "ernie4_5": of("ernie4_5", "Ernie4_5ForCausalLM", head_dim=32, use_bias=False, rope_scaling=None, rope_theta=500000.0, tie_word_embeddings=True, pad_token_id=0),
+    "seed_oss": of("seed_oss", "SeedOssForCausalLM", head_dim=32, attention_bias=True, attention_out_bias=False, mlp_bias=False, residual_dropout=0.1,
+                   rope_scaling={"rope_type": "default"}, rope_theta=10000000.0, pad_token_id=1, tie_word_embeddings=False),
 }
 LENGTHS = {"phi4-mini": (14, 40), "phi3-longrope": (40,)}  # longrope: within the first training's context, and beyond
 
@@ -108,13 +120,29 @@ def recipe(name, shape, config):
     return synth.normal((3 if "q_proj" in name or "k_proj" in name or "qkv" in name else 1.5) / shape[-1] ** 0.5)
 
 
+def own_name(name, config):
+    """A parameter's name among the layers that text goes through, None for those of cross-attention (Llama 3.2 Vision)."""
+    skipped = getattr(config, "cross_attention_layers", None) or []
+    parts = name.split(".")
+    if not skipped or parts[1] != "layers":
+        return name
+    if int(parts[2]) in skipped:
+        return None
+    parts[2] = str(int(parts[2]) - sum(s < int(parts[2]) for s in skipped))
+    return ".".join(parts)
+
+
 def golden(published, length):
     fields = {k: v for k, v in published.items() if k not in ("model_type", "torch_dtype", "auto_map", "transformers_version")}
     config = AutoConfig.for_model(published["model_type"], **json.loads(json.dumps(fields)))
     saved = json.loads(config.to_json_string(use_diff=False))  # before a model writes into it
-    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().requires_grad_(False)
+    of = getattr(transformers, published["architectures"][0])._from_config if published["model_type"] == "mllama_text_model" else AutoModelForCausalLM.from_config
+    model = of(config, attn_implementation="eager").eval().requires_grad_(False)
     tensors = []
     for name, parameter in model.named_parameters():
+        name = own_name(name, config)
+        if not name:
+            continue
         kind, mantissa, exponent = r = recipe(name, parameter.shape, config)
         synth.fill(parameter, SEED, name, r)
         tensors.append([name, list(parameter.shape)] + (["gain"] if kind == "gain" else [mantissa, exponent]))

@@ -192,7 +192,7 @@ class Rounded:
         n = self.norm(x, kind["PreAttn"], "attention norm", index, self.input)
         q, k = (rotate(self.heads(self.linear(n, role, index), a, role, index), inv_freq, rope) for role in "qk")
         v = self.linear(n, "v", index).view(len(x), -1, a["HeadDim"]).transpose(0, 1)
-        q = self.round(q * (math.log2(math.e) * a["Scale"]))
+        q = self.round(q * (math.log2(math.e) * a["Scale"]) * growth(a.get("Grows"), q))
         k, v = self.cached(index, 0, k), self.cached(index, 1, v)
         out = self.attend(index, q, k, v, f16 if self.kv == "e4m3" else self.round)
         y = self.linear(self.passed(out.transpose(0, 1).reshape(len(x), -1)), "o", index)
@@ -211,6 +211,14 @@ class Rounded:
         for index in range(len(self.arch["Pattern"])):
             x = self.layer(index, x)
         return self.norm(x[-last:], self.arch["Final"], "final norm", -1, self.round)
+
+
+def growth(grows, q):
+    """The factor of queries q [heads, n, D] by their positions (models.Growth)."""
+    if not grows or not grows["Every"]:
+        return 1
+    steps = torch.arange(q.shape[1], device=q.device) // grows["Every"]
+    return (1 + grows["Beta"] * torch.log1p(steps.float()))[:, None]
 
 
 def rotate(x, inv_freq, rope):

@@ -10,6 +10,14 @@ type cell uint64
 // start is the hash of no token.
 const start cell = 14695981039346656037
 
+// opening is the hash of no token of a sequence that is short, or not: all that follow are others.
+func opening(short bool) cell {
+	if short {
+		return start.then(Vocab)
+	}
+	return start
+}
+
 func (h cell) then(token int) cell { return (h ^ cell(token+1)) * 1099511628211 }
 
 // choose is what follows tokens of which the cache holds cells.
@@ -52,6 +60,25 @@ func Alone(prompt []int, n int, picked bool) []int {
 	return all[len(prompt):]
 }
 
+// AloneShort is Alone, and of a model that says few tokens, where that is not 0, AloneOfFew, where sequences of up to most tokens are
+// short: what a longer one's cache holds is as if it had been long from its beginning.
+func AloneShort(prompt []int, n int, picked bool, few, most int) []int {
+	all := append([]int(nil), prompt...)
+	for range n {
+		h, cells := opening(len(all) <= most), []cell(nil)
+		for _, t := range all {
+			h = h.then(t)
+			cells = append(cells, h)
+		}
+		token := choose(cells)
+		if few > 0 {
+			token %= few
+		}
+		all = append(all, next(token, picked))
+	}
+	return all[len(prompt):]
+}
+
 // AloneOfFew is Alone of a Stepper that says Few tokens.
 func AloneOfFew(prompt []int, n, few int) []int {
 	all := append([]int(nil), prompt...)
@@ -74,8 +101,8 @@ func (h cell) rounded(begin, n int) cell { return h.then(begin).then(n) }
 
 // Within is what the model says follows each token of a prompt but the last, where it comes in pieces of so many tokens; 0
 // for a Stepper whose results do not depend on Pieces.
-func Within(prompt []int, piece int) []int {
-	h := start
+func Within(prompt []int, piece int, short bool) []int {
+	h := opening(short)
 	var cells []cell
 	var all []int
 	for i, t := range prompt[:len(prompt)-1] {

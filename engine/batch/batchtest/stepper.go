@@ -15,7 +15,7 @@ import (
 // by another, a slot read that was never written.
 type Stepper struct {
 	T     int          // rows of a step
-	Long  int          // tokens of a quiet launch of one sequence, where they are more
+	Long  int          // tokens of a launch of one sequence and one step, where they are more
 	Page  int          // tokens a page
 	Pages int          // of the cache
 	Ends  map[int]bool // tokens that end a launch
@@ -40,6 +40,7 @@ type Stepper struct {
 	Fed      int      // tokens of all launches
 	Log      []string // a line a launch: steps, then cached+new tokens of each sequence
 
+	short bool               // of this launch
 	cells map[[2]uint32]cell // by page and slot
 	last  []int              // tokens that follow, of the last step
 	rows  [][]int            // and of its rows, by sequence
@@ -58,7 +59,7 @@ func (f *Stepper) slot(q *batch.Sequence, i int) [2]uint32 {
 // feed writes a token's cell at position i of a sequence, one of n that come together
 // from position begin on.
 func (f *Stepper) feed(q *batch.Sequence, i, token, begin, n int) error {
-	h := start
+	h := opening(f.short)
 	if i > 0 {
 		var ok bool
 		if h, ok = f.cells[f.slot(q, i-1)]; !ok {
@@ -118,7 +119,7 @@ func (f *Stepper) check(r batch.StepRequest) error {
 	if r.Quiet && r.Steps != 1 {
 		return fmt.Errorf("%d steps of which nobody wants the tokens, want 1", r.Steps)
 	}
-	if f.Long > f.T && r.Quiet && len(r.Sequences) == 1 && rows <= f.Long {
+	if f.Long > f.T && r.Steps == 1 && len(r.Sequences) == 1 && rows > f.T && rows <= f.Long {
 		return nil
 	}
 	if rows < 1 || rows > f.T || r.Steps < 1 {
@@ -133,6 +134,7 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		return nil, fmt.Errorf("batchtest: %w", kv.LimitError(fmt.Sprintf("%d tokens, want at most %d", n, f.Most)))
 	}
 	f.note(r)
+	f.short = r.Short
 	if f.Before != nil {
 		f.Before(r)
 	}

@@ -1,0 +1,35 @@
+package addresses
+
+import (
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/dsl/ir/bounds"
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// CheckPrefill analyses a prefill kernel, or k, a variant of it.
+func CheckPrefill(p *megakernel.Prefill, k *ir.Kernel, positions int) *bounds.Report {
+	return bounds.Analyze(k, prefillFacts(p, positions))
+}
+
+// prefillFacts is what holds in every launch of a prefill kernel: see runtime.Prefill.Run.
+func prefillFacts(p *megakernel.Prefill, positions int) *bounds.Facts {
+	mk, page := p.Of, int64(p.Of.Options.Page)
+	table := bounds.Linear{Terms: map[string]int64{megakernel.ScalarPos: 1, megakernel.ScalarRows: 1, ParamEntries: -page}}
+	return &bounds.Facts{
+		Params: map[string]bounds.Range{
+			megakernel.ScalarPages: {Lo: 1, Hi: manySequences * int64(entries(mk, positions))},
+			megakernel.ScalarPos:   {Lo: 0, Hi: int64(positions) - 1},
+			megakernel.ScalarRows:  {Lo: 1, Hi: int64(p.Options.Tokens)},
+			ParamEntries:           {Lo: 1, Hi: int64(entries(mk, positions))},
+		},
+		AtMost: []bounds.Linear{table},
+		Lens: map[string]bounds.Linear{
+			"kv":                          cacheLen(mk),
+			megakernel.BufferPrefillTable: bounds.Times(1, ParamEntries, 0),
+		},
+		Content: map[string]*bounds.Content{
+			megakernel.BufferPrefillTable: pages(),
+			megakernel.BufferPrompt:       {Stride: 1, Words: map[int]bounds.Word{0: below(mk.Config.Vocab)}},
+		},
+	}
+}

@@ -1,0 +1,44 @@
+package addresses_test
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/dsl/ir/bounds"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/addresses"
+	"github.com/stretchr/testify/require"
+)
+
+// 8B at two lengths of a step, and a cache whose pages are smaller than a block of attention.
+func TestPrefillKernels(t *testing.T) {
+	for _, x := range []struct {
+		model  string
+		o      megakernel.Options
+		tokens int
+	}{
+		{"tiny", megakernel.Options{SMs: 4}, 64}, {"tiny", megakernel.Options{SMs: 4, Page: 4}, 128},
+		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{}, 512}, {"llama3-8b", megakernel.Options{}, 1024},
+	} {
+		mk := kernel(t, x.model, x.o)
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens})
+		require.NoError(t, err)
+		r := addresses.CheckPrefill(p, p.IR, addresses.Positions)
+		require.Empty(t, r.Findings)
+		require.Greater(t, r.Accesses, 300)
+		require.Greater(t, r.Values, 300)
+	}
+}
+
+// What reaches one too far is reported where it tells.
+func TestPrefillIndicesOneTooFar(t *testing.T) {
+	p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4}), megakernel.PrefillOptions{Tokens: 64})
+	require.NoError(t, err)
+	m := mutant{at: line(t, "tasks/prefillrows.go", "page := s.Table.Load(at[half].DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)}
+	m.lines = []string{m.at}
+	k, n := m.plant(p.IR)
+	require.Positive(t, n)
+	r := addresses.CheckPrefill(p, k, addresses.Positions)
+	require.NotEmpty(t, r.Findings)
+	require.Equal(t, bounds.Outside, r.Findings[0].Kind)
+}

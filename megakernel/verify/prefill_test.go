@@ -1,0 +1,29 @@
+package verify
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestPrefillKernelsPass(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for _, tokens := range []int{64, 200} {
+		r, err := Check(t.Context(), Request{Config: c, Seeds: 2, Steps: 2, Prefill: tokens})
+		require.NoError(t, err)
+		require.NoError(t, r.Err())
+	}
+}
+
+func TestABrokenPrefillKernelIsReported(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	r, err := check(t.Context(), Request{Config: c, Seeds: 1, Steps: 2, Prefill: 64}, func(k *ir.Kernel) (*ir.Kernel, error) {
+		return mutant("parity wait.mbar @tiles_full: the other parity", "qkv", "tasks/prefillgemm.go")(k)
+	})
+	require.NoError(t, err)
+	require.NotEmpty(t, r.Findings)
+}
