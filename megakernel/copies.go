@@ -27,9 +27,9 @@ func (mk *Kernel) plan() (err error) {
 			r.InFlight = manyCopies
 		}
 	}
-	if parts := mk.Options.Weights.Parts(); mk.Ragged() && parts > 1 && r.InFlight == 0 && r.Stages == 0 {
+	if dense := 16 / mk.Options.Weights.Bits(); mk.Ragged() && dense > 1 && r.InFlight == 0 && r.Stages == 0 {
 		few := r
-		r.InFlight = rowsCopies * parts / r.BatchWide // chunks are so much shorter
+		r.InFlight = rowsCopies * dense / r.BatchWide // chunks are so much shorter
 		if mk.Plan, err = pipeline.New(r); err == nil {
 			return nil
 		}

@@ -28,7 +28,7 @@ const (
 	FaultLogitCap Fault = "logit-cap" // the soft cap of logits is left out
 	FaultPostNorm Fault = "post-norm" // what attention adds is not normalised, but for gains
 
-	FaultInputBytes Fault = "input-bytes" // high and low bytes of down's input have changed places, where weights have 4 bits
+	FaultInputBytes Fault = "input-bytes" // high and low bytes of down's input have changed places, where weights are integers
 
 	// FaultLostArrival hangs: the last CTA does not arrive at the hand-off after
 	// gate and up. It is no wrong value, hence not among Faults.

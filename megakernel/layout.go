@@ -106,13 +106,18 @@ const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows li
 const e4m3Order = "e4m3, scaled by row; element (r, k) of a tile of 8 rows lies at byte (k/64)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%64/32)*8 + k%8, " +
 	"the f32 scale of row r at byte 8*KPadded + 4*r, the next tile 8*KPadded + 512 bytes on"
 
-// int4Order is it of a matrix of 4 bits.
+// int4Order is it of a matrix of integers.
 func int4Order(f pipeline.Format, s i4.Shape) string {
 	columns := s.Run * i4.Columns
-	text := fmt.Sprintf("4 bits, two's complement; a tile of 8 rows is runs of %d columns, of %d bytes each; of a run, column k of row r lies at byte "+
-		"(k/128)*512 + r*64 + (k%%16/4)*16 + (k%%64/16)*4 + k%%4, in the low nibble where k%%128 is below 64, else in the high one; ", columns, s.RunBytes())
+	text := fmt.Sprintf("%d bits, two's complement; a tile of 8 rows is runs of %d columns, of %d bytes each; of a run, column k of row r lies at byte "+
+		"(k/128)*%d + ", s.Bits(), columns, s.RunBytes(), s.BlockBytes())
+	if s.Wide {
+		text += "(k%128/64)*512 + r*64 + (k%16/4)*16 + (k%64/16)*4 + k%4; "
+	} else {
+		text += "r*64 + (k%16/4)*16 + (k%64/16)*4 + k%4, in the low nibble where k%128 is below 64, else in the high one; "
+	}
 	if s.Group == i4.Whole {
-		return text + fmt.Sprintf("the f32 scale of row r at byte KPadded*4 + 4*r of a tile, the next tile KPadded*4 + %d bytes on", pipeline.GroupBytes)
+		return text + fmt.Sprintf("the f32 scale of row r at byte KPadded*%d + 4*r of a tile, the next tile KPadded*%d + %d bytes on", s.Bits(), s.Bits(), pipeline.GroupBytes)
 	}
 	at := map[int]string{128: "g", 64: fmt.Sprintf("g%%2*%d + g/2", s.Run), 32: fmt.Sprintf("g%%4/2*%d + g/4*2 + g%%2", 2*s.Run)}[s.Group]
 	scale, behind := "bf16", ""
@@ -120,10 +125,10 @@ func int4Order(f pipeline.Format, s i4.Shape) string {
 		scale = "f16"
 	}
 	if s.Zeros {
-		behind = ", and 2 bytes behind it -16 times the zero point"
+		behind = fmt.Sprintf(", and 2 bytes behind it %d times the zero point", -s.Times())
 	}
 	return text + fmt.Sprintf("the %s scale of row r and group g, of %d columns, at byte %d + %d*(r*%d + %s) of a run%s, the next tile KPadded/%d runs on",
-		scale, s.Group, s.Run*i4.BlockBytes, s.EntryBytes(), s.RowEntries(), at, behind, columns)
+		scale, s.Group, s.Run*s.BlockBytes(), s.EntryBytes(), s.RowEntries(), at, behind, columns)
 }
 
 // acrossOrder is it of a matrix that is dealt out by columns.

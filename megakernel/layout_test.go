@@ -53,7 +53,7 @@ func (hashed) Row(tensor string, row int, dst []uint16) error {
 // says.
 func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
 	t.Helper()
-	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3") || strings.HasPrefix(e.Order, "4 bits"))
+	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3") || strings.Contains(e.Order, "bits, two's complement"))
 	covered := 0
 	row := make([]uint16, e.K)
 	for _, run := range e.Sources {
@@ -71,8 +71,8 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 				covered++
 				continue
 			}
-			if strings.HasPrefix(e.Order, "4 bits") {
-				nibblesByLayout(t, dst[e.Base+int64(layer)*e.LayerStride:], e, r, row)
+			if strings.Contains(e.Order, "bits, two's complement") {
+				integersByLayout(t, dst[e.Base+int64(layer)*e.LayerStride:], e, r, row)
 				covered++
 				continue
 			}
@@ -104,8 +104,8 @@ func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
 	binary.LittleEndian.PutUint32(to[8*e.KPadded+4*in:], math.Float32bits(scale))
 }
 
-// nibblesByLayout writes a row of 4 bits, to where the matrix begins, by the numbers in Order and the rule of docs/weight-formats.md.
-func nibblesByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []uint16) {
+// integersByLayout writes a row of 4 or 8 bits, to where the matrix begins, by the numbers in Order and the rule of docs/weight-formats.md.
+func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []uint16) {
 	number := func(form string) (n int) {
 		m := regexp.MustCompile(form).FindStringSubmatch(e.Order)
 		require.NotNil(t, m, "%s in %s", form, e.Order)
@@ -113,11 +113,11 @@ func nibblesByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []ui
 		require.NoError(t, err)
 		return n
 	}
-	columns, runBytes, group := number(`runs of (\d+) columns`), number(`columns, of (\d+) bytes`), e.KPadded
+	columns, runBytes, bits, group := number(`runs of (\d+) columns`), number(`columns, of (\d+) bytes`), number(`^(\d) bits`), e.KPadded
 	tile := e.KPadded / columns * runBytes
 	whole := strings.Contains(e.Order, "the f32 scale")
 	if whole {
-		tile += number(`KPadded\*4 \+ (\d+) bytes on`)
+		tile += number(`KPadded\*[48] \+ (\d+) bytes on`)
 	} else {
 		group = number(`group g, of (\d+) columns`)
 	}
@@ -132,7 +132,10 @@ func nibblesByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []ui
 			most = max(most, x)
 		}
 		scale := 0x1p-97 // the least of five digits
-		for most > 7*scale {
+		for bits == 8 && most > 127*scale {
+			scale *= 2
+		}
+		for bits == 4 && most > 7*scale {
 			frac, exp := math.Frexp(scale)
 			scale = math.Ldexp(frac+1.0/32, exp)
 		}
@@ -142,9 +145,13 @@ func nibblesByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []ui
 		for i, v := range part {
 			k, code := first+i, byte(0)
 			if finite {
-				code = byte(int(math.RoundToEven(value(v)/scale))) & 15
+				code = byte(int(math.RoundToEven(value(v)/scale))) & (1<<bits - 1)
 			}
 			run, in128 := at[k/columns*runBytes:], k%columns
+			if bits == 8 {
+				run[in128/128*1024+in128%128/64*512+in*64+in128%16/4*16+in128%64/16*4+in128%4] = code
+				continue
+			}
 			to := &run[in128/128*512+in*64+in128%16/4*16+in128%64/16*4+in128%4]
 			if in128%128 < 64 {
 				*to |= code
@@ -152,17 +159,17 @@ func nibblesByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []ui
 				*to |= code << 4
 			}
 		}
-		bits := math.Float32bits(float32(scale))
+		word := math.Float32bits(float32(scale))
 		if !finite {
-			bits = 0x7fc00000
+			word = 0x7fc00000
 		}
 		if whole {
-			binary.LittleEndian.PutUint32(at[e.KPadded*4+4*in:], bits)
+			binary.LittleEndian.PutUint32(at[e.KPadded*bits+4*in:], word)
 			continue
 		}
 		g := first % columns / group
 		place := map[int]int{128: g, 64: g%2*(columns/128) + g/2, 32: g%4/2*(columns/64) + g/4*2 + g%2}[group]
-		binary.LittleEndian.PutUint16(at[first/columns*runBytes+columns/128*512+2*(in*(columns/group)+place):], uint16(bits>>16))
+		binary.LittleEndian.PutUint16(at[first/columns*runBytes+columns/128*512+2*(in*(columns/group)+place):], uint16(word>>16))
 	}
 }
 
@@ -181,7 +188,7 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 	odd := c
 	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
 	formats := pipeline.Formats()[2:]
-	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd} {
+	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd, odd} {
 		for _, sms := range []int{1, 4, 7} {
 			o := Options{SMs: sms, StageBytes: 2048}
 			if i > 5 {

@@ -21,7 +21,7 @@ type Reader interface {
 	Reading(f func(row func(tensor string, row int, scratch []uint16) ([]byte, error)) error) error
 }
 
-// Coded is what Tensors may implement beside Row where the layers' matrices have codes of 4 bits of their own, to be packed as
+// Coded is what Tensors may implement beside Row where the layers' matrices have codes of 4 or 8 bits of their own, to be packed as
 // they are (pipeline.OwnFormats): Int4Row fills codes, of each column, and scales and zeros, of each scale group, with those of
 // a row. It is called from several goroutines at a time.
 type Coded interface {

@@ -116,7 +116,7 @@ func (f *single) fixed(n int, of pipeline.Format) *tasks.FixedInput {
 	if of.Parts() < 4 {
 		return nil
 	}
-	return &tasks.FixedInput{K: ceilDiv(n, of.Columns()) * of.Columns(), T: 1, Bytes: dsl.View[dsl.U32](f.shared), Units: f.units, Sums: f.inputSums}
+	return &tasks.FixedInput{K: ceilDiv(n, of.Columns()) * of.Columns(), T: 1, Wide: of.Bits() == 8, Bytes: dsl.View[dsl.U32](f.shared), Units: f.units, Sums: f.inputSums}
 }
 
 func (f *single) prologue() { f.fetchTurn() }

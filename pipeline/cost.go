@@ -42,7 +42,7 @@ func (p *Plan) WeightBytes() int64 {
 
 // WeightBytes is what the matrix takes unpadded, scales included.
 func (m *Matrix) WeightBytes() int64 {
-	n := int64(m.Rows) * int64(m.K) * 2 / int64(m.Format.Parts())
+	n := int64(m.Rows) * int64(m.K) * int64(m.Format.Bits()) / 8
 	if m.Format.ScaleBytes() > 0 {
 		n += 4 * int64(m.Rows)
 	}

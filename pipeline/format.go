@@ -23,17 +23,23 @@ const (
 	FormatI4G32  Format = "i4g32"
 	FormatI4G64  Format = "i4g64"
 	FormatI4G128 Format = "i4g128"
+	// FormatI8 is codes of 8 bits, −127 to 127, times a scale for each row.
+	FormatI8 Format = "i8"
 )
 
 // Formats lists them.
 func Formats() []Format {
-	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128}
+	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128, FormatI8}
 }
 
-// Formats of 4 bits of which only checkpoints with codes of their own are made (Own): the name of a format with groups, and what
-// is added to it.
+// Formats of which only checkpoints with codes of their own are made (Own): those of 8 bits with groups, the name of a format with
+// groups, and what is added to it.
 const (
-	withZeros = "-zeros" // each group has a zero point, −8 to 8
+	formatI8G32  Format = "i8g32"
+	formatI8G64  Format = "i8g64"
+	formatI8G128 Format = "i8g128"
+
+	withZeros = "-zeros" // each group has a zero point, −8 to 8, or of 8 bits −128 to 127
 	withF16   = "-f16"   // scales are binary16, and not bfloat16
 )
 
@@ -43,13 +49,21 @@ func OwnFormats() (list []Format) {
 	for _, of := range []Format{FormatI4G32, FormatI4G64, FormatI4G128} {
 		list = append(list, of+withZeros, of+withF16, of+withZeros+withF16)
 	}
+	for _, of := range []Format{formatI8G32, formatI8G64, formatI8G128} {
+		list = append(list, of, of+withZeros, of+withF16, of+withZeros+withF16)
+	}
 	return list
 }
 
-// Own is the format of 4 bits with groups of so many columns, FormatI4's without scales of groups, that has the properties; false
-// if there is none.
-func Own(group int, zeros, f16 bool) (Format, bool) {
-	f := map[int]Format{i4.Whole: FormatI4, 32: FormatI4G32, 64: FormatI4G64, 128: FormatI4G128}[group]
+// Own is the format of so many bits with groups of so many columns, FormatI4's without scales of groups, that has the properties;
+// false if there is none.
+func Own(bits, group int, zeros, f16 bool) (Format, bool) {
+	f := Format("")
+	for name, g := range int4Groups {
+		if g == group && name.Bits() == bits {
+			f = name
+		}
+	}
 	if group == i4.Whole {
 		return f, !zeros // whose scales are f32
 	}
@@ -74,10 +88,22 @@ func (f Format) F16Scales() bool { return strings.HasSuffix(string(f), withF16) 
 // zeros is whether groups have zero points.
 func (f Format) zeros() bool { return strings.Contains(string(f), withZeros) }
 
-// int4Groups are the columns of a scale group of each format of 4 bits.
-var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64: 64, FormatI4G128: 128}
+// int4Groups are the columns of a scale group of each format of integers.
+var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64: 64, FormatI4G128: 128,
+	FormatI8: i4.Whole, formatI8G32: 32, formatI8G64: 64, formatI8G128: 128}
 
-// Int4 is how a row of k columns lies in a format of 4 bits; false of another format.
+// Bits is the size of a code.
+func (f Format) Bits() int {
+	switch {
+	case f == FormatE4M3, strings.HasPrefix(string(f), string(FormatI8)):
+		return 8
+	case strings.HasPrefix(string(f), string(FormatI4)):
+		return 4
+	}
+	return 16
+}
+
+// Int4 is how a row of k columns lies in a format of integers, of 4 bits or of 8; false of another format.
 func (f Format) Int4(k int) (i4.Shape, bool) {
 	group, ok := int4Groups[f.base()]
 	if !ok {
@@ -87,14 +113,14 @@ func (f Format) Int4(k int) (i4.Shape, bool) {
 	for ceilDiv(k, i4.Columns)%run != 0 {
 		run /= 2
 	}
-	return i4.Shape{Group: group, Run: run, Zeros: f.zeros()}, true
+	return i4.Shape{Group: group, Run: run, Zeros: f.zeros(), Wide: f.Bits() == 8}, true
 }
 
-// Parts is how many k groups of GroupK columns a tile group has: 512 bytes are 8 rows of 32
-// columns of bf16, of 64 of 8 bits, or of 128 of 4.
+// Parts is how many k groups of GroupK columns lie together in 8 rows: 512 bytes of bf16 are one, of e4m3 two, and a
+// block of integers, of 512 bytes or 1024, is four.
 func (f Format) Parts() int {
-	switch _, four := int4Groups[f.base()]; {
-	case four:
+	switch _, integer := int4Groups[f.base()]; {
+	case integer:
 		return 4
 	case f == FormatE4M3:
 		return 2
@@ -102,13 +128,13 @@ func (f Format) Parts() int {
 	return 1
 }
 
-// Columns is how many columns a tile group has.
+// Columns is how many columns lie together.
 func (f Format) Columns() int { return f.Parts() * GroupK }
 
 // ScaleBytes is what lies behind the tile groups of a tile: the scales of its rows as f32, and
 // zeros up to a whole tile group. It is not streamed with them.
 func (f Format) ScaleBytes() int {
-	if f == FormatE4M3 || f == FormatI4 {
+	if f == FormatE4M3 || f == FormatI4 || f == FormatI8 {
 		return GroupBytes
 	}
 	return 0
@@ -127,10 +153,11 @@ func (f Format) Of(columns int) int {
 
 // StageOf is the size of a stage with room for so many bytes of elements, in whole tile groups, and the scales among them.
 func (f Format) StageOf(size int) int {
-	return size + roundUp(f.Of(size/GroupBytes*f.Columns())-size/GroupBytes*GroupBytes, StageAlign)
+	each := TileRows * f.Columns() * f.Bits() / 8
+	return size + roundUp(f.Of(size/each*f.Columns())-size/each*each, StageAlign)
 }
 
-// Run is how many columns of a row of k cannot be parted: a tile group, or of 4 bits a run.
+// Run is how many columns of a row of k cannot be parted: a tile group, or of integers a run.
 func (f Format) Run(k int) int {
 	if shape, ok := f.Int4(k); ok {
 		return shape.Run * i4.Columns

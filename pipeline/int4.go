@@ -8,7 +8,7 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// LeastInt4Exponent is the least biased exponent of a scale of weights of 4 bits.
+// LeastInt4Exponent is the least biased exponent of a scale of weights of integers.
 const LeastInt4Exponent = 30
 
 // Int4Scale is the scale of a group of weights whose largest magnitude is most, a bf16, as bits of a
@@ -33,9 +33,24 @@ func Int4Scale(most uint16) uint16 {
 	return exponent<<7 | (k-16)<<3
 }
 
-// int4Scale is Int4Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and one of 2¹⁶ or more is NaN.
+// Int8Scale is Int4Scale of weights of 8 bits: the least power of two 127 times which is most at least. 127 times it is
+// still a bf16, which it would not be of a number of two digits.
+func Int8Scale(most uint16) uint16 {
+	most &= 0x7fff
+	if most >= infinity>>16 {
+		return 0x7fc0
+	}
+	const digits = 6 // 127 is 2⁶ times the largest bf16 below 2
+	return max((most+1)>>7, LeastInt4Exponent+digits)<<7 - digits<<7
+}
+
+// int4Scale is Int4Scale or Int8Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and one of 2¹⁶ or more is NaN.
 func (f Format) int4Scale(most uint16) float32 {
-	scale := ofBF16(Int4Scale(most))
+	bits := Int4Scale(most)
+	if f.Bits() == 8 {
+		bits = Int8Scale(most)
+	}
+	scale := ofBF16(bits)
 	if f.F16Scales() {
 		scale = max(scale, 0x1p-14)
 		if scale > maxF16 {
@@ -78,7 +93,7 @@ func eachInt4Group(row []uint16, group int, body func(g int, v []uint16)) {
 	}
 }
 
-// roundInt4 rounds a row to what it is in 4 bits.
+// roundInt4 rounds a row to what it is in integers.
 func (f Format) roundInt4(row []uint16, group int) {
 	codes := make([]int8, len(row))
 	eachInt4Group(row, group, func(_ int, v []uint16) {
@@ -89,11 +104,11 @@ func (f Format) roundInt4(row []uint16, group int) {
 	})
 }
 
-// Int4Row is a row of weights of 4 bits: (code − zero point) times a scale.
+// Int4Row is a row of weights of 4 or 8 bits: (code − zero point) times a scale.
 type Int4Row struct {
-	Codes  []int8    // of each column, −8 to 7
+	Codes  []int8    // of each column, −8 to 7, or of 8 bits any
 	Scales []float32 // of each scale group, one where a row is one; as 16 bits of the format exact
-	Zeros  []int8    // of each scale group, −8 to 8, in formats with zero points
+	Zeros  []int8    // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
 }
 
 // int4Row is a row of bf16 patterns in the format; nil of none.
@@ -117,17 +132,18 @@ func (f Format) int4Row(row []uint16, shape i4.Shape) *Int4Row {
 	return r
 }
 
-// PackInt4 writes one row tile of a matrix of 4 bits; a row that is nil is padding. A row of another form, and a number that the
+// PackInt4 writes one row tile of a matrix of integers; a row that is nil is padding. A row of another form, and a number that the
 // format has no room for, is refused.
 func (m *MatrixPlan) PackInt4(dst []byte, rows *[TileRows]*Int4Row) error {
 	shape, ok := m.Format.Int4(m.K)
 	if !ok {
-		return fmt.Errorf("pipeline: %q is %s, want 4 bits", m.Name, m.Format)
+		return fmt.Errorf("pipeline: %q is %s, want integers", m.Name, m.Format)
 	}
 	groups := 1
 	if shape.Group != i4.Whole {
 		groups = ceilDiv(m.K, shape.Group)
 	}
+	least, most, zero := shape.Range()
 	for r, row := range rows {
 		switch {
 		case row == nil:
@@ -138,13 +154,13 @@ func (m *MatrixPlan) PackInt4(dst []byte, rows *[TileRows]*Int4Row) error {
 		for g, scale := range row.Scales {
 			if back := m.Format.scaleOf(m.Format.scaleBits(scale)); shape.Group != i4.Whole && back != scale && scale == scale {
 				return fmt.Errorf("pipeline: scale %v of row %d of a tile of %q, want one that %s can hold", scale, r, m.Name, m.Format)
-			} else if shape.Zeros && (row.Zeros[g] < -8 || row.Zeros[g] > 8) {
-				return fmt.Errorf("pipeline: zero point %d of row %d of a tile of %q, want −8 to 8", row.Zeros[g], r, m.Name)
+			} else if shape.Zeros && (int(row.Zeros[g]) < -zero || int(row.Zeros[g]) > zero) {
+				return fmt.Errorf("pipeline: zero point %d of row %d of a tile of %q, want −%d to %d", row.Zeros[g], r, m.Name, zero, zero)
 			}
 		}
 		for _, code := range row.Codes {
-			if code < -8 || code > 7 {
-				return fmt.Errorf("pipeline: code %d of row %d of a tile of %q, want −8 to 7", code, r, m.Name)
+			if code < least || code > most {
+				return fmt.Errorf("pipeline: code %d of row %d of a tile of %q, want −%d to %d", code, r, m.Name, zero, most)
 			}
 		}
 	}
@@ -174,7 +190,7 @@ func (m *MatrixPlan) packInt4(dst []byte, shape i4.Shape, rows *[TileRows]*Int4R
 			at := runs[g/shape.RowEntries()*shape.RunBytes():][shape.Entry(r, g%shape.RowEntries()):]
 			binary.LittleEndian.PutUint16(at, m.Format.scaleBits(scale))
 			if shape.Zeros {
-				binary.LittleEndian.PutUint16(at[2:], uint16(-16*int16(row.Zeros[g])))
+				binary.LittleEndian.PutUint16(at[2:], uint16(int16(-shape.Times()*int(row.Zeros[g]))))
 			}
 		}
 	}
@@ -224,16 +240,12 @@ func fromF16(bits uint16) float32 {
 	return float32(math.NaN())
 }
 
-// unpackInt4 is what a row of a tile of 4 bits means.
+// unpackInt4 is what a row of a tile of integers means.
 func (f Format) unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
 	columns := shape.Run * i4.Columns
 	for k := range row {
 		run := tile[k/columns*shape.RunBytes():]
-		at, high := shape.Code(r, k%columns)
-		code := int8(run[at]<<4) >> 4
-		if high {
-			code = int8(run[at]) >> 4
-		}
+		code := int(shape.CodeOf(run, r, k%columns))
 		var scale float32
 		if shape.Group == i4.Whole {
 			behind := ceilDiv(len(row), columns) * shape.RunBytes()
@@ -241,7 +253,7 @@ func (f Format) unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
 		} else {
 			entry := run[shape.Entry(r, k%columns/shape.Group):]
 			if scale = f.scaleOf(binary.LittleEndian.Uint16(entry)); shape.Zeros {
-				code += int8(int16(binary.LittleEndian.Uint16(entry[2:])) / 16)
+				code += int(int16(binary.LittleEndian.Uint16(entry[2:]))) / shape.Times()
 			}
 		}
 		row[k] = uint16(math.Float32bits(float32(code)*scale) >> 16)

@@ -130,7 +130,8 @@ func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, bytes i
 	for _, m := range ms {
 		bytes := stageBytes
 		if r.BatchTiles > 0 { // whose input a warp keeps in registers, by columns
-			bytes = bytes * min(max(1, r.BatchWide), m.Format.Parts()) / m.Format.Parts()
+			dense := 16 / m.Format.Bits()
+			bytes = bytes * min(max(1, r.BatchWide), dense) / dense
 		}
 		plans = append(plans, cut(m, bytes))
 	}

@@ -19,7 +19,8 @@ type i32 = dsl.Val[dsl.I32]
 type FixedInput struct {
 	K, T  int               // elements of a token, a multiple of 128, and tokens
 	Bytes dsl.Buf[dsl.U32]  // the groups, one behind another
-	Units dsl.Buf[dsl.F32]  // [token][group]: 2^e/16 (weights are 16 times their codes); NaN if an element is none or infinite
+	Units dsl.Buf[dsl.F32]  // [token][group]: 2^e/16 where weights are 16 times their codes, else 2^e; NaN if an element is none or infinite
+	Wide  bool              // weights have 8 bits, and are their codes
 	Sums  *dsl.Buf[dsl.I32] // [token][group][half][32 columns]: sums of the fixed points, for zero points; nil: none
 }
 
@@ -84,7 +85,7 @@ func (f *FixedInput) Stage(e *Env, token, group u32, x [4]f32) {
 	f.Bytes.Store(at, hi)
 	f.Bytes.Store(at.AddC(16*f.T), lo)
 	place := token.MulC(f.stride()).Add(group)
-	k.If(e.Lane.EqC(0), func() { f.Units.Store(place, sixteenth(k, exponent, most)) })
+	k.If(e.Lane.EqC(0), func() { f.Units.Store(place, unitOf(k, exponent, most, f.Wide)) })
 	if f.Sums != nil {
 		f.stageSums(e, place, w)
 	}
@@ -96,9 +97,13 @@ func fixedUnit(k *dsl.Kernel, most u32) (exponent u32, up f32) {
 	return exponent, dsl.Bits[dsl.F32](k.U32(2*127 + 14).Sub(exponent).ShlC(23))
 }
 
-// sixteenth is 2^e/16 of what fixedUnit says, NaN where the largest element is none or infinite.
-func sixteenth(k *dsl.Kernel, exponent, most u32) f32 {
-	unit := exponent.SubC(14 + 4).ShlC(23)
+// unitOf is 2^e/16 of what fixedUnit says, or where weights are wide 2^e; NaN where the largest element is none or infinite.
+func unitOf(k *dsl.Kernel, exponent, most u32, wide bool) f32 {
+	less := 14 + 4
+	if wide {
+		less = 14
+	}
+	unit := exponent.SubC(less).ShlC(23)
 	return dsl.Bits[dsl.F32](dsl.Select(most.LtC(0x7f800000), unit, k.U32(0x7fc00000)))
 }
 

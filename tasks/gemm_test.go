@@ -129,7 +129,7 @@ func TestGEMMOfE4M3(t *testing.T) {
 	}
 }
 
-func TestGEMMOf4Bits(t *testing.T) {
+func TestGEMMOfIntegers(t *testing.T) {
 	for _, c := range []columns{
 		{product{rows: 8, k: 128, sms: 1, consumers: 1, format: "i4g128", wide: 1}, 2, 2, 1},
 		{product{rows: 24, k: 512, sms: 1, consumers: 2, format: "i4g32", wide: 1}, 16, 16, 4},
@@ -142,6 +142,10 @@ func TestGEMMOf4Bits(t *testing.T) {
 		{product{rows: 40, k: 1024, sms: 2, consumers: 4, format: "i4g32-zeros-f16", wide: 2}, 8, 6, 4},
 		{product{rows: 24, k: 640, sms: 1, consumers: 3, format: "i4g64-zeros", wide: 2}, 11, 11, 3},
 		{product{rows: 24, k: 384, sms: 1, consumers: 3, format: "i4g128-zeros", wide: 1}, 3, 3, 3},
+		{product{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 16384, format: "i8", wide: 2}, 8, 5, 14}, // two blocks a warp
+		{product{rows: 40, k: 2080, sms: 2, consumers: 8, stage: 16384, format: "i8", wide: 1}, 16, 12, 10},
+		{product{rows: 24, k: 640, sms: 1, consumers: 3, format: "i8g64-zeros", wide: 2}, 11, 11, 3},
+		{product{rows: 13, k: 384, sms: 1, consumers: 2, format: "i8g32-f16", wide: 1}, 3, 3, 3},
 		{product{rows: 24, k: 96, sms: 1, consumers: 2, of: "i4g32"}, 9, 9, 2}, // bf16, as the LM head is
 		{product{rows: 24, k: 352, sms: 1, consumers: 3, of: "i4g128"}, 8, 7, 2},
 	} {
@@ -168,10 +172,13 @@ func TestGEMMOfRandomShapes(t *testing.T) {
 
 // What a token gets is the same bits alone and among others, whatever those are.
 func TestGEMMOfOneTokenDoesNotDependOnTheOthers(t *testing.T) {
-	for i, most := range []int{8, 16, 8, 16} {
+	for i, most := range []int{8, 16, 8, 16, 8} {
 		c := columns{product: product{rows: 40, k: 352, sms: 2, consumers: 3, stage: 1024}, t: most, n: most, batch: 2}
 		if i > 1 {
 			c.format, c.of, c.stage = "i4g32", "i4g32", 4096
+		}
+		if i > 3 {
+			c.format, c.of = "i8", "i8"
 		}
 		rng := newRand(11)
 		w := normals(rng, c.rows*c.k, 1)

@@ -3,9 +3,10 @@ package tasks
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// How a GEMM multiplies weights of 4 bits. The input comes from memory in f16, as of 8 bits, in the order of Activations. A warp
+// How a GEMM multiplies weights of integers. The input comes from memory in f16, as of 8 bits, in the order of Activations. A warp
 // turns its blocks of a chunk into fixed point once, for all tiles of a batch: a lane has all that it needs in its own registers,
 // and a group's largest element is among four lanes.
 
@@ -18,7 +19,7 @@ func (g *GEMM) int4(r *pipeline.Ring) *Int4 {
 	return p
 }
 
-// piece is how many tile groups that lie side by side a warp takes at once: of 4 bits blocks, whose scales it loads together.
+// piece is how many tile groups that lie side by side a warp takes at once: of integers blocks, whose scales it loads together.
 func (g *GEMM) piece(consumers int) int {
 	if p := g.int4(nil); p != nil {
 		return pieceOf(consumers, p, g.M.ChunkK)
@@ -28,17 +29,18 @@ func (g *GEMM) piece(consumers int) int {
 
 // fixedBlock is a block's input of a set of eight tokens, in fixed point: the lane's of one of them.
 type fixedBlock struct {
+	wide  bool                   // as in FixedInput
 	words [4][]*dsl.Var[dsl.I32] // [quarter][4], as in Int4Input
 	unit  *dsl.Var[dsl.F32]
 	sums  []*dsl.Var[dsl.I32] // with zero points
 }
 
-func newFixedBlock(k *dsl.Kernel, zeros bool) *fixedBlock {
-	b := &fixedBlock{unit: dsl.NewVar(k.F32(0), "unit")}
+func newFixedBlock(k *dsl.Kernel, shape i4.Shape) *fixedBlock {
+	b := &fixedBlock{wide: shape.Wide, unit: dsl.NewVar(k.F32(0), "unit")}
 	for q := range b.words {
 		b.words[q] = dsl.NewArray(k.I32(0), 4, "x")
 	}
-	if zeros {
+	if shape.Zeros {
 		b.sums = dsl.NewArray(k.I32(0), 4, "x_sum")
 	}
 	return b
@@ -62,7 +64,7 @@ func (b *fixedBlock) set(k *dsl.Kernel, x [][]*dsl.Var[dsl.BF16x2]) {
 	bits := dsl.Bits[dsl.U32](largest)
 	exponent, up := fixedUnit(k, bits)
 	const scaled = 4 // inputScale is 2^−4
-	b.unit.Set(sixteenth(k, exponent.AddC(scaled), bits))
+	b.unit.Set(unitOf(k, exponent.AddC(scaled), bits, b.wide))
 	for q := range 4 { // of the block's columns
 		var sum u32
 		for j := range 2 {

@@ -13,7 +13,7 @@ type fragments struct {
 	n         u32
 	unit      u32                      // laneUnit
 	now, next [][]*dsl.Var[dsl.BF16x2] // [half·groups + group][4]: 8 tokens of a k group
-	fixed     [][]*fixedBlock          // [half][tile group] of 4 bits, instead of now
+	fixed     [][]*fixedBlock          // [half][tile group] of integers, instead of now
 	piece     int                      // tile groups that lie side by side
 }
 
@@ -32,7 +32,7 @@ func (g *GEMM) newFragments(e *Env, n u32) *fragments {
 		}
 		var blocks []*fixedBlock
 		for range each {
-			blocks = append(blocks, newFixedBlock(e.K, p.Shape.Zeros))
+			blocks = append(blocks, newFixedBlock(e.K, p.Shape))
 		}
 		x.fixed = append(x.fixed, blocks)
 	}
@@ -109,7 +109,7 @@ func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	})
 }
 
-// reordered is load from the order of 4-bit weights' inputs: 8·t to 8·t + 7 of a k group are in two places.
+// reordered is load from the order of integers' inputs: 8·t to 8·t + 7 of a k group are in two places.
 func (x *fragments) reordered(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	k, e, in := x.e.K, x.e, x.g.In
 	token, t := e.Lane.DivC(4).AddC(8*half), e.Lane.RemC(4)
@@ -152,7 +152,7 @@ func (x *fragments) of(half, i, h int) (lo, hi pair) {
 }
 
 // tilePair is the accumulators of two row tiles: 8 columns are one mma's for both
-// tiles, 16 columns one of each. Of 4 bits each tile has its own, of a lane's two rows and the tokens of each set.
+// tiles, 16 columns one of each. Of integers each tile has its own, of a lane's two rows and the tokens of each set.
 type tilePair [][]*dsl.Var[dsl.F32]
 
 // accumulators are zeros for all tiles of a batch.

@@ -16,15 +16,15 @@ type GEMV struct {
 	M    *pipeline.MatrixPlan
 	X    dsl.Buf[dsl.BF16] // the input vector in shared memory, KPadded long, padding zero, in the order of InputPair
 	Part Partials
-	// Fixed is where the input is instead of in X where the weights are of 4 bits, else nil.
+	// Fixed is where the input is instead of in X where the weights are integers, else nil.
 	Fixed *FixedInput
 	// Scales are the factors of rows row and row+1, where the format has some: RowScales.
 	Scales func(row u32) []f32
 	Held   *Held // chunks held in registers before X is there: then Hold must precede every Consume; nil: none
 
-	Exchanged bool // plants a fault where weights have 4 bits: high and low bytes of the input
+	Exchanged bool // plants a fault where weights are integers: high and low bytes of the input
 
-	inputs []*Int4Input // of 4 bits: a warp's of all tiles, where they stay in registers while Consume runs
+	inputs []*Int4Input // of integers: a warp's of all tiles, where they stay in registers while Consume runs
 }
 
 // batchTiles is the number of row tiles whose partial sums are kept before the
@@ -113,7 +113,8 @@ func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
 	return firstOf(
 		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
 		need((g.Fixed != nil) == inFixed(g.M.Format), "%s: %s weights and Fixed do not belong together", g.Name, g.M.Format),
-		need(g.Fixed == nil || g.Fixed.K == g.M.KPadded && g.Fixed.T == 1, "%s: Fixed is not for a token of %d elements", g.Name, g.M.KPadded),
+		need(g.Fixed == nil || g.Fixed.K == g.M.KPadded && g.Fixed.T == 1 && g.Fixed.Wide == (g.M.Format.Bits() == 8),
+			"%s: Fixed is not for a token of %d elements and %d bits", g.Name, g.M.KPadded, g.M.Format.Bits()),
 		need(g.Fixed != nil || int(g.X.Len()) >= g.M.KPadded, "%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
 		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps", g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers),
 		g.heldRule(e))
@@ -177,7 +178,7 @@ func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 const maxInputsAhead = 4
 
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
-// products of rows 2l and 2l+1, or of 4 bits lane 4l of row l. held is the tile's number among those of which chunks
+// products of rows 2l and 2l+1, or of integers lane 4l of row l. held is the tile's number among those of which chunks
 // are held, or noTile.
 //
 // What a warp does from a chunk's landing to its stage's release is short: the weights'

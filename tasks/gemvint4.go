@@ -6,7 +6,7 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// How a GEMV multiplies weights of 4 bits. Warps share a chunk in pieces: some blocks of a run each.
+// How a GEMV multiplies weights of integers. Warps share a chunk in pieces: some blocks of a run each.
 
 // int4 is the product of a tile, nil of other weights; without a ring it says sizes only.
 func (g *GEMV) int4(r *pipeline.Ring) *Int4 {
@@ -45,7 +45,7 @@ func pieceOf(consumers int, p *Int4, columns int) (n int) {
 	return n
 }
 
-// pieces is how many parts of so many columns the warps share among them: of 4 bits pieces, else tile groups.
+// pieces is how many parts of so many columns the warps share among them: of integers pieces, else tile groups.
 func (g *GEMV) pieces(e *Env, columns int) int {
 	if p := g.int4(nil); p != nil {
 		return columns / i4.Columns / pieceOf(e.Consumers, p, columns)

@@ -27,7 +27,7 @@ type Held struct {
 const MaxHeld = 8
 
 // HeldRegisters is how many registers of a thread a chunk of any of a plan's matrices takes beside so many
-// consumer warps: those of a stage's bytes, or more for scales of 4-bit weights, which several threads have.
+// consumer warps: those of a stage's bytes, or more for scales of integers, which several threads have.
 func HeldRegisters(p *pipeline.Plan, consumers int) int {
 	most := StageRegisters(p.StageBytes, consumers)
 	for i := range p.Layer {

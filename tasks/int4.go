@@ -5,7 +5,7 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// Int4 multiplies weights of 4 bits (package i4) by an input in fixed point, one row tile at a time.
+// Int4 multiplies weights of 4 or 8 bits (package i4) by an input in fixed point, one row tile at a time.
 //
 // Columns of a scale group are summed in integers, of a block at most: exactly. Then one fma adds them in f32, in order of
 // the columns. So the results are the same bits on every machine, whatever the other tokens are.
@@ -16,7 +16,7 @@ import (
 // other, and these two sums are added last. With more
 // tokens weights are B, and the high bytes of eight tokens A's rows 0 to 7, the low ones 8 to 15: a
 // block takes four products for eight tokens, and a lane has all columns of two rows in one sum each. The bytes of a
-// block are the same.
+// block are the same. Of 8 bits the first half's bytes are where low nibbles are, and the other's where high ones are.
 type Int4 struct {
 	Name    string
 	Shape   i4.Shape
@@ -26,7 +26,7 @@ type Int4 struct {
 	Columns int               // 8 or 16, without X
 	// Exchanged plants a fault: high bytes of the input count as low ones, and low ones as high ones.
 	Exchanged bool
-	// Zero is −16 times the zero point of a row of the tile, where a row is one scale group and the shape has
+	// Zero is −Shape.Times times the zero point of a row of the tile, where a row is one scale group and the shape has
 	// zero points.
 	Zero func(row u32) i32
 }
@@ -117,12 +117,16 @@ func (p *Int4) Multiply(e *Env, s *Int4Sums, w *Int4Weights, x *Int4Input) {
 	}
 }
 
-// nibbles are the codes of a word in the low (half 0) or high nibbles, as bytes of 16 times as much.
-func nibbles(w u32, half int) i32 {
-	if half == 0 {
-		w = w.ShlC(4)
+// bytes are the codes of word j of a half of a block, as bytes of Shape.Times as much.
+func (p *Int4) bytes(w []u32, j, half int) i32 {
+	if p.Shape.Wide {
+		return dsl.Bits[dsl.I32](w[4*half+j])
 	}
-	return dsl.Bits[dsl.I32](w.AndC(0xf0f0f0f0))
+	v := w[j]
+	if half == 0 {
+		v = v.ShlC(4)
+	}
+	return dsl.Bits[dsl.I32](v.AndC(0xf0f0f0f0))
 }
 
 func fourZeros(k *dsl.Kernel) [4]i32 { return [4]i32{k.I32(0), k.I32(0), k.I32(0), k.I32(0)} }
@@ -132,7 +136,7 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 	d, first := fourZeros(e.K), 0 // of quarters of the block, of the lane's half
 	odd := p.half(e).EqC(1)
 	for m := range 2 {
-		a := [4]i32{nibbles(w[2*m], 0), nibbles(w[2*m], 1), nibbles(w[2*m+1], 0), nibbles(w[2*m+1], 1)}
+		a := [4]i32{p.bytes(w, 2*m, 0), p.bytes(w, 2*m, 1), p.bytes(w, 2*m+1, 0), p.bytes(w, 2*m+1, 1)}
 		b := x.words[0][i][0]
 		d = dsl.MMABytes(a, [2]i32{b[2*m], b[2*m+1]}, d)
 		if p.Shape.Group != 32 && m == 0 {
@@ -156,7 +160,7 @@ func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 			half, m := q/2, q%2
 			hi, lo := x.words[set][i][2*half], x.words[set][i][2*half+1]
 			a := [4]i32{hi[2*m], lo[2*m], hi[2*m+1], lo[2*m+1]}
-			d = dsl.MMABytes(a, [2]i32{nibbles(w[2*m], half), nibbles(w[2*m+1], half)}, d)
+			d = dsl.MMABytes(a, [2]i32{p.bytes(w, 2*m, half), p.bytes(w, 2*m+1, half)}, d)
 			if columns := 32 * (q + 1 - first); columns < i4.Columns && columns != p.Shape.Group {
 				continue
 			}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 	"github.com/mkgen/mkgen/tasks"
@@ -27,8 +28,8 @@ type int4Case struct {
 func (c int4Case) k() int { return c.runs * c.shape.Run * i4.Columns }
 
 func (c int4Case) String() string {
-	return fmt.Sprintf("groups of %d, zeros %v, bf16 %v, %d columns, %d tokens, %d warps, %d blocks at once",
-		c.shape.Group, c.shape.Zeros, c.bf16, c.k(), c.tokens, c.warps, c.n)
+	return fmt.Sprintf("%d bits, groups of %d, zeros %v, bf16 %v, %d columns, %d tokens, %d warps, %d blocks at once",
+		c.shape.Bits(), c.shape.Group, c.shape.Zeros, c.bf16, c.k(), c.tokens, c.warps, c.n)
 }
 
 // int4Data are weights and input: runs as they lie, x [token][k], and of whole rows scale and zero point.
@@ -56,13 +57,13 @@ func int4Rig(t testing.TB, c int4Case, d *int4Data) *rig {
 	x := in[dsl.F32](r, "x", f32Bytes(d.x), len(d.x))
 	var rowData []uint32
 	for i := range d.scales {
-		rowData = append(rowData, math.Float32bits(d.scales[i]), uint32(-16*int32(d.zeros[i])))
+		rowData = append(rowData, math.Float32bits(d.scales[i]), uint32(int32(-c.shape.Times()*int(d.zeros[i]))))
 	}
 	rowWords := in[dsl.U32](r, "rows", u32Bytes(rowData...), len(rowData))
 	y := out[dsl.F32](r, "y", c.tokens*i4.Rows)
 	words, units, sums := tasks.FixedLen(c.k(), c.tokens)
 	f := &tasks.FixedInput{K: c.k(), T: c.tokens, Bytes: dsl.Shared[dsl.U32](k, "bytes", words, dsl.Align(16)),
-		Units: dsl.Shared[dsl.F32](k, "units", units, dsl.Align(16))}
+		Units: dsl.Shared[dsl.F32](k, "units", units, dsl.Align(16)), Wide: c.shape.Wide}
 	if c.shape.Zeros {
 		s := dsl.Shared[dsl.I32](k, "sums", sums, dsl.Align(16))
 		f.Sums = &s
@@ -108,8 +109,11 @@ func int4Cases() (all []int4Case) {
 		for i, tokens := range []int{1, 2, 3, 8, 16, 5, 7, 4, 6, 11} {
 			for _, zeros := range []bool{false, true} {
 				shape := i4.Shape{Group: group, Run: 4, Zeros: zeros}
-				all = append(all, int4Case{shape: shape, bf16: i%2 == 1, runs: 1 + i%2, tokens: tokens,
-					warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]})
+				c := int4Case{shape: shape, bf16: i%2 == 1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]}
+				if all = append(all, c); i < 5 || deep.On() {
+					c.shape.Wide = true
+					all = append(all, c)
+				}
 			}
 		}
 	}
@@ -131,6 +135,8 @@ func (c int4Case) scaleOf(bits uint16) float32 {
 // random are codes of all values, scales of 2⁻⁷ to 2⁻³, and an input whose groups differ much in size.
 func (c int4Case) random(rng *rand.Rand) *int4Data {
 	d := &int4Data{}
+	_, _, half := c.shape.Range()
+	zeroPoint := func() int8 { return int8(min(rng.IntN(2*half+1)-half, 127)) }
 	scaleBits := func() uint16 { // positive
 		if c.bf16 {
 			return uint16(120+rng.IntN(4))<<7 | uint16(rng.IntN(128))
@@ -141,18 +147,18 @@ func (c int4Case) random(rng *rand.Rand) *int4Data {
 		run := &i4.Run{}
 		for row := range i4.Rows {
 			for range c.shape.Run * i4.Columns {
-				run.Codes[row] = append(run.Codes[row], int8(rng.IntN(16)-8))
+				run.Codes[row] = append(run.Codes[row], int8(rng.IntN(2*half)-half))
 			}
 			for range c.shape.RowEntries() {
 				run.Scales[row] = append(run.Scales[row], scaleBits())
-				run.Zeros[row] = append(run.Zeros[row], int8(rng.IntN(17)-8))
+				run.Zeros[row] = append(run.Zeros[row], zeroPoint())
 			}
 		}
 		d.runs = append(d.runs, run)
 	}
 	for row := range i4.Rows {
 		d.scales[row] = float32(math.Ldexp(1+rng.Float64(), -6))
-		d.zeros[row] = int8(rng.IntN(17) - 8)
+		d.zeros[row] = zeroPoint()
 	}
 	for range c.tokens * c.k() / i4.Columns {
 		size := math.Ldexp(1, rng.IntN(21)-10)
@@ -237,12 +243,12 @@ func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
 			_, scale := c.weight(d, row, block*i4.Columns+first)
 			for i := first; i < first+span; i++ {
 				w, _ := c.weight(d, row, block*i4.Columns+i)
-				sum += 16 * w * int64(q[i])
+				sum += int64(c.shape.Times()) * w * int64(q[i])
 			}
 			if sum != int64(int32(sum)) {
 				panic("a sum has no room in 32 bits")
 			}
-			by := unit / 16
+			by := unit / float32(c.shape.Times())
 			if c.shape.Group != i4.Whole {
 				by *= scale
 			}

@@ -19,6 +19,8 @@ func plainInt4() []int4Case {
 		{shape: i4.Shape{Group: 128, Run: 2, Zeros: true}, runs: 2, tokens: 2, warps: 1, n: 1},
 		{shape: i4.Shape{Group: 32, Run: 2}, runs: 1, tokens: 3, warps: 1, n: 2},
 		{shape: i4.Shape{Group: 128, Run: 2, Zeros: true}, runs: 1, tokens: 9, warps: 2, n: 1},
+		{shape: i4.Shape{Group: 128, Run: 2, Zeros: true, Wide: true}, runs: 1, tokens: 1, warps: 1, n: 2},
+		{shape: i4.Shape{Group: 64, Run: 2, Wide: true}, runs: 1, tokens: 4, warps: 2, n: 1},
 	}
 }
 
@@ -75,9 +77,18 @@ var oddities = []oddity{
 	},
 }
 
+// wideOddities are those of 8 bits: the largest sums, which have room in 32 bits with zero points, too.
+var wideOddities = []oddity{
+	alike(-128, 127, i4.MaxFixed), alike(127, -128, i4.MaxFixed), alike(-128, 127, -i4.MaxFixed), alike(-128, 0, 16512), alike(127, 127, -32640),
+}
+
 func TestInt4OfOddValues(t *testing.T) {
 	for _, c := range plainInt4() {
-		for _, change := range oddities {
+		changes := oddities
+		if c.shape.Wide {
+			changes = append(wideOddities, oddities...)
+		}
+		for _, change := range changes {
 			rng := rand.New(rand.NewPCG(uint64(c.tokens), 9))
 			d := c.random(rng)
 			change(d, rng)
@@ -122,7 +133,7 @@ func TestInt4SeesMutatedWeights(t *testing.T) {
 		"the nibbles of a byte":         func(_ int4Case, p []byte) { p[70] = p[70]<<4 | p[70]>>4 },
 		"a neighbouring row's scale":    scaleFrom(3, 0),
 		"a neighbouring group's scale":  scaleFrom(2, 1),
-		"a zero point off by one":       func(c int4Case, p []byte) { p[c.shape.Entry(5, 1)+2] += 16 },
+		"a zero point off by one":       func(c int4Case, p []byte) { p[c.shape.Entry(5, 1)+2] += byte(c.shape.Times()) },
 		"two words of a unit":           func(_ int4Case, p []byte) { swap(p[32:36], p[36:40]) },
 		"two units of a row":            func(_ int4Case, p []byte) { swap(p[64:80], p[80:96]) },
 		"two blocks' codes":             func(_ int4Case, p []byte) { swap(p[:512], p[512:1024]) },

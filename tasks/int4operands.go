@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
@@ -87,7 +88,7 @@ func (x *Int4Input) sum(set, i, first, end int) i32 {
 	return s
 }
 
-// scale is a scale group's scale and, with zero points, −16 times its zero point.
+// scale is a scale group's scale and, with zero points, −Shape.Times times its zero point.
 type scale struct {
 	scale f32
 	zero  i32
@@ -104,7 +105,7 @@ func (p *Int4) scaleOf(i, m int) int {
 	return i
 }
 
-// Int4Weights are a lane's words of some blocks of a run: 4 of codes a block, and those of its scales.
+// Int4Weights are a lane's words of some blocks of a run: 4 of codes a block, or of 8 bits 8, and those of its scales.
 type Int4Weights struct {
 	codes   [][]u32
 	entries [][]u32 // of the lane's row and half where weights are A, else of row r and half h at 2r + h
@@ -115,14 +116,21 @@ type Int4Weights struct {
 func (p *Int4) Load(e *Env, run, first u32, n int) *Int4Weights {
 	w := p.entries(e, run, first, n)
 	for i := range n {
-		at := run.Add(first.AddC(i).MulC(i4.BlockBytes / 16)).Add(e.Lane)
-		w.codes = append(w.codes, dsl.View[dsl.U32](p.Data).LoadN(at.MulC(4), 4))
+		at := run.Add(first.AddC(i).MulC(p.Shape.BlockBytes() / 16)).Add(e.Lane)
+		var codes []u32
+		for part := range p.codeWords() / 4 {
+			codes = append(codes, dsl.View[dsl.U32](p.Data).LoadN(at.AddC(part*pipeline.GroupBytes/16).MulC(4), 4)...)
+		}
+		w.codes = append(w.codes, codes)
 	}
 	return w
 }
 
+// codeWords is how many words of codes a lane has of a block.
+func (p *Int4) codeWords() int { return p.Shape.BlockBytes() / (4 * dsl.WarpSize) }
+
 // Words is how many words a lane has of n blocks where weights are A.
-func (p *Int4) Words(n int) int { return 4*n + p.entryWords(p.many(n)) }
+func (p *Int4) Words(n int) int { return p.codeWords()*n + p.entryWords(p.many(n)) }
 
 // words are all of them, where weights are A; ofWords makes w of them again.
 func (w *Int4Weights) words() []u32 {
@@ -130,12 +138,12 @@ func (w *Int4Weights) words() []u32 {
 }
 
 func (p *Int4) ofWords(words []u32, n int) *Int4Weights {
-	w := &Int4Weights{many: p.many(n)}
+	w, each := &Int4Weights{many: p.many(n)}, p.codeWords()
 	for i := range n {
-		w.codes = append(w.codes, words[4*i:][:4])
+		w.codes = append(w.codes, words[each*i:][:each])
 	}
 	if w.many > 0 {
-		w.entries = [][]u32{words[4*n:]}
+		w.entries = [][]u32{words[each*n:]}
 	}
 	return w
 }
@@ -195,7 +203,7 @@ func (p *Int4) entries(e *Env, run, first u32, n int) *Int4Weights {
 
 // entriesAt are so many entries of a run from entry at on, which is even where they are.
 func (p *Int4) entriesAt(run, at u32, many int) []u32 {
-	behind := p.Shape.Run * i4.BlockBytes
+	behind := p.Shape.Run * p.Shape.BlockBytes()
 	switch words := dsl.View[dsl.U32](p.Data); {
 	case p.Shape.Zeros:
 		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at), many)

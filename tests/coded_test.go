@@ -14,12 +14,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Checkpoints of 4 bits that the quantisers' packages wrote are multiplied as they are: the kernel's image holds for every weight
+// Checkpoints of 4 and 8 bits that the quantisers' packages wrote are multiplied as they are: the kernel's image holds for every weight
 // just (code − zero point) · scale, and what the package dequantises it to is that, rounded to its type. Kernels of one row and of
 // several compute on the executor what float64 does with the package's numbers.
-func TestCodesOf4BitsAreTheCheckpoints(t *testing.T) {
+func TestCodesAreTheCheckpoints(t *testing.T) {
 	formats := map[pipeline.Format]bool{}
-	dirs, err := filepath.Glob("../models/quant/testdata/*i4*/config.json")
+	dirs, err := filepath.Glob("../models/quant/testdata/*_[iw][48]*/config.json")
 	require.NoError(t, err)
 	for i, file := range dirs {
 		dir := filepath.Dir(file)
@@ -31,7 +31,7 @@ func TestCodesOf4BitsAreTheCheckpoints(t *testing.T) {
 			require.NoError(t, m.Close())
 			continue
 		}
-		format, ok := pipeline.Own(c.Group, c.Zeros, c.F16)
+		format, ok := pipeline.Own(c.Bits, c.Group, c.Zeros, c.F16)
 		require.True(t, ok, dir)
 		formats[format] = true
 		o := megakernel.Options{SMs: 2, Consumers: 2, Weights: format}
@@ -90,15 +90,19 @@ func holdsCodes(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Co
 // meant is what a row of a tile means by package i4.
 func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
 	shape, _ := p.Format.Int4(p.K)
+	scale := float32(0)
+	if shape.Group == i4.Whole {
+		scale = math.Float32frombits(binary.LittleEndian.Uint32(tile[int(p.TileBytes())-p.Format.ScaleBytes()+4*row:]))
+	}
 	for k := range p.K {
 		if k%(shape.Run*i4.Columns) == 0 && k > 0 {
 			tile = tile[shape.RunBytes():]
 		}
 		in := k % (shape.Run * i4.Columns)
-		at, high := shape.Code(row, in)
-		code := int8(tile[at]<<4) >> 4
-		if high {
-			code = int8(tile[at]) >> 4
+		code := shape.CodeOf(tile, row, in)
+		if shape.Group == i4.Whole {
+			all = append(all, float64(code)*float64(scale))
+			continue
 		}
 		entry := tile[shape.Entry(row, in/shape.Group):]
 		bits := binary.LittleEndian.Uint16(entry)
@@ -108,7 +112,7 @@ func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
 		}
 		zero := 0
 		if shape.Zeros {
-			zero = -int(int16(binary.LittleEndian.Uint16(entry[2:]))) / 16
+			zero = -int(int16(binary.LittleEndian.Uint16(entry[2:]))) / shape.Times()
 		}
 		all = append(all, float64(int(code)-zero)*float64(scale))
 	}

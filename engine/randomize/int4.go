@@ -6,8 +6,8 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// int4 writes a matrix of 4 bits in every layer, a row a warp: lane l has columns 4l to 4l + 3 of a block, which
-// lie in the nibbles of a word that the lane 16 on has the others of (package i4).
+// int4 writes a matrix of integers in every layer, a row a warp: lane l has columns 4l to 4l + 3 of a block, which
+// lie in the nibbles of a word that the lane 16 on has the others of, or are a word (package i4).
 func (b *builder) int4(m matrix) {
 	k := b.k
 	shape, _ := m.Format.Int4(m.K)
@@ -34,7 +34,7 @@ func (b *builder) int4(m matrix) {
 				k.For(k.U32(0), k.U32(m.KPadded/i4.Columns), func(block u32) { most.Set(largest(most.Get(), four(block))) }, dsl.Unroll(1))
 				most.Set(dsl.WarpMax(most.Get()))
 				k.If(k.Lane().EqC(0), func() {
-					words.Store(at.AddC(m.Format.Of(m.KPadded)/4).Add(dsl.Cast[dsl.U64](r)), b.int4Scale(most.Get()).ShlC(16))
+					words.Store(at.AddC(m.Format.Of(m.KPadded)/4).Add(dsl.Cast[dsl.U64](r)), b.int4Scale(m.Format, most.Get()).ShlC(16))
 				})
 			}
 			k.For(k.U32(0), k.U32(m.KPadded/i4.Columns), func(block u32) {
@@ -42,17 +42,27 @@ func (b *builder) int4(m matrix) {
 				if !whole {
 					most.Set(dsl.Butterfly(largest(k.F32(0), v), shape.Group/4, f32.Max))
 				}
-				scale, zero := b.scaleAs(m.Format, b.int4Scale(most.Get())), k.U32(0)
+				scale, zero := b.scaleAs(m.Format, b.int4Scale(m.Format, most.Get())), k.U32(0)
 				if shape.Zeros { // 0 and −1 in turn
 					zero = block.MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4)).AndC(1).Named("minus_zero")
 					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // padding has codes of 0
 					zero = dsl.Select(there, zero, k.U32(0))
 				}
 				run := at.Add(dsl.Cast[dsl.U64](block.DivC(shape.Run).MulC(shape.RunBytes() / 4))).Named("run")
-				b.codes(v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, func(word u32) {
-					in := block.RemC(shape.Run).MulC(i4.BlockBytes / 4).Add(r.MulC(16)).Add(k.Lane().RemC(4).MulC(4)).Add(k.Lane().DivC(4))
+				store := func(word u32) {
+					in := block.RemC(shape.Run).MulC(shape.BlockBytes() / 4).Add(r.MulC(16)).Add(k.Lane().RemC(4).MulC(4))
+					if shape.Wide {
+						in = in.Add(k.Lane().DivC(16).MulC(shape.BlockBytes() / 8)).Add(k.Lane().RemC(16).DivC(4))
+					} else {
+						in = in.Add(k.Lane().DivC(4))
+					}
 					words.Store(run.Add(dsl.Cast[dsl.U64](in)), word)
-				})
+				}
+				if shape.Wide {
+					store(b.bytes(v, scale, zero))
+				} else {
+					b.codes(v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, store)
+				}
 				if !whole {
 					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
 					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // and not padding alone
@@ -62,12 +72,12 @@ func (b *builder) int4(m matrix) {
 							bits = dsl.Bits[dsl.U32](dsl.Pack[dsl.F16x2](dsl.Bits[dsl.F32](scale.ShlC(16)), k.F32(0)))
 						}
 						if shape.Zeros {
-							at := b.entryAt(shape, r, group).AddC(shape.Run * i4.BlockBytes / 4)
-							bits = bits.Or(zero.ShlC(16 + 4))
+							at := b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes() / 4)
+							bits = bits.Or(zero.MulC(shape.Times()).ShlC(16))
 							words.Store(run.Add(dsl.Cast[dsl.U64](at)), dsl.Select(there, bits, k.U32(0)))
 							return
 						}
-						entry := run.MulC(2).Add(dsl.Cast[dsl.U64](b.entryAt(shape, r, group).AddC(shape.Run * i4.BlockBytes / 2)))
+						entry := run.MulC(2).Add(dsl.Cast[dsl.U64](b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes() / 2)))
 						entries.Store(entry, dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](dsl.Select(there, bits, k.U32(0)))))
 					})
 				}
@@ -107,9 +117,13 @@ func (b *builder) entryAt(s i4.Shape, row, group u32) u32 {
 	return at
 }
 
-// int4Scale is pipeline.Int4Scale of a finite number.
-func (b *builder) int4Scale(most f32) u32 {
+// int4Scale is pipeline.Int4Scale, or of 8 bits Int8Scale, of a finite number.
+func (b *builder) int4Scale(f pipeline.Format, most f32) u32 {
 	k, bits := b.k, dsl.Bits[dsl.U32](most).ShrC(16).Named("most")
+	if f.Bits() == 8 {
+		const digits = 6
+		return bits.AddC(1).ShrC(7).MaxC(pipeline.LeastInt4Exponent + digits).SubC(digits).ShlC(7)
+	}
 	exponent, m := bits.ShrC(7), bits.AndC(0x7f).Or(k.U32(0x80))
 	seventh := func(n u32) u32 { return n.MulC(9363).ShrC(16) } // ⌊n/7⌋ up to 261
 	small := seventh(m.AddC(6))
@@ -119,6 +133,19 @@ func (b *builder) int4Scale(most f32) u32 {
 	exponent = exponent.MaxC(3).SubC(3).Add(dsl.Select(above, k.U32(1), k.U32(0)))
 	of := exponent.ShlC(7).Or(digits.SubC(16).ShlC(3))
 	return dsl.Select(exponent.LtC(pipeline.LeastInt4Exponent), k.U32(pipeline.LeastInt4Exponent<<7), of)
+}
+
+// bytes are the codes of a lane's four columns in a word, less a number, of 8 bits: scale is the bits of a power of two as
+// a bf16.
+func (b *builder) bytes(v []f32, scale, less u32) u32 {
+	k, word := b.k, b.k.U32(0)
+	const round = 0x1.8p23 // adding it to what is small leaves the nearest integer in the low bits
+	back := dsl.Bits[dsl.F32](k.U32(254 << 23).Sub(scale.ShlC(16))).Named("back")
+	for i, x := range v {
+		code := dsl.Bits[dsl.U32](dsl.FMA(x, back, k.F32(round))).Sub(less).AndC(0xff)
+		word = word.Or(code.ShlC(8 * i))
+	}
+	return word
 }
 
 // codes are those of a lane's four columns, less a number: the lanes below 16 store the word of theirs and the other lanes'.

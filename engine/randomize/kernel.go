@@ -112,7 +112,7 @@ func (b *builder) matrix(m matrix) {
 	case m.Format == pipeline.FormatE4M3:
 		b.e4m3(m)
 		return
-	case m.Format.Parts() == 4:
+	case m.Format.Parts() == 4: // integers
 		b.int4(m)
 		return
 	}

@@ -29,16 +29,16 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
 	wide := tiny // rows of several blocks of 4 bits, and runs
 	wide.Hidden, wide.Intermediate, wide.Layers = 512, 1096, 1
-	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide} {
+	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide, wide, odd} {
 		for j, sms := range []int{1, 4, 23} {
 			if (i+j)%3 != 1 && !deep.On() { // every model with one of the numbers
 				continue
 			}
 			o := megakernel.Options{SMs: sms}
 			if i > 6 {
-				o.Weights = pipeline.Formats()[2+i%4]
+				o.Weights = pipeline.Formats()[2+(i-7)%5]
 				if j > 0 {
-					o.Weights = pipeline.OwnFormats()[(i+j)%9]
+					o.Weights = pipeline.OwnFormats()[(4*i+j)%21]
 				}
 			} else if i > 4 {
 				o.Weights = pipeline.FormatE4M3

@@ -11,12 +11,13 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// Faults of weights of 4 bits, of the middle layer's down projection.
+// Faults of weights of 4 and 8 bits, of the middle layer's down projection.
 const (
 	ScaleOfNeighbour = "scale_of_neighbour"    // each group has the scale of the group beside it; a row of one group the row's beside it
 	ZeroPointOff     = "zero_point_off_by_one" // zero points are one too small
 	ScalesNotCopied  = "scales_not_copied"     // the scales of each row's last block are 0
 	NibblesSwapped   = "nibbles_swapped"       // low and high nibbles have changed places
+	HalvesSwapped    = "halves_swapped"        // of 8 bits: the halves of each block have
 	BytesExchanged   = "bytes_exchanged"       // high and low bytes of its input have: in the kernel, of all layers
 )
 
@@ -27,6 +28,9 @@ func int4Faults(mk *megakernel.Kernel) (names []string) {
 		return nil
 	}
 	names = []string{ScaleOfNeighbour, ScalesNotCopied, NibblesSwapped}
+	if shape.Wide {
+		names[2] = HalvesSwapped
+	}
 	if shape.Zeros {
 		names = append(names, ZeroPointOff)
 	}
@@ -59,11 +63,16 @@ func spoilWeights(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer
 func spoilTile(m *pipeline.MatrixPlan, tile, own []byte, name string) {
 	shape, _ := m.Format.Int4(m.K)
 	runs := (len(tile) - m.Format.ScaleBytes()) / shape.RunBytes()
-	if name == NibblesSwapped {
+	if name == NibblesSwapped || name == HalvesSwapped {
+		half := shape.BlockBytes() / 2
 		for run := range runs {
-			codes := tile[run*shape.RunBytes():][:shape.Run*i4.BlockBytes]
-			for i, b := range codes {
-				codes[i] = b<<4 | b>>4
+			codes, right := tile[run*shape.RunBytes():][:shape.Run*shape.BlockBytes()], own[run*shape.RunBytes():]
+			for i, b := range right[:len(codes)] {
+				if shape.Wide {
+					codes[i^half] = b
+				} else {
+					codes[i] = b<<4 | b>>4
+				}
 			}
 		}
 		return
@@ -95,7 +104,7 @@ func spoilTile(m *pipeline.MatrixPlan, tile, own []byte, name string) {
 			case name == ScalesNotCopied && g/shape.PerBlock() == (groups-1)/shape.PerBlock():
 				clear(e[:2])
 			case name == ZeroPointOff:
-				binary.LittleEndian.PutUint16(e[2:], binary.LittleEndian.Uint16(e[2:])+16)
+				binary.LittleEndian.PutUint16(e[2:], binary.LittleEndian.Uint16(e[2:])+uint16(shape.Times()))
 			}
 		}
 	}

@@ -35,12 +35,13 @@ func hasFact(r *Report, name string) bool {
 	return false
 }
 
-// Kernels of weights of 8 bits, of one row and of several, and of 4.
+// Kernels of e4m3, of one row and of several, and of integers.
 func TestFormatsOfWeightsPass(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, o := range deep.Most([]megakernel.Options{{Weights: pipeline.FormatE4M3}, {Weights: "i4g32-zeros-f16"}, {Tokens: 3, Weights: "i4g64-zeros"},
-		{Tokens: 4, Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI4G32}, {Tokens: 10, Weights: pipeline.FormatI4G32, KV: tasks.KVE4M3}}, 3) {
+	for _, o := range deep.Most([]megakernel.Options{{Weights: pipeline.FormatE4M3}, {Weights: "i4g32-zeros-f16"}, {Tokens: 9, Weights: pipeline.FormatI8},
+		{Tokens: 3, Weights: "i4g64-zeros"}, {Weights: pipeline.FormatI8}, {Tokens: 4, Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI4G32},
+		{Tokens: 10, Weights: pipeline.FormatI4G32, KV: tasks.KVE4M3}}, 3) {
 		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())

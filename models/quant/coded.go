@@ -4,10 +4,11 @@ import (
 	"fmt"
 )
 
-// Coded is a Model whose layers' matrices all have integer codes of 4 bits, which it delivers in one form as they are beside the
-// numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
+// Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, which it delivers in one form as they are
+// beside the numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
 type Coded struct {
 	*Model
+	Bits  int  // of a code, 4 or 8
 	Group int  // columns of a scale group, 32, 64 or 128; 0 for all of a row
 	Zeros bool // some matrices have zero points
 	F16   bool // scales are binary16, else bfloat16
@@ -15,6 +16,7 @@ type Coded struct {
 
 // Coded returns the model in that form; otherwise why it has none.
 func (m *Model) Coded() (c *Coded, why string) {
+	f32 := "" // a matrix whose scales have no room in 16 bits
 	for _, stored := range m.config.Stored() {
 		if stored.First.Layer < 0 || stored.First.Vector {
 			continue
@@ -22,16 +24,20 @@ func (m *Model) Coded() (c *Coded, why string) {
 		w := m.found[stored.Name]
 		f, f16 := w.Format, w.Format.Scale == ScaleF16
 		switch {
-		case f.Code != I4 || f.Rows != 1 || f.Global != NoGlobal || !f16 && f.Scale != ScaleBF16:
+		case f.Code != I4 && f.Code != I8 || f.Rows > 1 || f.Global != NoGlobal,
+			f.Scale == ScaleF32 && f.Cols != 0, !f16 && f.Scale != ScaleF32 && f.Scale != ScaleBF16:
 			return nil, fmt.Sprintf("%s is %s", stored.Name, f)
 		case w.groups != nil:
 			return nil, stored.Name + " has its columns' groups in any order (act-order)"
 		case f.Cols != 0 && f.Cols != 32 && f.Cols != 64 && f.Cols != 128:
 			return nil, fmt.Sprintf("%s has groups of %d columns, want 32, 64, 128 or a whole row", stored.Name, f.Cols)
-		case c != nil && c.F16 != f16:
+		case c != nil && (c.F16 != f16 || c.Bits != f.Code.bits()):
 			return nil, fmt.Sprintf("%s is %s, and others are not", stored.Name, f)
 		case c == nil:
-			c = &Coded{Model: m, F16: f16}
+			c = &Coded{Model: m, Bits: f.Code.bits(), F16: f16}
+		}
+		if f.Scale == ScaleF32 {
+			f32 = fmt.Sprintf("%s is %s, and others have groups", stored.Name, f)
 		}
 		c.Zeros = c.Zeros || f.Zeros
 		if f.Cols > 0 && (c.Group == 0 || f.Cols < c.Group) {
@@ -43,6 +49,9 @@ func (m *Model) Coded() (c *Coded, why string) {
 	}
 	if c.Zeros && c.Group == 0 {
 		c.Group = 128
+	}
+	if c.Group > 0 && f32 != "" {
+		return nil, f32
 	}
 	return c, ""
 }
@@ -78,10 +87,10 @@ func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, 
 	})
 }
 
-// FourBits is whether a matrix has integer codes of 4 bits.
-func (m *Model) FourBits() bool {
+// Integers is whether a matrix has integer codes.
+func (m *Model) Integers() bool {
 	for _, w := range m.found {
-		if w.Format.Code == I4 {
+		if w.Format.Code == I4 || w.Format.Code == I8 {
 			return true
 		}
 	}

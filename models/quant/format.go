@@ -24,6 +24,14 @@ func (c Code) String() string {
 	return [...]string{"bf16", "f16", "f32", "i4", "i8", "e4m3", "e2m1"}[c]
 }
 
+// bits is the size of an integer code.
+func (c Code) bits() int {
+	if c == I4 {
+		return 4
+	}
+	return 8
+}
+
 // Scale is the type of a scale as stored.
 type Scale uint8
 

@@ -1,9 +1,9 @@
-// Package i4 is how weights of 4 bits lie in a chunk, and what their input is as fixed point. It
-// knows sizes and bytes only; package tasks multiplies them.
+// Package i4 is how weights of 4 or 8 bits that are integers lie in a chunk, and what their input is as fixed
+// point. It knows sizes and bytes only; package tasks multiplies them.
 //
 // A weight is a code from −8 to 7 times the scale of its row and scale group, or that code less
 // a zero point times the scale. A checkpoint's codes from 0 to 15 and its zero points are taken
-// less 8 each: the difference stays.
+// less 8 each: the difference stays. Of 8 bits they are −128 to 127, and a checkpoint's less 128.
 //
 // # Layout
 //
@@ -18,11 +18,14 @@
 // as its B. A nibble is a two's complement: at the top of a byte it is 16 times the code, and one
 // shift and two masks make eight codes operands.
 //
+// A block of 8 bits has 1024 bytes: the first 512 are what the low nibbles would be, as bytes, and the others what the
+// high ones would. They are operands as they are.
+//
 // A run is so many blocks of one row tile, along the columns, and then their scales. The scales are
 // entries, in order of row, half of a block where a scale group is smaller than a block, block,
 // and scale group in the half where that is 32. An entry is a scale's 16 bits (binary16 or
-// bfloat16) or, with zero points, a word: the scale in the low half, −16 times the zero point in
-// the high one. So a lane reads the scales of its row for several blocks at once.
+// bfloat16) or, with zero points, a word: the scale in the low half, −16 times the zero point, or of 8 bits −1
+// times, in the high one. So a lane reads the scales of its row for several blocks at once.
 //
 // Where a whole row is one scale group, runs have no scales: they lie elsewhere.
 package i4
@@ -34,9 +37,8 @@ import (
 
 // Sizes of a block.
 const (
-	Rows       = 8
-	Columns    = 128
-	BlockBytes = Rows * Columns / 2
+	Rows    = 8
+	Columns = 128
 )
 
 // Whole is the Group of rows that are one scale group each.
@@ -47,6 +49,27 @@ type Shape struct {
 	Group int  // columns of a scale group: 32, 64, 128 or Whole
 	Run   int  // blocks in a run
 	Zeros bool // whether there are zero points
+	Wide  bool // whether codes have 8 bits, and not 4
+}
+
+// BlockBytes is the size of a block.
+func (s Shape) BlockBytes() int { return Rows * Columns * s.Bits() / 8 }
+
+// Bits is the size of a code.
+func (s Shape) Bits() int {
+	if s.Wide {
+		return 8
+	}
+	return 4
+}
+
+// Times is what a code is multiplied by as an operand: a nibble lies at the top of a byte.
+func (s Shape) Times() int { return 1 << (8 - s.Bits()) }
+
+// Range are the least and the largest code, and how far a zero point may be from 0.
+func (s Shape) Range() (least, most int8, zero int) {
+	half := 1 << (s.Bits() - 1)
+	return int8(-half), int8(half - 1), half
 }
 
 // Problem says what is wrong with a shape, or nothing.
@@ -83,14 +106,28 @@ func (s Shape) RowEntries() int { return s.Run * s.PerBlock() }
 
 // RunBytes is the size of a run.
 func (s Shape) RunBytes() int {
-	return s.Run*BlockBytes + Rows*s.RowEntries()*s.EntryBytes()
+	return s.Run*s.BlockBytes() + Rows*s.RowEntries()*s.EntryBytes()
 }
 
 // Code is where the code of a row and column of a run lies: a byte, and whether in its high nibble.
 func (s Shape) Code(row, column int) (at int, high bool) {
 	block, in := column/Columns, column%Columns
 	half, j, t, b := in/64, in%64/16, in%16/4, in%4
-	return block*BlockBytes + (4*row+t)*16 + 4*j + b, half == 1
+	at = block*s.BlockBytes() + (4*row+t)*16 + 4*j + b
+	if s.Wide {
+		return at + half*s.BlockBytes()/2, false
+	}
+	return at, half == 1
+}
+
+// CodeOf is the code of a row and column of a run.
+func (s Shape) CodeOf(run []byte, row, column int) int8 {
+	switch at, high := s.Code(row, column); {
+	case s.Wide || high:
+		return int8(run[at]) >> (8 - s.Bits())
+	default:
+		return int8(run[at]<<4) >> 4
+	}
 }
 
 // Entry is where the entry of a row and scale group of a run lies, in bytes.
@@ -103,42 +140,38 @@ func (s Shape) Entry(row, group int) int {
 	case 32:
 		at = row*s.RowEntries() + (in/2*s.Run+block)*2 + in%2
 	}
-	return s.Run*BlockBytes + at*s.EntryBytes()
+	return s.Run*s.BlockBytes() + at*s.EntryBytes()
 }
 
 // Run is what the bytes of a run mean.
 type Run struct {
-	Codes  [Rows][]int8   // of each column, −8 to 7
+	Codes  [Rows][]int8   // of each column, in Shape.Range
 	Scales [Rows][]uint16 // of each scale group, the bits of a binary16 or bfloat16
-	Zeros  [Rows][]int8   // of each scale group, −8 to 8; only if the shape has zero points
+	Zeros  [Rows][]int8   // of each scale group, in Shape.Range; only if the shape has zero points
 }
 
 // Pack writes a run to dst, RunBytes long. Codes and zero points beyond their ranges are refused.
 func (s Shape) Pack(dst []byte, run *Run) error {
 	clear(dst)
+	least, most, zero := s.Range()
 	for row := range Rows {
 		for c, v := range run.Codes[row][:s.Run*Columns] {
-			if v < -8 || v > 7 {
-				return fmt.Errorf("code %d in row %d, column %d, want −8 to 7", v, row, c)
-			}
-			at, high := s.Code(row, c)
-			if high {
-				dst[at] |= byte(v) << 4
-			} else {
-				dst[at] |= byte(v) & 15
+			if v < least || v > most {
+				return fmt.Errorf("code %d in row %d, column %d, want −%d to %d", v, row, c, zero, most)
 			}
 		}
+		s.PutRow(dst, row, run.Codes[row][:s.Run*Columns])
 		for g := range s.RowEntries() {
 			at := s.Entry(row, g)
 			binary.LittleEndian.PutUint16(dst[at:], run.Scales[row][g])
 			if !s.Zeros {
 				continue
 			}
-			z := run.Zeros[row][g]
-			if z < -8 || z > 8 {
-				return fmt.Errorf("zero point %d in row %d, group %d, want −8 to 8", z, row, g)
+			z := int(run.Zeros[row][g])
+			if z < -zero || z > zero {
+				return fmt.Errorf("zero point %d in row %d, group %d, want −%d to %d", z, row, g, zero, zero)
 			}
-			binary.LittleEndian.PutUint16(dst[at+2:], uint16(-16*int16(z)))
+			binary.LittleEndian.PutUint16(dst[at+2:], uint16(int16(-s.Times()*z)))
 		}
 	}
 	return nil
@@ -147,10 +180,14 @@ func (s Shape) Pack(dst []byte, run *Run) error {
 // PutRow writes the codes of a row of a run, of each column, to dst, whose codes of that row are 0.
 func (s Shape) PutRow(dst []byte, row int, codes []int8) {
 	for at := 0; at < len(codes); at += Columns {
-		block, to := codes[at:][:Columns], dst[at/Columns*BlockBytes+64*row:][:64]
+		block, to := codes[at:][:Columns], dst[at/Columns*s.BlockBytes()+64*row:]
 		for i := range 64 { // byte i%4 of word i/4%4 of unit i/16
 			c := i/4%4*16 + i/16*4 + i%4
-			to[i] = byte(block[c])&15 | byte(block[c+64])<<4
+			if s.Wide {
+				to[i], to[i+s.BlockBytes()/2] = byte(block[c]), byte(block[c+64])
+			} else {
+				to[i] = byte(block[c])&15 | byte(block[c+64])<<4
+			}
 		}
 	}
 }
@@ -160,18 +197,13 @@ func (s Shape) Unpack(src []byte) *Run {
 	run := &Run{}
 	for row := range Rows {
 		for c := range s.Run * Columns {
-			at, high := s.Code(row, c)
-			v := int8(src[at] << 4)
-			if high {
-				v = int8(src[at])
-			}
-			run.Codes[row] = append(run.Codes[row], v>>4)
+			run.Codes[row] = append(run.Codes[row], s.CodeOf(src, row, c))
 		}
 		for g := range s.RowEntries() {
 			at := s.Entry(row, g)
 			run.Scales[row] = append(run.Scales[row], binary.LittleEndian.Uint16(src[at:]))
 			if s.Zeros {
-				run.Zeros[row] = append(run.Zeros[row], int8(-int16(binary.LittleEndian.Uint16(src[at+2:]))/16))
+				run.Zeros[row] = append(run.Zeros[row], int8(-int16(binary.LittleEndian.Uint16(src[at+2:]))/int16(s.Times())))
 			}
 		}
 	}

@@ -12,7 +12,9 @@ import (
 func shapes() (all []i4.Shape) {
 	for _, group := range []int{32, 64, 128, i4.Whole} {
 		for _, run := range []int{1, 2, 4, 8} {
-			all = append(all, i4.Shape{Group: group, Run: run}, i4.Shape{Group: group, Run: run, Zeros: true})
+			for _, wide := range []bool{false, true} {
+				all = append(all, i4.Shape{Group: group, Run: run, Wide: wide}, i4.Shape{Group: group, Run: run, Zeros: true, Wide: wide})
+			}
 		}
 	}
 	return all
@@ -20,14 +22,15 @@ func shapes() (all []i4.Shape) {
 
 func random(s i4.Shape, rng *rand.Rand) *i4.Run {
 	run := &i4.Run{}
+	_, _, half := s.Range()
 	for row := range i4.Rows {
 		for range s.Run * i4.Columns {
-			run.Codes[row] = append(run.Codes[row], int8(rng.IntN(16)-8))
+			run.Codes[row] = append(run.Codes[row], int8(rng.IntN(2*half)-half))
 		}
 		for range s.RowEntries() {
 			run.Scales[row] = append(run.Scales[row], uint16(rng.Uint32()))
 			if s.Zeros {
-				run.Zeros[row] = append(run.Zeros[row], int8(rng.IntN(17)-8))
+				run.Zeros[row] = append(run.Zeros[row], int8(min(rng.IntN(2*half+1)-half, 127)))
 			}
 		}
 	}
@@ -51,11 +54,12 @@ func TestEveryPlaceIsOneWeights(t *testing.T) {
 		for row := range i4.Rows {
 			for c := range s.Run * i4.Columns {
 				at, high := s.Code(row, c)
-				n := 2 * at
-				if high {
-					n++
+				for n := range s.Bits() / 4 {
+					if high {
+						n++
+					}
+					taken[2*at+n]++
 				}
-				taken[n]++
 			}
 			for g := range s.RowEntries() {
 				for n := range 2 * s.EntryBytes() {
@@ -90,6 +94,12 @@ func TestLayoutIsThis(t *testing.T) {
 	} {
 		require.Equal(t, c.at, i4.Shape{Group: c.group, Run: 4}.Entry(c.row, c.g), "%+v", c)
 	}
+	for _, c := range []struct{ row, column, at int }{{0, 0, 0}, {0, 4, 16}, {0, 63, 63}, {0, 64, 512}, {3, 127, 512 + 3*64 + 63}, {7, 128 + 21, 1024 + 7*64 + 16 + 4 + 1}} {
+		at, high := i4.Shape{Group: i4.Whole, Run: 2, Wide: true}.Code(c.row, c.column)
+		require.False(t, high)
+		require.Equal(t, c.at, at, "%+v", c)
+	}
+	require.Equal(t, 8*1024+128, i4.Shape{Group: 128, Run: 8, Wide: true}.RunBytes())
 	require.Equal(t, 8*512+128, i4.Shape{Group: 128, Run: 8}.RunBytes())
 	require.Equal(t, 8*512+256, i4.Shape{Group: 128, Run: 8, Zeros: true}.RunBytes())
 	require.Equal(t, 8*512, i4.Shape{Group: i4.Whole, Run: 8, Zeros: true}.RunBytes())

@@ -6,7 +6,7 @@ import sys
 import torch
 
 INT4_GROUPS = {"i4": None, "i4g32": 32, "i4g64": 64, "i4g128": 128}  # columns that share a scale; None: a row's
-FORMATS = ("bf16", "e4m3", *INT4_GROUPS)
+FORMATS = ("bf16", "e4m3", *INT4_GROUPS, "i8")
 
 
 def scales(most):
@@ -20,6 +20,16 @@ def e4m3(w):
     """w, a float32 matrix of bf16 values, with each row rounded to float8 e4m3 times a power of two: bf16 values again."""
     s = scales(w.abs().amax(-1, keepdim=True))
     return (w / s).to(torch.float8_e4m3fn).float() * s
+
+
+def int8(w):
+    """w with each row rounded to codes from -127 to 127 times the least power of two 127 times which is its largest magnitude at least, and at least
+    2**-97; NaN where one of them is no number, or infinite."""
+    mantissa, exponent = torch.frexp(w.abs().amax(-1, keepdim=True))
+    exponent = (exponent - 7 + (mantissa > 127 / 128).int()).clamp(min=-97)
+    s = torch.where(mantissa == 0, torch.full_like(mantissa, 2.0**-97), torch.ldexp(torch.ones_like(mantissa), exponent))
+    s = torch.where(w.isfinite().all(-1, keepdim=True), s, torch.full_like(s, torch.nan))
+    return ((w / s).round() + 0.0) * s
 
 
 def int4(w, group):
@@ -43,7 +53,9 @@ def rounded(w, name):
     """w, a float32 matrix of bf16 values, as a format has it: bf16 values again."""
     if name == "bf16":
         return w
-    return e4m3(w) if name == "e4m3" else int4(w, INT4_GROUPS[name])
+    if name in INT4_GROUPS:
+        return int4(w, INT4_GROUPS[name])
+    return e4m3(w) if name == "e4m3" else int8(w)
 
 
 def round_model(model, name):

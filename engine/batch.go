@@ -13,15 +13,16 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 )
 
-// Engine answers requests, many at a time with a kernel of several rows. See the package's documentation for its
-// life cycle. Any number of goroutines may ask it at once.
+// Batch answers many requests at a time with one ragged kernel on one device: each
+// step has rows for tokens of all that run. Unlike an Engine it may be asked by any
+// number of goroutines at once.
 //
 // Requests start in the order in which they are submitted, MaxSequences at a time,
 // and each ends by itself. Those that begin with the same tokens share the pages of
 // the KV cache that hold them, also with requests that have ended. What a request is
 // given does not depend on what runs beside it, but for the rounding of sums that are
 // cut otherwise, and with Options.Pin not at all.
-type Engine struct {
+type Batch struct {
 	o     Options
 	sched *batch.Scheduler // the worker's
 
@@ -39,7 +40,7 @@ type Engine struct {
 	load   Load
 }
 
-// Load is how busy an Engine is.
+// Load is how busy a Batch is.
 type Load struct {
 	Running, Queued int // requests
 	Pages           int // of the KV cache, the guard aside
@@ -47,26 +48,26 @@ type Load struct {
 	Idle            int // and pages that hold only what ended requests have left
 }
 
-// newEngine is an Engine over a stepper that is there already; release is called when
+// newBatch is a Batch over a stepper that is there already; release is called when
 // it ends.
-func newEngine(o Options, st batch.Stepper, release func() error) (*Engine, error) {
+func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error) {
 	page := o.Kernel.KV.Page
-	e := &Engine{o: o, left: make(chan struct{}), wake: make(chan struct{}, 1), closer: release}
+	b := &Batch{o: o, left: make(chan struct{}), wake: make(chan struct{}, 1), closer: release}
 	var err error
 	drafts := 0
 	if o.Lookup {
 		drafts = LookupRows
 	}
-	e.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
-		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), Short: o.Kernel.Config.ShortPositions(), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: e.interrupt})
+	b.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
+		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), Short: o.Kernel.Config.ShortPositions(), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: b.interrupt})
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	e.end = end
-	e.note()
-	go e.work(ctx)
-	return e, nil
+	b.end = end
+	b.note()
+	go b.work(ctx)
+	return b, nil
 }
 
 // piece is the tokens of a prompt that a step takes whole, with Pin: the largest power of
@@ -79,15 +80,15 @@ func (o *Options) piece(rows int) int {
 }
 
 // KVTokens is how many tokens a sequence can have in the cache when it is alone.
-func (e *Engine) KVTokens() int { return e.sched.Limit() }
+func (b *Batch) KVTokens() int { return b.sched.Limit() }
 
 // Load is how busy the batch was after its last launch, and after each request that
 // has ended.
-func (e *Engine) Load() Load {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	l := e.load
-	l.Queued += len(e.inbox)
+func (b *Batch) Load() Load {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.load
+	l.Queued += len(b.inbox)
 	return l
 }
 
@@ -95,30 +96,30 @@ func (e *Engine) Load() Load {
 // comes through the Stream, also what goes wrong with it; ctx is for all of it. A
 // request that makes no sense is refused here, and every one after Close, with
 // ErrClosed.
-func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
+func (b *Batch) Submit(ctx context.Context, r Request) (*Stream, error) {
 	start := time.Now()
-	prompt, err := e.o.encode(&r)
+	prompt, err := b.o.encode(&r)
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(ctx, e, prompt, e.o.answer(&r, prompt, start))
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.closed {
+	s := newStream(ctx, b, prompt, b.o.answer(&r, prompt, start))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
 		s.cancel()
 		return nil, ErrClosed
 	}
-	e.inbox = append(e.inbox, s)
-	s.unwatch = context.AfterFunc(s.ctx, e.rouse)
-	e.rouse()
+	b.inbox = append(b.inbox, s)
+	s.unwatch = context.AfterFunc(s.ctx, b.rouse)
+	b.rouse()
 	return s, nil
 }
 
 // Generate is Submit that waits for the answer. each (nil for none) is called for
 // every piece, on the caller's goroutine; when it returns false the request ends soon,
 // Cancelled and without an error: the result may have a few tokens more.
-func (e *Engine) Generate(ctx context.Context, r Request, each func(Piece) bool) (Result, error) {
-	s, err := e.Submit(ctx, r)
+func (b *Batch) Generate(ctx context.Context, r Request, each func(Piece) bool) (Result, error) {
+	s, err := b.Submit(ctx, r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -139,69 +140,69 @@ func (e *Engine) Generate(ctx context.Context, r Request, each func(Piece) bool)
 // Close ends all requests with ErrClosed, waits for the launch that runs, and
 // releases everything, the device too. A page that was not given back is an error. A
 // second Close does nothing.
-func (e *Engine) Close() error {
-	e.mu.Lock()
-	again := e.closed
-	e.closed = true
-	e.mu.Unlock()
+func (b *Batch) Close() error {
+	b.mu.Lock()
+	again := b.closed
+	b.closed = true
+	b.mu.Unlock()
 	if again {
 		return nil
 	}
-	e.end()
-	<-e.left
-	return e.err
+	b.end()
+	<-b.left
+	return b.err
 }
 
 // rouse lets the worker look at its inbox and at whose context has ended, soon.
-func (e *Engine) rouse() {
-	e.news.Store(true)
+func (b *Batch) rouse() {
+	b.news.Store(true)
 	select {
-	case e.wake <- struct{}{}:
+	case b.wake <- struct{}{}:
 	default:
 	}
 }
 
 // interrupt says whether a launch should end for what has come.
-func (e *Engine) interrupt() bool { return e.news.Load() }
+func (b *Batch) interrupt() bool { return b.news.Load() }
 
 // work steps as long as there are requests, until ctx ends.
-func (e *Engine) work(ctx context.Context) {
-	defer close(e.left)
+func (b *Batch) work(ctx context.Context) {
+	defer close(b.left)
 	for ctx.Err() == nil {
-		e.accept()
-		if e.sched.Busy() {
-			_ = e.sched.Step(ctx) // those it concerns were told
-			e.note()
+		b.accept()
+		if b.sched.Busy() {
+			_ = b.sched.Step(ctx) // those it concerns were told
+			b.note()
 			continue
 		}
 		select {
-		case <-e.wake:
+		case <-b.wake:
 		case <-ctx.Done():
 		}
 	}
-	e.accept()
-	e.err = errors.Join(e.sched.Close(ErrClosed), e.closer())
-	e.note()
+	b.accept()
+	b.err = errors.Join(b.sched.Close(ErrClosed), b.closer())
+	b.note()
 }
 
 // accept hands what was submitted to the scheduler.
-func (e *Engine) accept() {
-	e.mu.Lock()
-	e.news.Store(false) // under the lock: what comes later makes news again
-	came := e.inbox
-	e.inbox = nil
-	e.mu.Unlock()
+func (b *Batch) accept() {
+	b.mu.Lock()
+	b.news.Store(false) // under the lock: what comes later makes news again
+	came := b.inbox
+	b.inbox = nil
+	b.mu.Unlock()
 	for _, s := range came {
-		e.sched.Add(s.prompt, client{s})
+		b.sched.Add(s.prompt, client{s})
 	}
-	e.note()
+	b.note()
 }
 
 // note keeps for others how busy the scheduler is.
-func (e *Engine) note() {
-	running, queued := e.sched.Counts()
-	free, idle, all := e.sched.Pages()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.load = Load{Running: running, Queued: queued, Pages: all, Free: free, Idle: idle}
+func (b *Batch) note() {
+	running, queued := b.sched.Counts()
+	free, idle, all := b.sched.Pages()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.load = Load{Running: running, Queued: queued, Pages: all, Free: free, Idle: idle}
 }
