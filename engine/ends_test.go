@@ -8,12 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// endsCases are requests whose greedy text has an end token at index 2.
-func endsCases(t *testing.T, generate func(Request) (Result, error), follow func(prompt []int, n int) []int, end int) {
-	t.Helper()
+// An end token at index 2 of the greedy text is ignored or put off.
+func TestEndTokensAreIgnoredAndPutOff(t *testing.T) {
+	follow := func(prompt []int, n int) []int { return append([]int{}, batchtest.Alone(prompt, n, false)...) }
+	end := follow([]int{1, 2, 3}, 3)[2]
+	e, _ := newFake(t, func(o *Options) { o.Ends = []int{end} }, nil)
+	generate := func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
 	prompt := []int{1, 2, 3}
 	free := follow(prompt, 9)
-	require.Equal(t, end, free[2])
 
 	got, err := generate(Request{Tokens: prompt, MaxTokens: 9, IgnoreEnds: true, MinTokens: 4})
 	require.NoError(t, err)
@@ -40,22 +42,9 @@ func endsCases(t *testing.T, generate func(Request) (Result, error), follow func
 	require.ErrorContains(t, err, "MinTokens is -1")
 }
 
-func TestAnEngineIgnoresAndPutsOffEndTokens(t *testing.T) {
-	end := wanted([]int{1, 2, 3}, 3)[2]
-	e, _ := newFake(t, func(o *Options) { o.Ends = []int{end} })
-	endsCases(t, func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }, wanted, end)
-}
-
-func TestABatchIgnoresAndPutsOffEndTokens(t *testing.T) {
-	follow := func(prompt []int, n int) []int { return append([]int{}, batchtest.Alone(prompt, n, false)...) }
-	end := follow([]int{1, 2, 3}, 3)[2]
-	b, _ := newFakeBatch(t, func(o *Options) { o.Ends = []int{end} }, nil)
-	endsCases(t, func(r Request) (Result, error) { return b.Generate(t.Context(), r, nil) }, follow, end)
-}
-
 // The last token's piece says why the generation ends, no other does.
 func TestTheLastPieceSaysWhy(t *testing.T) {
-	b, _ := newFakeBatch(t, nil, nil)
+	b, _ := newFake(t, nil, nil)
 	var finishes []Finish
 	_, err := b.Generate(t.Context(), Request{Tokens: []int{1}, MaxTokens: 3}, func(p Piece) bool {
 		finishes = append(finishes, p.Finish)

@@ -22,24 +22,19 @@ const (
 // LookupRows is how many rows a step has at most to have guesses among them; see Options.Lookup.
 const LookupRows = 8
 
-// ErrClosed and ErrBusy refuse what an Engine cannot do in the state it is in.
-var (
-	// ErrClosed refuses what is called after Close.
-	ErrClosed = errors.New("engine: used after Close")
-	// ErrBusy refuses what is called while a Generate runs.
-	ErrBusy = errors.New("engine: a generation is running")
-)
+// ErrClosed refuses what is called after Close.
+var ErrClosed = errors.New("engine: used after Close")
 
 // Options are what an Engine is made of.
 type Options struct {
 	Kernel *megakernel.Kernel // required
 	Device runtime.Device     // required: made for Kernel, nothing allocated yet; the Engine closes it
 	// Beside are kernels of the same model with fewer rows a step, and their devices, on the same
-	// GPU: a launch of a Batch takes the one with the fewest rows that fits, such as that of one
-	// row for a request that is alone. The Batch closes the devices.
+	// GPU: a launch takes the one with the fewest rows that fits, such as that of one
+	// row for a request that is alone. The Engine closes the devices.
 	Beside []runtime.Member
 	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go through the one with the
-	// fewest that has enough. Of a Batch only, and not with Pin.
+	// fewest that has enough. Not with Pin, nor where Kernel has one row.
 	Prefill []PrefillMember
 	Weights runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text    *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
@@ -49,7 +44,7 @@ type Options struct {
 	// MaxPositions.
 	KVTokens int
 	// TokensPerLaunch is how many tokens a launch chooses at most; 0 for
-	// DefaultTokensPerLaunch. Sampled generation always has launches of one.
+	// DefaultTokensPerLaunch. Requests whose tokens the host draws have launches of one.
 	TokensPerLaunch int
 	// Ends are the tokens that end a text, megakernel.MaxEnds at most; nil for the
 	// configuration's EOS, empty for none.
@@ -58,16 +53,16 @@ type Options struct {
 	// ends with a *runtime.HangError, after which the next one can run; 0 waits for
 	// ever. It must be longer than any step.
 	HangTimeout time.Duration
-	// MaxSequences is how many sequences a Batch runs at a time, at most as many as
-	// the kernel's steps have rows; 0 for so many. An Engine runs one.
+	// MaxSequences is how many sequences run at a time, at most as many as
+	// the kernel's steps have rows; 0 for all of these.
 	MaxSequences int
-	// Pin, a multiple of the kernel's ChunkTokens, has a Batch cut the attention of
+	// Pin, a multiple of the kernel's ChunkTokens, has the Engine cut the attention of
 	// every sequence at its multiples, and feed its prompt in pieces as long as a step,
 	// whole or not at all: then no result depends on what runs beside it, nor on what
 	// the cache remembers, to the bit. 0 cuts to fit the GPU, shares rows as there are,
 	// and reads shared prefixes once.
 	Pin int
-	// Lookup has a Batch guess what a greedy request says next from tokens that it had before, and verify several guesses
+	// Lookup has the Engine guess what a greedy request says next from tokens that it had before, and verify several guesses
 	// in a step of up to LookupRows rows: text that repeats comes faster. A request whose guesses are wrong makes none for a while.
 	// It does not go with Pin.
 	Lookup bool
@@ -82,16 +77,8 @@ type PrefillMember struct {
 	Device runtime.Device
 }
 
-// Engine generates. See the package's documentation for its life cycle.
-type Engine struct {
-	o      Options
-	loaded runtime.LoadStats
-	seq    *sequence // of who has entered
-	use              // who that is
-}
-
-// New allocates the device's buffers and loads the weights, until ctx ends. With
-// an error the device is still the caller's, for nothing but Close.
+// New allocates the devices' buffers and loads the weights, until ctx ends. With an error
+// the devices are still the caller's, for nothing but Close.
 func New(ctx context.Context, o Options) (*Engine, error) {
 	o, err := o.complete()
 	if err != nil {
@@ -99,28 +86,38 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	}
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
-	guard := uint32(n)
-	s, err := runtime.OpenSession(ctx, o.Kernel, o.Device, o.Weights, runtime.SessionOptions{Pages: n + 1, Table: slices.Repeat([]uint32{guard}, n)})
+	members := append([]runtime.Member{{Kernel: o.Kernel, Device: o.Device}}, o.Beside...)
+	s, err := runtime.OpenBundle(ctx, members, o.Weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
+	for _, m := range o.Prefill {
+		if err == nil {
+			err = s.AddPrefill(m.Kernel, m.Device)
+		}
+		members = append(members, runtime.Member{Device: m.Device})
+	}
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	s.HangTimeout = o.HangTimeout
+	s.SetHangTimeout(o.HangTimeout)
 	if err := s.SetEnds(o.Ends); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	e := newEngine(o, s)
-	e.loaded = s.Loaded()
-	return e, nil
+	e, err := newEngine(o, s, func() error { return closeAll(members) })
+	if err == nil {
+		e.loaded = s.Loaded()
+	}
+	return e, err
 }
 
-// newEngine is New with a session that is there already.
-func newEngine(o Options, s session) *Engine {
-	page := o.Kernel.KV.Page
-	n := (o.KVTokens + page - 1) / page
-	return &Engine{o: o, seq: newSequence(s, o.pool(n), page, &o.Kernel.Config)}
+// closeAll closes the devices, those that borrow first.
+func closeAll(members []runtime.Member) error {
+	var errs []error
+	for _, m := range slices.Backward(members) {
+		errs = append(errs, m.Device.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // pool is n pages in the order that is wanted.
@@ -169,41 +166,5 @@ func (o Options) complete() (Options, error) {
 // maxKVTokens keeps positions and table sizes far from overflowing 32 bits.
 const maxKVTokens = 1 << 28
 
-// KVTokens is how many tokens a sequence can have in the cache.
-func (e *Engine) KVTokens() int { return e.seq.limit }
-
 // Loaded says how the weights came to the device.
 func (e *Engine) Loaded() runtime.LoadStats { return e.loaded }
-
-// Pages is how many pages of the KV cache no sequence holds, and how many there
-// are, the guard aside. ErrBusy while a Generate runs, ErrClosed after Close.
-func (e *Engine) Pages() (free, all int, err error) {
-	if _, err := e.enter(context.Background()); err != nil {
-		return 0, 0, err
-	}
-	defer e.leave(e.release)
-	return e.seq.pool.Free(), e.seq.pool.Size(), nil
-}
-
-// Reset forgets the tokens in the cache and gives their pages back. ErrBusy while
-// a Generate runs, ErrClosed after Close.
-func (e *Engine) Reset() error {
-	if _, err := e.enter(context.Background()); err != nil {
-		return err
-	}
-	defer e.leave(e.release)
-	e.seq.keep(0)
-	return nil
-}
-
-// Close releases everything, the device too. A Generate that runs is cancelled,
-// and waited for unless its each is being called: then Close returns at once and
-// the engine is released when that Generate returns. A page that was taken and
-// not given back is an error. A second Close does nothing.
-func (e *Engine) Close() error { return e.shut(e.release) }
-
-// release gives everything back; nobody is using the sequence.
-func (e *Engine) release() error {
-	e.seq.keep(0)
-	return errors.Join(e.seq.pool.Leak(), e.o.Device.Close())
-}

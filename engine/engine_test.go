@@ -2,11 +2,10 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"math"
-	"math/rand/v2"
 	"testing"
 
+	"github.com/mkgen/mkgen/engine/batch/batchtest"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/megakernel"
@@ -15,110 +14,42 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Thousands of generations of all kinds, ended in all ways, on one engine: each is
-// right, and in the end no page is missing.
-func TestNoPageIsLeakedByManyGenerations(t *testing.T) {
-	e, f := newFake(t, nil)
-	random := rand.New(rand.NewPCG(1, 2))
-	var last []int // tokens of the generation before, to go on from
-	finishes := map[Finish]int{}
-	for range 3000 {
-		prompt := last[:random.IntN(min(len(last), 30)+1)]
-		for range 1 + random.IntN(9) {
-			prompt = append(prompt[:len(prompt):len(prompt)], random.IntN(fakeVocab))
-		}
-		f.ahead = random.IntN(9)
-		ctx, cancel := context.WithCancel(t.Context())
-		after := random.IntN(30) - 10 // tokens, then the context ends, or each has enough
-		n := 0
-		r := Request{Tokens: prompt, MaxTokens: random.IntN(50)}
-		if random.IntN(4) == 0 {
-			r.Sampling = sampling.Params{Temperature: 1, TopK: 1}
-		}
-		got, err := e.Generate(ctx, r, func(p Piece) bool {
-			if n++; n == after && after%2 == 0 {
-				cancel()
-			}
-			return n != after || after%2 == 0
-		})
-		cancel()
-		finishes[got.Finish]++
-		require.Equal(t, wanted(prompt, len(got.Tokens)), append([]int{}, got.Tokens...))
-		switch got.Finish {
-		case Length:
-			require.Len(t, got.Tokens, r.MaxTokens)
-			require.NoError(t, err)
-		case KVFull:
-			require.True(t, errors.As(err, new(*FullError)))
-			require.Equal(t, e.KVTokens()+1, len(prompt)+len(got.Tokens))
-		case Cancelled:
-			require.Len(t, got.Tokens, after)
-		default:
-			require.Fail(t, "finish", "%q: %v", got.Finish, err)
-		}
-		last = append(prompt[:len(prompt):len(prompt)], got.Tokens...)
-		free, all, err := e.Pages()
-		require.NoError(t, err)
-		require.Equal(t, (f.pos+fakePage-1)/fakePage, all-free, "pages of %d tokens", f.pos)
-	}
-	for _, finish := range []Finish{Length, KVFull, Cancelled} {
-		require.Greater(t, finishes[finish], 100, finish)
-	}
-	require.NoError(t, e.Close()) // which looks for leaks
-}
-
-// What is in the cache already is not fed again, also what a launch chose beyond
-// the last token wanted.
-func TestOnlyWhatIsNewIsFed(t *testing.T) {
-	e, f := newFake(t, nil)
-	prompt := []int{1, 2, 3, 4, 5}
-	got, err := e.Generate(t.Context(), Request{Tokens: prompt, MaxTokens: 4}, nil)
-	require.NoError(t, err)
-	require.Equal(t, 8, f.tokens) // the last one chosen is not fed
-	require.Equal(t, 1, f.launches)
-	next := append(append([]int{}, prompt...), got.Tokens...)
-	again, err := e.Generate(t.Context(), Request{Tokens: append(next, 9), MaxTokens: 1}, nil)
-	require.NoError(t, err)
-	require.Equal(t, 8, again.Usage.Reused)
-	require.Equal(t, 10, f.tokens)
-	same, err := e.Generate(t.Context(), Request{Tokens: append(next, 9), MaxTokens: 1}, nil)
-	require.NoError(t, err)
-	require.Equal(t, 9, same.Usage.Reused) // one token must be fed
-	require.Equal(t, again.Tokens, same.Tokens)
-}
-
 func TestLaunchesAreAsLongAsAllowed(t *testing.T) {
-	e, f := newFake(t, func(o *Options) { o.TokensPerLaunch = 6 })
-	_, err := e.Generate(t.Context(), Request{Tokens: []int{1, 2}, MaxTokens: 13}, nil)
+	e, f := newFake(t, func(o *Options) { o.TokensPerLaunch = 6 }, nil)
+	_, err := e.Generate(t.Context(), Request{Tokens: []int{1}, MaxTokens: 13}, nil)
 	require.NoError(t, err)
-	require.Equal(t, 3, f.launches)
-}
-
-func TestAFailedLaunchIsTheError(t *testing.T) {
-	e, f := newFake(t, nil)
-	f.fail = errors.New("the device is on fire")
-	got, err := e.Generate(t.Context(), Request{Tokens: []int{1}}, nil)
-	require.EqualError(t, err, "engine: the device is on fire")
-	require.Empty(t, got.Finish)
-	f.silent = true
-	_, err = e.Generate(t.Context(), Request{Tokens: []int{1, 2}}, nil)
-	require.EqualError(t, err, "engine: a launch of 2 tokens from position 0 chose none")
-	f.silent, f.odd = false, true
-	_, err = e.Generate(t.Context(), Request{Tokens: []int{1, 2}, Sampling: sampling.Params{Temperature: 1}}, nil)
-	require.EqualError(t, err, "engine: position 2: the logit of token 3 is NaN")
-	f.odd = false
-	got, err = e.Generate(t.Context(), Request{Tokens: []int{1, 2}, MaxTokens: 3}, nil)
-	require.NoError(t, err)
-	require.Equal(t, wanted([]int{1, 2}, 3), got.Tokens)
-	require.NoError(t, e.Close())
+	require.Equal(t, 3, f.Launches)
 }
 
 func TestTheModelsPositionsAreALimitToo(t *testing.T) {
-	e, _ := newFake(t, func(o *Options) { o.Kernel.Config.MaxPositions = 7 })
+	e, _ := newFake(t, func(o *Options) { o.Kernel.Config.MaxPositions = 7 }, nil)
 	require.Equal(t, 7, e.KVTokens())
 	got, err := e.Generate(t.Context(), Request{Tokens: []int{1, 2}}, nil)
 	require.EqualError(t, err, "the model was made for 7 positions: the prompt has 2, 6 more are generated")
-	require.Equal(t, wanted([]int{1, 2}, 6), got.Tokens)
+	require.Equal(t, batchtest.Alone([]int{1, 2}, 6, false), got.Tokens)
+}
+
+// Logits that are no numbers end the request whose token is to be drawn from them.
+func TestLogitsThatAreNoNumbersAreAnError(t *testing.T) {
+	o, err := fakeOptions().complete()
+	require.NoError(t, err)
+	e, err := newEngine(o, &odd{Stepper: batchtest.Stepper{T: 8, Page: fakePage, Pages: 10}}, o.Device.Close)
+	require.NoError(t, err)
+	_, err = e.Generate(t.Context(), Request{Tokens: []int{1, 2}, Sampling: sampling.Params{Temperature: 1}}, nil)
+	require.EqualError(t, err, "engine: position 2: the logit of token 3 is NaN")
+	got, err := e.Generate(t.Context(), Request{Tokens: []int{1, 2}, MaxTokens: 3}, nil)
+	require.NoError(t, err)
+	require.Equal(t, batchtest.Alone([]int{1, 2}, 3, false), got.Tokens)
+	require.NoError(t, e.Close())
+}
+
+// odd is a fake with a logit that is no number.
+type odd struct{ batchtest.Stepper }
+
+func (o *odd) Logits(i int, dst []float32) error {
+	err := o.Stepper.Logits(i, dst)
+	dst[3] = float32(math.NaN())
+	return err
 }
 
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
@@ -160,7 +91,7 @@ type rows func()
 func (r rows) Row(string, int, []uint16) error { r(); return nil }
 
 func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
-	e, f := newFake(t, nil)
+	e, f := newFake(t, nil, nil)
 	for want, r := range map[string]Request{
 		"request: the prompt has no tokens":                                         {},
 		"request: token 50, want 0 to 49":                                           {Tokens: []int{1, 50}},
@@ -173,24 +104,7 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 		_, err := e.Generate(t.Context(), r, nil)
 		require.EqualError(t, err, want)
 	}
-	require.Zero(t, f.launches)
+	require.Zero(t, f.Launches)
 	_, err := e.Generate(t.Context(), Request{Messages: []tokenizer.Message{{}}}, nil)
 	require.Error(t, err)
-}
-
-func TestCloseClosesTheDeviceOnce(t *testing.T) {
-	e, _ := newFake(t, nil)
-	_, err := e.Generate(t.Context(), Request{Tokens: []int{1}, MaxTokens: 9}, nil)
-	require.NoError(t, err)
-	require.NoError(t, e.Close())
-	require.NoError(t, e.Close())
-	require.Equal(t, 1, e.o.Device.(*nothing).closed)
-	require.Zero(t, e.seq.pool.Size()-e.seq.pool.Free())
-}
-
-func TestALostPageIsAnErrorOfClose(t *testing.T) {
-	e, _ := newFake(t, nil)
-	_, err := e.seq.pool.Take(2) // and nobody gives them back
-	require.NoError(t, err)
-	require.ErrorContains(t, e.Close(), "2 of 10 KV pages were never given back")
 }

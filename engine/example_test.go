@@ -72,7 +72,7 @@ func generate() error {
 }
 
 // Two requests at a time on a ragged kernel, the second one cut short by its reader.
-func ExampleBatch() {
+func ExampleEngine_Submit() {
 	if err := together(); err != nil {
 		fmt.Println(err)
 	}
@@ -95,17 +95,17 @@ func together() error {
 		return err
 	}
 	weights := synth.NewWeights(1, c)
-	b, err := engine.NewBatch(context.Background(), engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}), KVTokens: 128, TokensPerLaunch: 4})
+	e, err := engine.New(context.Background(), engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}), KVTokens: 128, TokensPerLaunch: 4})
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer e.Close()
 
-	first, err := b.Submit(context.Background(), engine.Request{Tokens: []int{11, 22, 33}, MaxTokens: 6})
+	first, err := e.Submit(context.Background(), engine.Request{Tokens: []int{11, 22, 33}, MaxTokens: 6})
 	if err != nil {
 		return err
 	}
-	second, err := b.Submit(context.Background(), engine.Request{Tokens: []int{11, 22, 44}, MaxTokens: 100})
+	second, err := e.Submit(context.Background(), engine.Request{Tokens: []int{11, 22, 44}, MaxTokens: 100})
 	if err != nil {
 		return err
 	}
@@ -122,5 +122,5 @@ func together() error {
 	fmt.Printf("the first: %d tokens, %s\n", tokens, result.Finish)
 	result, _ = second.Wait() // the error is the context's
 	fmt.Printf("the second: %s\n", result.Finish)
-	return b.Close()
+	return e.Close()
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"errors"
 	"math"
 	"sync"
@@ -12,22 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// asked is either kind of engine on its fake.
-type asked struct {
-	generate func(Request) (Result, error)
-	follows  func([]int) int // what the fake's model says; its logit is 1, all others are 0
-}
-
-func both(t *testing.T) map[string]asked {
-	t.Helper()
-	e, _ := newFake(t, nil)
-	b, _ := newFakeBatch(t, nil, nil)
-	return map[string]asked{
-		"engine": {func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }, follows},
-		"batch":  {func(r Request) (Result, error) { return b.Generate(t.Context(), r, nil) }, batchtest.Follows},
-	}
-}
-
 // The log-probabilities of the fake: of the token that follows, and of every other.
 var (
 	likely   = 1 - math.Log(math.E+fakeVocab-1)
@@ -35,51 +18,47 @@ var (
 )
 
 func TestLogprobsComeWithEveryTokenOfPromptAndAnswer(t *testing.T) {
-	for name, a := range both(t) {
-		t.Run(name, func(t *testing.T) {
-			prompt := []int{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
-			prompt = append(prompt, a.follows(prompt)) // one at least is likely
-			plain, err := a.generate(Request{Tokens: prompt, MaxTokens: 6})
-			require.NoError(t, err)
-			for range 2 { // the second time the cache remembers the prompt
-				got, err := a.generate(Request{Tokens: prompt, MaxTokens: 6, Logprobs: true, TopLogprobs: 2, PromptLogprobs: true})
-				require.NoError(t, err)
-				require.Equal(t, plain.Tokens, got.Tokens)
-				require.Zero(t, got.Usage.Reused)
-				require.Len(t, got.PromptLogprobs, len(prompt)-1)
-				for i, l := range got.PromptLogprobs {
-					want := unlikely
-					if a.follows(prompt[:i+1]) == prompt[i+1] {
-						want = likely
-					}
-					require.Equal(t, prompt[i+1], l.Token)
-					require.InDelta(t, want, l.Logprob.Logprob, 1e-9)
-					require.Equal(t, a.follows(prompt[:i+1]), l.Top[0].Token)
-					require.Len(t, l.Top, 2)
-				}
-				require.InDelta(t, likely, got.PromptLogprobs[len(prompt)-2].Logprob.Logprob, 1e-9)
-				require.Len(t, got.Logprobs, 6)
-				for i, l := range got.Logprobs {
-					require.Equal(t, got.Tokens[i], l.Token)
-					require.InDelta(t, likely, l.Logprob.Logprob, 1e-9)
-				}
+	e, _ := newFake(t, nil, nil)
+	generate := func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
+	prompt := []int{3, 4, 5, 6, 7, 8, 9, 10, 11, 12}
+	prompt = append(prompt, batchtest.Follows(prompt)) // one at least is likely
+	plain, err := generate(Request{Tokens: prompt, MaxTokens: 6})
+	require.NoError(t, err)
+	for range 2 { // the second time the cache remembers the prompt
+		got, err := generate(Request{Tokens: prompt, MaxTokens: 6, Logprobs: true, TopLogprobs: 2, PromptLogprobs: true})
+		require.NoError(t, err)
+		require.Equal(t, plain.Tokens, got.Tokens)
+		require.Zero(t, got.Usage.Reused)
+		require.Len(t, got.PromptLogprobs, len(prompt)-1)
+		for i, l := range got.PromptLogprobs {
+			want := unlikely
+			if batchtest.Follows(prompt[:i+1]) == prompt[i+1] {
+				want = likely
 			}
-		})
+			require.Equal(t, prompt[i+1], l.Token)
+			require.InDelta(t, want, l.Logprob.Logprob, 1e-9)
+			require.Equal(t, batchtest.Follows(prompt[:i+1]), l.Top[0].Token)
+			require.Len(t, l.Top, 2)
+		}
+		require.InDelta(t, likely, got.PromptLogprobs[len(prompt)-2].Logprob.Logprob, 1e-9)
+		require.Len(t, got.Logprobs, 6)
+		for i, l := range got.Logprobs {
+			require.Equal(t, got.Tokens[i], l.Token)
+			require.InDelta(t, likely, l.Logprob.Logprob, 1e-9)
+		}
 	}
 }
 
 // A bias decides what is chosen, not the log-probabilities, which are the model's own.
 func TestPenaltiesChooseAndLogprobsStay(t *testing.T) {
-	for name, a := range both(t) {
-		t.Run(name, func(t *testing.T) {
-			got, err := a.generate(Request{Tokens: []int{3, 4}, MaxTokens: 4, Logprobs: true,
-				Penalties: sampling.Penalties{Bias: map[int]float64{17: 50}, Frequency: 20}})
-			require.NoError(t, err)
-			require.Equal(t, []int{17, 17, 17}, got.Tokens[:3]) // 50, 30, 10 against 1
-			require.NotEqual(t, 17, got.Tokens[3])
-			require.Less(t, got.Logprobs[0].Logprob.Logprob, -1.0)
-		})
-	}
+	e, _ := newFake(t, nil, nil)
+	generate := func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
+	got, err := generate(Request{Tokens: []int{3, 4}, MaxTokens: 4, Logprobs: true,
+		Penalties: sampling.Penalties{Bias: map[int]float64{17: 50}, Frequency: 20}})
+	require.NoError(t, err)
+	require.Equal(t, []int{17, 17, 17}, got.Tokens[:3]) // 50, 30, 10 against 1
+	require.NotEqual(t, 17, got.Tokens[3])
+	require.Less(t, got.Logprobs[0].Logprob.Logprob, -1.0)
 }
 
 // only allows one token after the other, then nothing but fails.
@@ -102,83 +81,70 @@ func (o *only) Accept(token int) error {
 }
 
 func TestAMaskDecides(t *testing.T) {
-	for name, a := range both(t) {
-		t.Run(name, func(t *testing.T) {
-			for _, s := range []sampling.Params{{}, {Temperature: 1, Seed: 3}} {
-				want := []int{5, 49, 0, 31, 32}
-				got, err := a.generate(Request{Tokens: []int{3}, MaxTokens: 5, Sampling: s, Mask: &only{tokens: want}})
-				require.NoError(t, err)
-				require.Equal(t, want, got.Tokens)
-			}
-			broken := errors.New("no grammar")
-			got, err := a.generate(Request{Tokens: []int{3}, MaxTokens: 5, Mask: &only{tokens: []int{5, 6}, bad: broken}})
-			require.ErrorIs(t, err, broken)
-			require.Equal(t, []int{5}, got.Tokens)
-		})
+	e, _ := newFake(t, nil, nil)
+	generate := func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
+	for _, s := range []sampling.Params{{}, {Temperature: 1, Seed: 3}} {
+		want := []int{5, 49, 0, 31, 32}
+		got, err := generate(Request{Tokens: []int{3}, MaxTokens: 5, Sampling: s, Mask: &only{tokens: want}})
+		require.NoError(t, err)
+		require.Equal(t, want, got.Tokens)
 	}
+	broken := errors.New("no grammar")
+	got, err := generate(Request{Tokens: []int{3}, MaxTokens: 5, Mask: &only{tokens: []int{5, 6}, bad: broken}})
+	require.ErrorIs(t, err, broken)
+	require.Equal(t, []int{5}, got.Tokens)
 }
 
 func TestStopTokensEndOneRequest(t *testing.T) {
-	for name, a := range both(t) {
-		t.Run(name, func(t *testing.T) {
-			plain, err := a.generate(Request{Tokens: []int{3, 4}, MaxTokens: 8})
-			require.NoError(t, err)
-			end := plain.Tokens[4]
-			got, err := a.generate(Request{Tokens: []int{3, 4}, MaxTokens: 8, StopTokens: []int{end}})
-			require.NoError(t, err)
-			require.Equal(t, End, got.Finish)
-			require.Equal(t, end, got.Tokens[len(got.Tokens)-1])
-			require.NotContains(t, got.Tokens[:len(got.Tokens)-1], end)
-			require.Equal(t, plain.Tokens[:len(got.Tokens)], got.Tokens)
-		})
-	}
+	e, _ := newFake(t, nil, nil)
+	generate := func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
+	plain, err := generate(Request{Tokens: []int{3, 4}, MaxTokens: 8})
+	require.NoError(t, err)
+	end := plain.Tokens[4]
+	got, err := generate(Request{Tokens: []int{3, 4}, MaxTokens: 8, StopTokens: []int{end}})
+	require.NoError(t, err)
+	require.Equal(t, End, got.Finish)
+	require.Equal(t, end, got.Tokens[len(got.Tokens)-1])
+	require.NotContains(t, got.Tokens[:len(got.Tokens)-1], end)
+	require.Equal(t, plain.Tokens[:len(got.Tokens)], got.Tokens)
 }
 
 func TestChoicesThatMakeNoSenseAreRefused(t *testing.T) {
-	for name, a := range both(t) {
-		t.Run(name, func(t *testing.T) {
-			for want, r := range map[string]Request{
-				"TopLogprobs is 21":    {Logprobs: true, TopLogprobs: 21},
-				"without Logprobs":     {TopLogprobs: 1},
-				"stop token 50":        {StopTokens: []int{fakeVocab}},
-				"Bias: found token 50": {Penalties: sampling.Penalties{Bias: map[int]float64{fakeVocab: 1}}},
-				"Repetition: found -1": {Penalties: sampling.Penalties{Repetition: -1}},
-			} {
-				r.Tokens = []int{1}
-				_, err := a.generate(r)
-				require.ErrorContains(t, err, want)
-			}
-		})
+	e, _ := newFake(t, nil, nil)
+	generate := func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
+	for want, r := range map[string]Request{
+		"TopLogprobs is 21":    {Logprobs: true, TopLogprobs: 21},
+		"without Logprobs":     {TopLogprobs: 1},
+		"stop token 50":        {StopTokens: []int{fakeVocab}},
+		"Bias: found token 50": {Penalties: sampling.Penalties{Bias: map[int]float64{fakeVocab: 1}}},
+		"Repetition: found -1": {Penalties: sampling.Penalties{Repetition: -1}},
+	} {
+		r.Tokens = []int{1}
+		_, err := generate(r)
+		require.ErrorContains(t, err, want)
 	}
 }
 
 // A long prompt is told of while it is fed, and once when it is; then the first token comes.
 func TestTheProgressOfAPromptIsTold(t *testing.T) {
-	e, _ := newFake(t, func(o *Options) { o.KVTokens = 800 })
-	b, _ := newFakeBatch(t, func(o *Options) { o.KVTokens = 800 }, nil)
-	for name, g := range map[string]interface {
-		Generate(context.Context, Request, func(Piece) bool) (Result, error)
-	}{"engine": e, "batch": b} {
-		t.Run(name, func(t *testing.T) {
-			var mu sync.Mutex
-			var told []int
-			r := Request{Tokens: make([]int, 700), MaxTokens: 3}
-			r.Progress = func(fed, of int) {
-				mu.Lock()
-				defer mu.Unlock()
-				require.Equal(t, 700, of)
-				told = append(told, fed)
-			}
-			got, err := g.Generate(t.Context(), r, func(Piece) bool {
-				mu.Lock()
-				defer mu.Unlock()
-				require.Equal(t, 700, told[len(told)-1])
-				return true
-			})
-			require.NoError(t, err)
-			require.Len(t, got.Tokens, 3)
-			require.Greater(t, len(told), 2)
-			require.IsIncreasing(t, told)
-		})
+	e, _ := newFake(t, func(o *Options) { o.KVTokens = 800 }, nil)
+	var mu sync.Mutex
+	var told []int
+	r := Request{Tokens: make([]int, 700), MaxTokens: 3}
+	r.Progress = func(fed, of int) {
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, 700, of)
+		told = append(told, fed)
 	}
+	got, err := e.Generate(t.Context(), r, func(Piece) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		require.Equal(t, 700, told[len(told)-1])
+		return true
+	})
+	require.NoError(t, err)
+	require.Len(t, got.Tokens, 3)
+	require.Greater(t, len(told), 2)
+	require.IsIncreasing(t, told)
 }

@@ -39,8 +39,8 @@ func (h *hears) Logits(i int, dst []float32) error {
 	return err
 }
 
-// pinnedBatch is a batch of a real kernel of tiny on the executor.
-func pinnedBatch(t *testing.T, page int, attention string) (*Batch, *hears) {
+// pinnedEngine is an engine of a real kernel of tiny on the executor.
+func pinnedEngine(t *testing.T, page int, attention string) (*Engine, *hears) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -56,7 +56,7 @@ func pinnedBatch(t *testing.T, page int, attention string) (*Batch, *hears) {
 	r, err := runtime.OpenRagged(t.Context(), mk, sim, weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	require.NoError(t, err)
 	h := &hears{Ragged: r, ends: map[int][]float32{}}
-	b, err := newBatch(o, h, sim.Close)
+	b, err := newEngine(o, h, sim.Close)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	return b, h
@@ -77,7 +77,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			}
 			// only its logits are read: the others are greedy
 			request := Request{Tokens: prompt, MaxTokens: 6, Sampling: sampling.Params{Temperature: 1, TopK: 1}}
-			b, h := pinnedBatch(t, page, attention)
+			b, h := pinnedEngine(t, page, attention)
 			alone, err := b.Generate(t.Context(), request, nil)
 			require.NoError(t, err)
 			require.Zero(t, alone.Usage.Reused)
@@ -90,7 +90,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			require.Equal(t, 64, again.Usage.Reused)
 			require.True(t, sameBits(want, h.all), "after itself")
 
-			b, h = pinnedBatch(t, page, attention)
+			b, h = pinnedEngine(t, page, attention)
 			request.Sampling = sampling.Params{} // now many steps a launch
 			_, err = b.Generate(t.Context(), request, nil)
 			require.NoError(t, err)
@@ -103,7 +103,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			}
 			require.Len(t, h.ends, 4, "pieces before the prompt's last")
 
-			b, h = pinnedBatch(t, page, attention)
+			b, h = pinnedEngine(t, page, attention)
 			request.Sampling = sampling.Params{Temperature: 1, TopK: 1}
 			other := func(n, from int) []int { return append(append([]int(nil), prompt[:n]...), prompt[from:from+21]...) }
 			var beside []*Stream
@@ -136,7 +136,7 @@ func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	weights := runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})
-	b, err := NewBatch(t.Context(), Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, Ends: []int{}, Pin: mk.ChunkTokens()})
+	b, err := New(t.Context(), Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, Ends: []int{}, Pin: mk.ChunkTokens()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	var all []*Stream

@@ -47,7 +47,7 @@ type Request struct {
 	PromptLogprobs bool
 
 	// Progress, nil for none, is told how many of the prompt's tokens are in the cache: while a long prompt is fed, and once when all
-	// are, before the first token. A Batch calls it on a goroutine of its own, and waits for it.
+	// are, before the first token. The Engine calls it on a goroutine of its own, and waits for it.
 	Progress func(fed, of int)
 }
 
@@ -97,7 +97,7 @@ type Usage struct {
 	Total  time.Duration // from the call to the end
 
 	// Preempted is how often the generation had to give its pages up to older ones,
-	// and to feed its tokens again later. Only a Batch does that.
+	// and to feed its tokens again later.
 	Preempted int
 
 	// Drafted is how many tokens were fed on trial, with Options.Lookup, and Accepted how many of them the model chose too.

@@ -10,11 +10,11 @@ import (
 	"github.com/mkgen/mkgen/engine/batch"
 )
 
-// Stream is a request that a Batch is answering. Its pieces are kept until somebody
+// Stream is a request that an Engine is answering. Its pieces are kept until somebody
 // takes them, so a reader who is late holds nobody up. It may be used by several
 // goroutines; each piece goes to one of them.
 type Stream struct {
-	b      *Batch
+	e      *Engine
 	ctx    context.Context
 	cancel context.CancelFunc
 	prompt []int
@@ -30,8 +30,8 @@ type Stream struct {
 	err    error
 }
 
-func newStream(ctx context.Context, b *Batch, prompt []int, a answer) *Stream {
-	s := &Stream{b: b, prompt: prompt, a: a}
+func newStream(ctx context.Context, e *Engine, prompt []int, a answer) *Stream {
+	s := &Stream{e: e, prompt: prompt, a: a}
 	s.ctx, s.cancel = context.WithCancel(ctx)
 	s.cond.L = &s.mu
 	return s
@@ -89,7 +89,7 @@ type client struct{ *Stream }
 
 func (c client) Want() int {
 	if c.a.most == 0 {
-		return c.b.o.KVTokens + 1 // more than ever fits
+		return c.e.o.KVTokens + 1 // more than ever fits
 	}
 	return c.a.most - len(c.a.res.Tokens)
 }
@@ -128,7 +128,7 @@ func (c client) Leave(stats batch.Stats, err error) {
 	}
 	c.unwatch()
 	c.cancel()
-	c.b.note()
+	c.e.note()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.res, c.err, c.ended = c.a.result(), err, true
@@ -147,7 +147,7 @@ func (c client) why(err error) error {
 		c.a.res.Finish = Cancelled
 		return ErrClosed
 	case errors.Is(err, batch.ErrFull):
-		return c.a.full(c.b.KVTokens(), &c.b.o)
+		return c.a.full(c.e.KVTokens(), &c.e.o)
 	}
 	return fmt.Errorf("engine: %w", err)
 }

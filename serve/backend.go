@@ -24,14 +24,14 @@ type Answer interface {
 	Wait() (engine.Result, error)
 }
 
-// batched is an engine.Batch as a Backend.
-type batched struct{ *engine.Batch }
+// submitter is an engine.Engine as a Backend.
+type submitter struct{ *engine.Engine }
 
-// FromBatch returns a Backend that submits to b. The caller closes b.
-func FromBatch(b *engine.Batch) Backend { return batched{b} }
+// FromEngine returns a Backend that submits to e. The caller closes e.
+func FromEngine(e *engine.Engine) Backend { return submitter{e} }
 
-func (b batched) Submit(ctx context.Context, r engine.Request) (Answer, error) {
-	s, err := b.Batch.Submit(ctx, r)
+func (b submitter) Submit(ctx context.Context, r engine.Request) (Answer, error) {
+	s, err := b.Engine.Submit(ctx, r)
 	if err != nil {
 		return nil, err // not s: a nil *engine.Stream would be an Answer
 	}

@@ -23,13 +23,13 @@ const tinyRows = 4
 
 // shared is the batch that most tests use, one after the other: loading takes as long as a test.
 var shared struct {
-	*engine.Batch
+	*engine.Engine
 	o Options
 }
 
 func TestMain(m *testing.M) {
 	code := m.Run()
-	if shared.Batch != nil {
+	if shared.Engine != nil {
 		if err := shared.Close(); err != nil {
 			fmt.Println(err)
 			code = 1
@@ -40,13 +40,13 @@ func TestMain(m *testing.M) {
 
 // tiny is a batch of the bundled model on the executor. It is pinned: without that a draw that is nearly a tie goes by
 // what runs beside it, and two answers to one request may differ.
-func tiny(t testing.TB) (*engine.Batch, Options) {
+func tiny(t testing.TB) (*engine.Engine, Options) {
 	t.Helper()
 	return tinyOf(t, tinyRows, func(o *engine.Options) { o.Pin = o.Kernel.ChunkTokens() })
 }
 
 // tinyOf is such a batch of so many rows, with what change makes of its options.
-func tinyOf(t testing.TB, rows int, change func(*engine.Options)) (*engine.Batch, Options) {
+func tinyOf(t testing.TB, rows int, change func(*engine.Options)) (*engine.Engine, Options) {
 	t.Helper()
 	c, ok, err := bundled.Checkpoint("tiny")
 	require.NoError(t, err)
@@ -60,9 +60,9 @@ func tinyOf(t testing.TB, rows int, change func(*engine.Options)) (*engine.Batch
 	require.NoError(t, err)
 	o := engine.Options{Kernel: mk, Device: device, Text: text, KVTokens: rows * 256, Weights: runtime.FromTensors(c, runtime.LoadOptions{})}
 	change(&o)
-	b, err := engine.NewBatch(context.Background(), o)
+	b, err := engine.New(context.Background(), o)
 	require.NoError(t, err)
-	return b, Options{Backend: FromBatch(b), Text: text, Model: "tiny", Vocab: c.Config().Vocab, Sequences: rows,
+	return b, Options{Backend: FromEngine(b), Text: text, Model: "tiny", Vocab: c.Config().Vocab, Sequences: rows,
 		Ends: c.Config().EOS}
 }
 
@@ -89,8 +89,8 @@ func listening(t testing.TB, o Options, change func(*Options)) *site {
 // onTiny is a server of the bundled model.
 func onTiny(t testing.TB, change func(*Options)) *site {
 	t.Helper()
-	if shared.Batch == nil {
-		shared.Batch, shared.o = tiny(t)
+	if shared.Engine == nil {
+		shared.Engine, shared.o = tiny(t)
 	}
 	return listening(t, shared.o, change)
 }

@@ -28,7 +28,6 @@ type soaked struct {
 // comes is
 // that of its request alone, to the character, and in the end no row, page, place or goroutine is missing.
 func TestSoak(t *testing.T) {
-	deep.Only(t)
 	b, o := tiny(t)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	before := runtime.NumGoroutine()
@@ -59,7 +58,7 @@ func TestSoak(t *testing.T) {
 	for client := range uint64(12) {
 		all.Go(func() {
 			r := rand.New(rand.NewPCG(client, 9))
-			for range 40 {
+			for range deep.Count(40, 6) {
 				one := requests[r.IntN(len(requests))]
 				leave := time.Duration(0)
 				if r.IntN(4) == 0 {

@@ -9,27 +9,11 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/engine"
-	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/spf13/cobra"
 )
-
-// generator is an engine.Engine, or an engine.Batch where the kernel's steps have
-// several rows.
-type generator interface {
-	Generate(ctx context.Context, r engine.Request, each func(engine.Piece) bool) (engine.Result, error)
-	Loaded() runtime.LoadStats
-	Close() error
-}
-
-func newGenerator(ctx context.Context, o engine.Options) (generator, error) {
-	if !o.Kernel.Ragged() { // alone: --rows 1
-		return engine.New(ctx, o)
-	}
-	return engine.NewBatch(ctx, o)
-}
 
 // room is how many tokens the KV cache is to have room for, 0 for the engine's default.
 func (r *runFlags) room(mk *megakernel.Kernel) int {
@@ -100,12 +84,11 @@ func (r *runFlags) lines(cmd *cobra.Command) (lines []string, err error) {
 // together answers prompts, as many at a time as there are rows, and prints the
 // answers in the prompts' order. One that fails is a line on standard error.
 func (s *speaker) together(ctx context.Context, prompts []string) error {
-	b := s.generator.(*engine.Batch)
 	streams, failed := make([]*engine.Stream, len(prompts)), 0
 	for i, prompt := range prompts {
 		r, err := s.requestOf(prompt)
 		if err == nil {
-			streams[i], err = b.Submit(ctx, r)
+			streams[i], err = s.Submit(ctx, r)
 		}
 		if err != nil {
 			failed++

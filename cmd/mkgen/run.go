@@ -262,7 +262,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	for i, mk := range kernels[1:] {
 		o.Beside = append(o.Beside, runtime.Member{Kernel: mk, Device: devices[1+i]})
 	}
-	var e generator
+	var e *engine.Engine
 	if err = r.addPrefill(ctx, widest, devices[0], how, &o); err == nil {
 		e, err = r.load(ctx, cmd.ErrOrStderr(), w, o)
 	}
@@ -278,7 +278,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err := ctx.Err(); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	return &speaker{generator: e, flags: r, model: w.config, tokenizer: w.text}, nil
+	return &speaker{Engine: e, flags: r, model: w.config, tokenizer: w.text}, nil
 }
 
 // tellChat refuses --chat where the chat template is missing or broken, before weights are loaded. A
@@ -321,13 +321,13 @@ func (r *runFlags) compiler() compile.Options {
 
 // load makes the engine of weights and all else; random weights of a GPU are made
 // there. What takes time is shown.
-func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engine.Options) (_ generator, err error) {
+func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engine.Options) (_ *engine.Engine, err error) {
 	if w.random && r.device == deviceCUDA {
 		o.Weights, err = runtime.RandomCompiled(ctx, o.Kernel, uint64(r.random), r.arch, r.compiler())
 		if err != nil {
 			return nil, err
 		}
-		return newGenerator(ctx, o)
+		return engine.New(ctx, o)
 	}
 	load := runtime.LoadOptions{Check: r.check, Image: w.image}
 	if w.image != nil {
@@ -335,12 +335,12 @@ func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engin
 	}
 	if !r.verbose && r.device == deviceSim {
 		o.Weights = runtime.FromTensors(w.tensors, load)
-		return newGenerator(ctx, o)
+		return engine.New(ctx, o)
 	}
 	bar := progress.Start(stderr, "loading weights")
 	load.Progress = bar.Set
 	o.Weights = runtime.FromTensors(w.tensors, load)
-	e, err := newGenerator(ctx, o)
+	e, err := engine.New(ctx, o)
 	if err != nil {
 		bar.End(-1)
 		return nil, err

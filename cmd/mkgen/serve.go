@@ -13,7 +13,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/serve"
 	"github.com/spf13/cobra"
@@ -102,9 +101,9 @@ func (s *serveFlags) serve(cmd *cobra.Command) error {
 	if err != nil {
 		return interrupted(ctx, errors.Join(err, l.Close()))
 	}
-	b := opened.generator.(*engine.Batch)
+	b := opened.Engine
 	log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: s.level()}))
-	server, err := serve.New(serve.Options{Backend: serve.FromBatch(b), Text: opened.tokenizer, Model: cmp.Or(s.name,
+	server, err := serve.New(serve.Options{Backend: serve.FromEngine(b), Text: opened.tokenizer, Model: cmp.Or(s.name,
 		opened.model.Name),
 		Vocab: opened.model.Vocab, Ends: opened.model.EOS, Sequences: s.opts.Tokens, Queue: int(s.queue), MaxBody: int64(s.maxBody), Key: key,
 		Requests: time.Duration(s.requests), Drain: cmp.Or(time.Duration(s.drain), math.MaxInt64), Log: log})

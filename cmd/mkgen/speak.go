@@ -21,7 +21,7 @@ import (
 
 // speaker is an engine whose text is printed as it comes.
 type speaker struct {
-	generator
+	*engine.Engine
 	flags     *runFlags
 	model     models.Config
 	tokenizer *tokenizer.Tokenizer // nil where there is none

@@ -81,12 +81,19 @@ func (b *Bundle) AddPrefill(p *megakernel.Prefill, dev Device) error {
 	return nil
 }
 
-// PrefillRows is how many tokens of one sequence a launch of it alone feeds at most; 0 without a prefill kernel.
+// aloneRows is how many tokens of a prompt a launch of the kernel of one row feeds, a step each, where there is no
+// other kernel: few enough that a request that is cancelled ends soon.
+const aloneRows = 64
+
+// PrefillRows is how many tokens of one sequence a launch of it alone feeds at most; 0: no more than other launches.
 func (b *Bundle) PrefillRows() int {
-	if len(b.long) == 0 {
-		return 0
+	switch {
+	case len(b.long) > 0:
+		return b.long[len(b.long)-1].Tokens()
+	case len(b.wide) == 0:
+		return aloneRows
 	}
-	return b.long[len(b.long)-1].Tokens()
+	return 0
 }
 
 // agree refuses kernels that cannot share weights and cache.
@@ -187,7 +194,7 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 	if len(b.long) > 0 && rows > b.Rows() && len(q.Sequences) == 1 && q.Steps == 1 {
 		return b.prefill(ctx, q)
 	}
-	if b.one != nil && rows == 1 && len(q.Sequences) == 1 {
+	if b.one != nil && len(q.Sequences) == 1 && (rows == 1 || len(b.wide) == 0 && q.Steps == 1 && rows <= aloneRows) {
 		return b.alone(ctx, q)
 	}
 	for _, r := range b.wide {
@@ -225,7 +232,7 @@ func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, err
 	return [][]int{{chosen}}, ctx.Err()
 }
 
-// alone runs a launch of one sequence that feeds one token.
+// alone runs a launch of one sequence on the kernel of one row, which feeds the tokens in steps of their own.
 func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error) {
 	s := &q.Sequences[0]
 	table := slices.Repeat([]uint32{b.guard}, len(b.one.table))

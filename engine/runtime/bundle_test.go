@@ -131,6 +131,23 @@ func TestABundleOfOneRow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, b.Rows())
 	require.Positive(t, b.Loaded().Bytes)
-	_, err = b.Run(t.Context(), batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{3, 4}, Pages: []uint32{0}}}})
-	require.ErrorContains(t, err, "1 sequences with 2 tokens to feed, want 1: there is no kernel of several rows")
+	_, err = b.Run(t.Context(), batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{3}, Pages: []uint32{0}}, {New: []int{4}, Pages: []uint32{1}}}})
+	require.ErrorContains(t, err, "2 sequences with 2 tokens to feed, want 1: there is no kernel of several rows")
+
+	// A launch feeds many tokens of a prompt, as launches of a token each do.
+	alone := func(steps ...int) []float32 {
+		cached, dst := 0, make([]float32, 320)
+		tokens := []int{3, 4, 5, 6, 7}
+		for i, n := range steps {
+			q := batch.StepRequest{Steps: 1, Quiet: i < len(steps)-1, Sequences: []batch.Sequence{{New: tokens[cached : cached+n], Cached: cached, Pages: []uint32{1, 0}[:(cached+n+3)/4]}}}
+			_, err := b.Run(t.Context(), q)
+			require.NoError(t, err)
+			cached += n
+		}
+		require.NoError(t, b.Logits(0, dst))
+		return dst
+	}
+	want := alone(1, 1, 1, 1, 1)
+	require.Equal(t, want, alone(4, 1))
+	require.Equal(t, want, alone(5))
 }

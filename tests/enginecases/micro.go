@@ -15,22 +15,17 @@ import (
 )
 
 // Micro is a kernel so small that the executor takes few milliseconds a token:
-// one layer, two SMs, pages of 4 tokens, the vocabulary of Bytes.
-func Micro() (*megakernel.Kernel, error) {
+// one layer, two SMs, pages of 4 tokens, the vocabulary of Bytes; with so many query rows a step.
+func Micro(rows int) (*megakernel.Kernel, error) {
 	c, err := models.Parse(strings.NewReader(microConfig))
 	if err != nil {
 		return nil, err
 	}
-	return megakernel.Build(c, megakernel.Options{SMs: 2, Consumers: 2, Page: 4, Splits: 2})
-}
-
-// MicroRagged is Micro with so many query rows a step.
-func MicroRagged(tokens int) (*megakernel.Kernel, error) {
-	c, err := models.Parse(strings.NewReader(microConfig))
-	if err != nil {
-		return nil, err
+	o := megakernel.Options{SMs: 2, Consumers: 2, Page: 4, Tokens: rows}
+	if rows == 1 {
+		o.Splits = 2
 	}
-	return megakernel.Build(c, megakernel.Options{SMs: 2, Consumers: 2, Page: 4, Tokens: tokens})
+	return megakernel.Build(c, o)
 }
 
 // microConfig is Micro's config.json.
@@ -41,7 +36,7 @@ const microConfig = `{"architectures": ["LlamaForCausalLM"], "model_type": "llam
 // WriteCheckpoint writes Micro with the weights of a seed, and Bytes, as a Hugging
 // Face checkpoint into a directory that is there.
 func WriteCheckpoint(dir string, seed uint64) error {
-	mk, err := Micro()
+	mk, err := Micro(1)
 	if err != nil {
 		return err
 	}

@@ -8,7 +8,7 @@
 //	scripts/build-cuda build -o out/engine ./tests/gpu/engine
 //	out/engine -model tiny -sms 8 -kernels out/kernels -tokens 10000
 //
-// With -rows, for both, the cases are those of a Batch.
+// With -rows, for both, several requests share a step.
 // It ends with 1 when a case fails, and when device memory is missing in the end.
 package main
 
@@ -61,11 +61,7 @@ func run(c *choice.Choice, dir string, tokens int, only string) error {
 	fmt.Printf("%s on %s\n", c.Name(megakernel.NoFault), gpu.Facts().Name)
 	b := &enginecases.Bench{Kernel: mk, Text: text, Soak: tokens, Device: func() (runtime.Device, error) { return runtime.NewGPU(mk.IR, gpu, cubin) }}
 	var failed, free int64
-	cases := enginecases.Cases()
-	if mk.Ragged() {
-		cases = enginecases.BatchCases()
-	}
-	for i, k := range cases {
+	for i, k := range b.Cases() {
 		if !strings.Contains(k.Name, only) {
 			continue
 		}

@@ -13,16 +13,15 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 )
 
-// Batch answers many requests at a time with one ragged kernel on one device: each
-// step has rows for tokens of all that run. Unlike an Engine it may be asked by any
-// number of goroutines at once.
+// Engine answers requests, many at a time with a kernel of several rows. See the package's documentation for its
+// life cycle. Any number of goroutines may ask it at once.
 //
 // Requests start in the order in which they are submitted, MaxSequences at a time,
 // and each ends by itself. Those that begin with the same tokens share the pages of
 // the KV cache that hold them, also with requests that have ended. What a request is
 // given does not depend on what runs beside it, but for the rounding of sums that are
 // cut otherwise, and with Options.Pin not at all.
-type Batch struct {
+type Engine struct {
 	o     Options
 	sched *batch.Scheduler // the worker's
 
@@ -40,7 +39,7 @@ type Batch struct {
 	load   Load
 }
 
-// Load is how busy a Batch is.
+// Load is how busy an Engine is.
 type Load struct {
 	Running, Queued int // requests
 	Pages           int // of the KV cache, the guard aside
@@ -48,26 +47,26 @@ type Load struct {
 	Idle            int // and pages that hold only what ended requests have left
 }
 
-// newBatch is a Batch over a stepper that is there already; release is called when
+// newEngine is an Engine over a stepper that is there already; release is called when
 // it ends.
-func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error) {
+func newEngine(o Options, st batch.Stepper, release func() error) (*Engine, error) {
 	page := o.Kernel.KV.Page
-	b := &Batch{o: o, left: make(chan struct{}), wake: make(chan struct{}, 1), closer: release}
+	e := &Engine{o: o, left: make(chan struct{}), wake: make(chan struct{}, 1), closer: release}
 	var err error
 	drafts := 0
 	if o.Lookup {
 		drafts = LookupRows
 	}
-	b.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
-		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), Short: o.Kernel.Config.ShortPositions(), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: b.interrupt})
+	e.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
+		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), Short: o.Kernel.Config.ShortPositions(), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: e.interrupt})
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	ctx, end := context.WithCancel(context.Background())
-	b.end = end
-	b.note()
-	go b.work(ctx)
-	return b, nil
+	e.end = end
+	e.note()
+	go e.work(ctx)
+	return e, nil
 }
 
 // piece is the tokens of a prompt that a step takes whole, with Pin: the largest power of
@@ -80,15 +79,15 @@ func (o *Options) piece(rows int) int {
 }
 
 // KVTokens is how many tokens a sequence can have in the cache when it is alone.
-func (b *Batch) KVTokens() int { return b.sched.Limit() }
+func (e *Engine) KVTokens() int { return e.sched.Limit() }
 
 // Load is how busy the batch was after its last launch, and after each request that
 // has ended.
-func (b *Batch) Load() Load {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	l := b.load
-	l.Queued += len(b.inbox)
+func (e *Engine) Load() Load {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	l := e.load
+	l.Queued += len(e.inbox)
 	return l
 }
 
@@ -96,30 +95,30 @@ func (b *Batch) Load() Load {
 // comes through the Stream, also what goes wrong with it; ctx is for all of it. A
 // request that makes no sense is refused here, and every one after Close, with
 // ErrClosed.
-func (b *Batch) Submit(ctx context.Context, r Request) (*Stream, error) {
+func (e *Engine) Submit(ctx context.Context, r Request) (*Stream, error) {
 	start := time.Now()
-	prompt, err := b.o.encode(&r)
+	prompt, err := e.o.encode(&r)
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(ctx, b, prompt, b.o.answer(&r, prompt, start))
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.closed {
+	s := newStream(ctx, e, prompt, e.o.answer(&r, prompt, start))
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
 		s.cancel()
 		return nil, ErrClosed
 	}
-	b.inbox = append(b.inbox, s)
-	s.unwatch = context.AfterFunc(s.ctx, b.rouse)
-	b.rouse()
+	e.inbox = append(e.inbox, s)
+	s.unwatch = context.AfterFunc(s.ctx, e.rouse)
+	e.rouse()
 	return s, nil
 }
 
 // Generate is Submit that waits for the answer. each (nil for none) is called for
 // every piece, on the caller's goroutine; when it returns false the request ends soon,
 // Cancelled and without an error: the result may have a few tokens more.
-func (b *Batch) Generate(ctx context.Context, r Request, each func(Piece) bool) (Result, error) {
-	s, err := b.Submit(ctx, r)
+func (e *Engine) Generate(ctx context.Context, r Request, each func(Piece) bool) (Result, error) {
+	s, err := e.Submit(ctx, r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -140,69 +139,69 @@ func (b *Batch) Generate(ctx context.Context, r Request, each func(Piece) bool) 
 // Close ends all requests with ErrClosed, waits for the launch that runs, and
 // releases everything, the device too. A page that was not given back is an error. A
 // second Close does nothing.
-func (b *Batch) Close() error {
-	b.mu.Lock()
-	again := b.closed
-	b.closed = true
-	b.mu.Unlock()
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	again := e.closed
+	e.closed = true
+	e.mu.Unlock()
 	if again {
 		return nil
 	}
-	b.end()
-	<-b.left
-	return b.err
+	e.end()
+	<-e.left
+	return e.err
 }
 
 // rouse lets the worker look at its inbox and at whose context has ended, soon.
-func (b *Batch) rouse() {
-	b.news.Store(true)
+func (e *Engine) rouse() {
+	e.news.Store(true)
 	select {
-	case b.wake <- struct{}{}:
+	case e.wake <- struct{}{}:
 	default:
 	}
 }
 
 // interrupt says whether a launch should end for what has come.
-func (b *Batch) interrupt() bool { return b.news.Load() }
+func (e *Engine) interrupt() bool { return e.news.Load() }
 
 // work steps as long as there are requests, until ctx ends.
-func (b *Batch) work(ctx context.Context) {
-	defer close(b.left)
+func (e *Engine) work(ctx context.Context) {
+	defer close(e.left)
 	for ctx.Err() == nil {
-		b.accept()
-		if b.sched.Busy() {
-			_ = b.sched.Step(ctx) // those it concerns were told
-			b.note()
+		e.accept()
+		if e.sched.Busy() {
+			_ = e.sched.Step(ctx) // those it concerns were told
+			e.note()
 			continue
 		}
 		select {
-		case <-b.wake:
+		case <-e.wake:
 		case <-ctx.Done():
 		}
 	}
-	b.accept()
-	b.err = errors.Join(b.sched.Close(ErrClosed), b.closer())
-	b.note()
+	e.accept()
+	e.err = errors.Join(e.sched.Close(ErrClosed), e.closer())
+	e.note()
 }
 
 // accept hands what was submitted to the scheduler.
-func (b *Batch) accept() {
-	b.mu.Lock()
-	b.news.Store(false) // under the lock: what comes later makes news again
-	came := b.inbox
-	b.inbox = nil
-	b.mu.Unlock()
+func (e *Engine) accept() {
+	e.mu.Lock()
+	e.news.Store(false) // under the lock: what comes later makes news again
+	came := e.inbox
+	e.inbox = nil
+	e.mu.Unlock()
 	for _, s := range came {
-		b.sched.Add(s.prompt, client{s})
+		e.sched.Add(s.prompt, client{s})
 	}
-	b.note()
+	e.note()
 }
 
 // note keeps for others how busy the scheduler is.
-func (b *Batch) note() {
-	running, queued := b.sched.Counts()
-	free, idle, all := b.sched.Pages()
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.load = Load{Running: running, Queued: queued, Pages: all, Free: free, Idle: idle}
+func (e *Engine) note() {
+	running, queued := e.sched.Counts()
+	free, idle, all := e.sched.Pages()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.load = Load{Running: running, Queued: queued, Pages: all, Free: free, Idle: idle}
 }

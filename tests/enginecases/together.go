@@ -11,42 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BatchCases are those of a Batch; the Bench's kernel is ragged.
-func BatchCases() []Case {
-	return []Case{
-		{"RequestsTogetherGetWhatTheyGetAlone", together},
-		{"ASharedPromptIsFedOnce", sharedPrompt},
-		{"ACacheThatIsTooSmallLosesNothing", tooSmall},
-		{"RequestsEndAloneInTheMiddleOfLaunches", endsAlone},
-	}
-}
-
-// batch makes a Batch; set may change its options. The case need not close it.
-func (b *Bench) batch(t T, set func(*engine.Options)) *engine.Batch {
-	t.Helper()
-	device, err := b.Device()
-	require.NoError(t, err)
-	o := engine.Options{Kernel: b.Kernel, Device: device, Weights: runtime.FromTensors(b.weights(), runtime.LoadOptions{}), Text: b.Text, KVTokens: b.kvTokens(),
-		TokensPerLaunch: 7, Ends: []int{}, PageSeed: 9}
-	if set != nil {
-		set(&o)
-	}
-	e, err := engine.NewBatch(background, o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, e.Close()) })
-	return e
-}
-
-// alone is what a Batch of its own answers.
-func (b *Bench) alone(t T, r engine.Request) engine.Result {
-	t.Helper()
-	got, err := b.batch(t, nil).Generate(background, r, nil)
-	require.NoError(t, err)
-	return got
-}
-
 // submit asks for all of them at once.
-func submit(t T, e *engine.Batch, rs ...engine.Request) []*engine.Stream {
+func submit(t T, e *engine.Engine, rs ...engine.Request) []*engine.Stream {
 	t.Helper()
 	var out []*engine.Stream
 	for _, r := range rs {
@@ -72,12 +38,12 @@ func (b *Bench) requests(n int) []engine.Request {
 
 func together(t T, b *Bench) {
 	rs := b.requests(7)
-	e := b.batch(t, nil)
+	e := b.open(t, nil)
 	for round := range 2 { // the second one finds the first one's pages
 		for i, s := range submit(t, e, rs...) {
 			got, err := s.Wait()
 			require.NoError(t, err)
-			require.Equal(t, b.alone(t, rs[i]).Tokens, got.Tokens, "request %d in round %d", i, round)
+			require.Equal(t, b.fresh(t, rs[i]).Tokens, got.Tokens, "request %d in round %d", i, round)
 			require.Equal(t, engine.Length, got.Finish)
 		}
 	}
@@ -90,11 +56,11 @@ func sharedPrompt(t T, b *Bench) {
 	for i := range 4 {
 		rs = append(rs, engine.Request{Tokens: append(slices.Clip(prompt), 10*i), MaxTokens: 5})
 	}
-	e := b.batch(t, nil)
+	e := b.open(t, nil)
 	for i, s := range submit(t, e, rs...) {
 		got, err := s.Wait()
 		require.NoError(t, err)
-		require.Equal(t, b.alone(t, rs[i]).Tokens, got.Tokens, "request %d", i)
+		require.Equal(t, b.fresh(t, rs[i]).Tokens, got.Tokens, "request %d", i)
 		if i > 0 {
 			require.Equal(t, 3*page, got.Usage.Reused)
 		}
@@ -111,13 +77,13 @@ func tooSmall(t T, b *Bench) {
 		rs = append(rs, engine.Request{Tokens: b.prompt(uint64(70+i), 1+i), MaxTokens: 4 * page})
 	}
 	var device runtime.Device
-	e := b.batch(t, func(o *engine.Options) { device, o.KVTokens = o.Device, room })
+	e := b.open(t, func(o *engine.Options) { device, o.KVTokens = o.Device, room })
 	guard := b.pageBytes(t, device, room/page, room/page+1)
 	preempted := 0
 	for i, s := range submit(t, e, rs...) {
 		got, err := s.Wait()
 		require.NoError(t, err)
-		require.Equal(t, b.alone(t, rs[i]).Tokens, got.Tokens, "request %d", i)
+		require.Equal(t, b.fresh(t, rs[i]).Tokens, got.Tokens, "request %d", i)
 		preempted += got.Usage.Preempted
 	}
 	require.Positive(t, preempted)
@@ -133,9 +99,9 @@ func endsAlone(t T, b *Bench) {
 	var want []engine.Result
 	for i := range rs {
 		rs[i].MaxTokens = 16
-		want = append(want, b.alone(t, rs[i]))
+		want = append(want, b.fresh(t, rs[i]))
 	}
-	e := b.batch(t, func(o *engine.Options) { o.Ends = want[0].Tokens[9:10] })
+	e := b.open(t, func(o *engine.Options) { o.Ends = want[0].Tokens[9:10] })
 	var all sync.WaitGroup
 	results, errs := make([]engine.Result, 3*len(rs)), make([]error, 3*len(rs))
 	for k := range results {

@@ -15,40 +15,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newFakeBatch is a Batch on a fake with steps of 8 rows.
-func newFakeBatch(t *testing.T, change func(*Options), set func(*batchtest.Stepper)) (*Batch, *batchtest.Stepper) {
-	t.Helper()
-	o := fakeOptions()
-	if change != nil {
-		change(&o)
-	}
-	o, err := o.complete()
-	require.NoError(t, err)
-	f := &batchtest.Stepper{T: 8, Page: fakePage, Pages: (o.KVTokens + fakePage - 1) / fakePage, Ahead: 2, Ends: map[int]bool{}}
-	for _, end := range o.Ends {
-		f.Ends[end] = true
-	}
-	if set != nil {
-		set(f)
-	}
-	b, err := newBatch(o, f, o.Device.Close)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	return b, f
-}
-
-// ask submits a request that must be taken.
-func ask(t *testing.T, b *Batch, r Request) *Stream {
-	t.Helper()
-	s, err := b.Submit(t.Context(), r)
-	require.NoError(t, err)
-	return s
-}
-
 // Many goroutines submit, read, dawdle and cancel at once; each gets what its
 // request alone gives, piece by piece.
 func TestConcurrentRequestsGetWhatTheyWouldAlone(t *testing.T) {
-	b, _ := newFakeBatch(t, func(o *Options) { o.KVTokens = 30 * fakePage }, nil)
+	b, _ := newFake(t, func(o *Options) { o.KVTokens = 30 * fakePage }, nil)
 	var all sync.WaitGroup
 	for i := range uint64(12) {
 		all.Go(func() {
@@ -65,7 +35,7 @@ func TestConcurrentRequestsGetWhatTheyWouldAlone(t *testing.T) {
 }
 
 // oneOf submits some request and compares its answer.
-func oneOf(b *Batch, r *rand.Rand) error {
+func oneOf(b *Engine, r *rand.Rand) error {
 	req := Request{MaxTokens: r.IntN(30)}
 	for range 1 + r.IntN(20) {
 		req.Tokens = append(req.Tokens, r.IntN(2))
@@ -102,8 +72,8 @@ func oneOf(b *Batch, r *rand.Rand) error {
 	return nil
 }
 
-func TestABatchReusesPrefixesAndCountsThem(t *testing.T) {
-	b, f := newFakeBatch(t, nil, nil)
+func TestPrefixesAreReusedAndCounted(t *testing.T) {
+	b, f := newFake(t, nil, nil)
 	prompt := []int{1, 2, 3, 4, 5, 6, 7, 8, 9}
 	first, err := b.Generate(t.Context(), Request{Tokens: prompt, MaxTokens: 4}, nil)
 	require.NoError(t, err)
@@ -120,7 +90,7 @@ func TestABatchReusesPrefixesAndCountsThem(t *testing.T) {
 func TestEndTokensAndLengthEndOneRequestOnly(t *testing.T) {
 	long := Request{Tokens: []int{1, 2, 3}, MaxTokens: 30}
 	tokens := wantedAlone(long)
-	b, _ := newFakeBatch(t, func(o *Options) { o.Ends = []int{tokens[20]} }, nil)
+	b, _ := newFake(t, func(o *Options) { o.Ends = []int{tokens[20]} }, nil)
 	short := Request{Tokens: []int{4, 5}, MaxTokens: 2}
 	one, two := ask(t, b, long), ask(t, b, short)
 	got, err := one.Wait()
@@ -139,7 +109,7 @@ func wantedAlone(r Request) []int { return batchtest.Alone(r.Tokens, r.MaxTokens
 // A launch that fails is the error of all that run, not of the one that waits.
 func TestAFailedLaunchIsTheErrorOfAllThatRun(t *testing.T) {
 	started, broken := make(chan struct{}), errors.New("the device is on fire")
-	b, _ := newFakeBatch(t, func(o *Options) { o.MaxSequences = 2 }, func(f *batchtest.Stepper) {
+	b, _ := newFake(t, func(o *Options) { o.MaxSequences = 2 }, func(f *batchtest.Stepper) {
 		f.Before = func(r batch.StepRequest) {
 			<-started
 			if f.Launches == 3 {
@@ -172,11 +142,11 @@ func TestAFailedLaunchIsTheErrorOfAllThatRun(t *testing.T) {
 }
 
 // Close ends what runs and what waits, and closes the device once.
-func TestCloseEndsAllRequestsOfABatch(t *testing.T) {
+func TestCloseEndsAllRequests(t *testing.T) {
 	running := make(chan struct{})
 	var once sync.Once
 	var device *nothing
-	b, _ := newFakeBatch(t, func(o *Options) { o.MaxSequences, device = 1, o.Device.(*nothing) }, func(f *batchtest.Stepper) {
+	b, _ := newFake(t, func(o *Options) { o.MaxSequences, device = 1, o.Device.(*nothing) }, func(f *batchtest.Stepper) {
 		f.Before = func(batch.StepRequest) { once.Do(func() { close(running) }) }
 	})
 	one, two := ask(t, b, Request{Tokens: []int{1}}), ask(t, b, Request{Tokens: []int{2}, MaxTokens: 1000})
@@ -220,7 +190,7 @@ func TestALaunchEndsForARequestThatCanStart(t *testing.T) {
 	require.NoError(t, err)
 	o.TokensPerLaunch = 30
 	f := &between{Stepper: batchtest.Stepper{T: 8, Page: fakePage, Pages: 10}}
-	var b *Batch
+	var b *Engine
 	var second *Stream
 	started := make(chan struct{})
 	f.at = func(step int) {
@@ -229,7 +199,7 @@ func TestALaunchEndsForARequestThatCanStart(t *testing.T) {
 			second = ask(t, b, Request{Tokens: []int{2}, MaxTokens: 3})
 		}
 	}
-	b, err = newBatch(o, f, o.Device.Close)
+	b, err = newEngine(o, f, o.Device.Close)
 	require.NoError(t, err)
 	first := ask(t, b, Request{Tokens: []int{1}, MaxTokens: 30})
 	close(started)
@@ -242,10 +212,8 @@ func TestALaunchEndsForARequestThatCanStart(t *testing.T) {
 	require.Equal(t, []string{"30 0+1", "3 5+1 0+1", "22 8+1"}, f.Log)
 }
 
-func TestRequestsThatMakeNoSenseAreRefusedByABatch(t *testing.T) {
-	b, f := newFakeBatch(t, nil, nil)
-	_, err := b.Submit(t.Context(), Request{})
-	require.EqualError(t, err, "request: the prompt has no tokens")
+func TestRequestsThatDoNotFitOrComeCancelledRunNothing(t *testing.T) {
+	b, f := newFake(t, nil, nil)
 	got, err := b.Generate(t.Context(), Request{Tokens: make([]int, 41)}, nil)
 	require.EqualError(t, err, "the KV cache has room for 40 tokens, the prompt has 41")
 	require.Equal(t, KVFull, got.Finish)
@@ -264,7 +232,7 @@ func TestRequestsThatMakeNoSenseAreRefusedByABatch(t *testing.T) {
 	for _, n := range []int{-1, 9} {
 		o := fakeOptions()
 		o.MaxSequences = n
-		_, err = newBatch(o, f, nil)
+		_, err = newEngine(o, f, nil)
 		require.EqualError(t, err, fmt.Sprintf("engine: %d sequences at a time, want 1 to 8: each needs a row of every step, of which there are 8", n))
 	}
 }
