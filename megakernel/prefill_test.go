@@ -24,7 +24,7 @@ func TestThePrefillKernelOf8BHardlySpills(t *testing.T) {
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: tokens})
 		require.NoError(t, err)
 		require.Equal(t, 2, p.Options.Cluster)
-		if !testing.Short() {
+		if deep.On() {
 			compiles(t, p)
 		}
 	}

@@ -57,7 +57,7 @@ func TestAGraphOfKernelsComputesWhatTheSingleKernelDoes(t *testing.T) {
 	one, err := megakernel.Build(c, base)
 	require.NoError(t, err)
 	wantLogits, want := stepsOf(t, one, 1, g.Seed, tokens, 3)
-	for i, dependents := range megakernel.AllDependents() {
+	for i, dependents := range deep.Most(megakernel.AllDependents(), 2) {
 		t.Run(string(dependents), func(t *testing.T) {
 			t.Parallel()
 			o := base
@@ -87,7 +87,7 @@ func TestGraphsOfOtherKernelsComputeWhatTheSingleOnesDo(t *testing.T) {
 		"streaming, alibi, e4m3":       {tiny, megakernel.Options{SMs: 3, KV: "e4m3", Attention: "streaming=9+alibi", Consumers: 2, Page: 1}},
 		"odd":                          {odd, megakernel.Options{SMs: 25, Consumers: 2}},
 	} {
-		if !deep.On() && name == "odd" {
+		if !deep.On() && name != "streaming, alibi, e4m3" {
 			continue
 		}
 		t.Run(name, func(t *testing.T) {

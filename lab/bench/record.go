@@ -224,11 +224,8 @@ func CheckFile(data []byte) (gated bool, err error) {
 // Parse reads a record strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
 func Parse(data []byte) (*Record, error) {
-	r := &Record{}
-	if err := jsonfile.Parse(data, r, kind); err != nil {
-		return nil, fmt.Errorf("record: %w", err)
-	}
-	if err := r.Check(); err != nil {
+	r, err := jsonfile.ParseChecked[Record](data, kind)
+	if err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	return r, nil

@@ -3,7 +3,6 @@ package sweep
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
@@ -216,26 +215,10 @@ func CheckFile(data []byte) error {
 
 // Parse reads a record strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
-func Parse(data []byte) (*Record, error) {
-	r := &Record{}
-	if err := jsonfile.Parse(data, r, kind); err != nil {
-		return nil, err
-	}
-	return r, r.Check()
-}
+func Parse(data []byte) (*Record, error) { return jsonfile.ParseChecked[Record](data, kind) }
 
 // ReadFile reads a record; errors name the file. One that is not there is fs.ErrNotExist.
-func ReadFile(path string) (*Record, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r, err := Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return r, nil
-}
+func ReadFile(path string) (*Record, error) { return jsonfile.ReadChecked[Record](path, kind) }
 
 // WriteFile checks the record and writes it whole or not at all; its directory is made.
 func (r *Record) WriteFile(path string) error {

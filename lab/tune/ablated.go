@@ -197,13 +197,12 @@ func (a *Ablated) Other(setup Setup, kernel Choice) error {
 	return nil
 }
 
+// ablatedKind is what an ablation is.
+var ablatedKind = jsonfile.Kind{Name: "an ablation of mkgen bench --ablate", What: AblationWhat, Format: AblationFormat}
+
 // ParseAblated reads a file strictly, as Parse does a profile.
 func ParseAblated(data []byte) (*Ablated, error) {
-	a := &Ablated{}
-	if err := jsonfile.Parse(data, a, jsonfile.Kind{Name: "an ablation of mkgen bench --ablate", What: AblationWhat, Format: AblationFormat}); err != nil {
-		return nil, err
-	}
-	return a, a.Check()
+	return jsonfile.ParseChecked[Ablated](data, ablatedKind)
 }
 
 // WriteFile checks the ablation and writes it whole or not at all; its directory is made.

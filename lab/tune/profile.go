@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
@@ -65,28 +64,15 @@ func (p *Profile) Check() error {
 	return nil
 }
 
+// kind is what a profile is.
+var kind = jsonfile.Kind{Name: "a profile of mkgen tune", Mark: "trials", Format: Format}
+
 // Parse reads a profile strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
-func Parse(data []byte) (*Profile, error) {
-	p := &Profile{}
-	if err := jsonfile.Parse(data, p, jsonfile.Kind{Name: "a profile of mkgen tune", Mark: "trials", Format: Format}); err != nil {
-		return nil, err
-	}
-	return p, p.Check()
-}
+func Parse(data []byte) (*Profile, error) { return jsonfile.ParseChecked[Profile](data, kind) }
 
 // ReadFile reads a profile; errors name the file. One that is not there is fs.ErrNotExist.
-func ReadFile(path string) (*Profile, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	p, err := Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return p, nil
-}
+func ReadFile(path string) (*Profile, error) { return jsonfile.ReadChecked[Profile](path, kind) }
 
 // WriteFile checks the profile and writes it whole or not at all; its directory is made.
 func (p *Profile) WriteFile(path string) error {

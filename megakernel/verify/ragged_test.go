@@ -67,7 +67,7 @@ func wide(group int) func(c *models.Config) {
 func TestPlantedFaultsOfRaggedKernelsAreReportedByTheValues(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for i, fault := range deep.Most(megakernel.Faults(), 2) {
+	for i, fault := range deep.Most(megakernel.Faults(), 1) {
 		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Fault: fault, Tokens: 4, Attention: []string{"", "window=24/alibi"}[i%2]}, Seeds: 1, Steps: 2})
 		require.NoError(t, err)
 		require.Empty(t, r.Findings)

@@ -3,7 +3,6 @@ package machine
 import (
 	_ "embed"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
@@ -26,13 +25,7 @@ func H200() *Machine {
 
 // Parse reads a machine strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
-func Parse(data []byte) (*Machine, error) {
-	m := &Machine{}
-	if err := jsonfile.Parse(data, m, kind); err != nil {
-		return nil, err
-	}
-	return m, m.Check()
-}
+func Parse(data []byte) (*Machine, error) { return jsonfile.ParseChecked[Machine](data, kind) }
 
 // CheckFile refuses data that are no machine file, of this format or another; what is in it
 // is not looked at.
@@ -43,17 +36,7 @@ func CheckFile(data []byte) error {
 }
 
 // ReadFile reads a machine; errors name the file.
-func ReadFile(path string) (*Machine, error) {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	m, err := Parse(data)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
-	return m, nil
-}
+func ReadFile(path string) (*Machine, error) { return jsonfile.ReadChecked[Machine](path, kind) }
 
 // WriteFile checks the machine and writes it whole or not at all; its directory is made.
 func (m *Machine) WriteFile(path string) error {
