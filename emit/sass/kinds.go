@@ -44,12 +44,15 @@ func isPlain(kind string) bool {
 }
 
 // lets says whether plain accesses to a space may be exchanged with an event. Strong accesses order none to other places: what does are
-// the fences and dropped lines beside them. A proxy fence of one space orders no accesses to the other.
+// the fences and dropped lines beside them, which an acquire of the CTA's scope has not: its accesses are exchanged with none. A proxy fence of one space orders no accesses to the other.
 func lets(event, space string) bool {
 	for _, what := range []string{"ld", "st", "rmw"} {
-		if strings.HasPrefix(event, what+".") || strings.HasPrefix(event, what+" of shared.") {
+		if strings.HasPrefix(event, what+".") && !strings.HasPrefix(event, what+".cta.") || strings.HasPrefix(event, what+" of shared.") {
 			return true
 		}
+	}
+	if event == kindInit && space == "global" {
+		return true // a write of shared memory, which only what comes behind it orders
 	}
 	return event == proxyFence(ir.FenceGlobal) && space == "shared" || event == proxyFence(ir.FenceShared) && space == "global"
 }
@@ -154,7 +157,7 @@ func ordered(in *ir.Instr) []item {
 	if a.Order == ir.Release || a.Order == ir.AcqRel {
 		seq = append([]item{{kind: membar(a.Scope)}}, seq...)
 	}
-	if a.Order == ir.Acquire || a.Order == ir.AcqRel {
+	if (a.Order == ir.Acquire || a.Order == ir.AcqRel) && a.Scope > ir.CTA {
 		seq = append(seq, item{kind: kindInval})
 	}
 	return seq

@@ -135,7 +135,7 @@ func (b *builder) sequence(in *ir.Instr, seq []item, from []int) []int {
 func (b *builder) wait(in *ir.Instr, from []int) []int {
 	head := b.add(from, place{})
 	ends := b.add(head, place{kind: pollKind(in), in: in})
-	if in.Op == ir.OpWaitMem && in.Attr.Order == ir.Acquire {
+	if in.Op == ir.OpWaitMem && in.Attr.Order == ir.Acquire && in.Attr.Scope > ir.CTA {
 		ends = b.add(ends, place{kind: kindInval, in: in})
 	}
 	if in.Op == ir.OpWaitTag {
