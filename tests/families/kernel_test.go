@@ -109,9 +109,9 @@ func distance(got, want [][]float64) float64 {
 }
 
 // logitsOf are the reference's, rounded as the kernel rounds.
-func logitsOf(t *testing.T, config models.Config, w reference.Weights, tokens []int) (all [][]float64) {
+func logitsOf(t *testing.T, config models.Config, w reference.Weights, tokens []int, h reference.Hooks) (all [][]float64) {
 	t.Helper()
-	ref, err := reference.NewModel(config, w, reference.AsKernel(config))
+	ref, err := reference.NewModel(config, w, h)
 	require.NoError(t, err)
 	for _, token := range tokens {
 		all = append(all, ref.Step(token))
@@ -119,9 +119,14 @@ func logitsOf(t *testing.T, config models.Config, w reference.Weights, tokens []
 	return all
 }
 
-// Every family's kernels, of one row and of several, against the reference and against transformers in float32. What is left
-// of the differences is rounding that falls the other way, 0.01 to 0.031 of the logits' spread in models as small as these,
-// and bf16 in place of float32, somewhat more.
+// limit is how far a kernel's logits may be from the reference's that rounds where the kernel does, where these roundings cost own
+// beside none: both are relative to the logits' spread. Half of own is for roundings that fall the other way, since most fall alike
+// (0.16 to 0.47 of own is left of the models whose roundings cost 0.02 and more, Ministral's 0.07 among them). The rest is for
+// what the reference does not round: attention's weights and sums in float32 (0.006 to 0.01 of Gemma 2 and 3, whose roundings cost no more).
+func limit(own float64) float64 { return own/2 + 0.01 }
+
+// Every family's kernels, of one row and of several, against the reference that rounds as they do and against transformers in
+// float32. What is left is roundings that fall the other way, and, beside transformers, bf16 in place of float32.
 func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -134,11 +139,11 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 			if !deep.On() {
 				tokens = tokens[:min(len(tokens), 21)]
 			}
-			want := logitsOf(t, config, w, tokens)
+			want, exact := logitsOf(t, config, w, tokens, reference.AsKernel(config)), logitsOf(t, config, w, tokens, reference.Hooks{})
 			for _, rows := range []int{1, 6} {
-				tokens, want := tokens, want
+				tokens, want, exact := tokens, want, exact
 				if rows == 1 && !deep.On() { // beyond the windows of 8 and the first page
-					tokens, want = tokens[:10], want[:10]
+					tokens, want, exact = tokens[:10], want[:10], exact[:10]
 				}
 				o := small
 				run := decode
@@ -148,14 +153,14 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 				mk, err := megakernel.Build(config, o)
 				require.NoError(t, err)
 				got := run(t, mk, w, tokens)
-				near, far := distance(got, want), 0.0
+				near, own, far := distance(got, want), distance(want, exact), 0.0
 				for _, at := range c.Positions() {
 					if at < len(tokens) {
 						far = max(far, distance(got[at:at+1], [][]float64{c.At(at)}))
 					}
 				}
-				t.Logf("%d rows: %.4f from the reference, at most %.4f from transformers", rows, near, far)
-				require.Less(t, near, 0.035, "%d rows", rows)
+				t.Logf("%d rows: %.4f from the reference, whose roundings cost %.4f, at most %.4f from transformers", rows, near, own, far)
+				require.Less(t, near, limit(own), "%d rows, roundings cost %.4f", rows, own)
 				require.Less(t, far, 0.1, "%d rows", rows)
 				for i := range got { // greedy choices are the same, but where two tokens are nearly as good
 					best := reference.Argmax(got[i])
@@ -206,9 +211,10 @@ func TestFaultsOfFeaturesShow(t *testing.T) {
 			o.Fault = f.fault
 			mk, err := megakernel.Build(config, o)
 			require.NoError(t, err)
-			far := distance(decode(t, mk, w, tokens), logitsOf(t, config, w, tokens))
-			t.Logf("%s of %s: %.3f", f.fault, f.name, far)
-			require.Greater(t, far, 0.04) // kernels without a fault are at 0.01
+			want := logitsOf(t, config, w, tokens, reference.AsKernel(config))
+			far, own := distance(decode(t, mk, w, tokens), want), distance(want, logitsOf(t, config, w, tokens, reference.Hooks{}))
+			t.Logf("%s of %s: %.3f, limit %.3f", f.fault, f.name, far, limit(own))
+			require.Greater(t, far, 1.5*limit(own))
 			o.Tokens, o.Splits = 4, 0
 			_, err = megakernel.Build(config, o)
 			require.NoError(t, err)
