@@ -84,7 +84,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("steps of %d tokens, want 1 to %d", o.Tokens, maxPrefill)
 	case o.Groups < 1 || o.Groups > 2 || o.Cluster < 1 || o.Cluster > 2 || mk.Options.SMs%o.Cluster != 0:
 		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple", o.Groups, o.Cluster, mk.Options.SMs)
-	case !reflect.DeepEqual(c.Traits, models.Traits{}) || c.Rope.Scaling != nil && c.Rope.Scaling.Type != models.ScalingLlama3:
+	case !reflect.DeepEqual(c.Traits, models.Traits{}) || c.Rope.Interleaved || c.Rope.Dims != 0 || c.Rope.Scaling != nil && c.Rope.Scaling.Type != models.ScalingLlama3:
 		return refuse("the model is of family %q, want the mathematics of Llama", c.Family)
 	case mk.Options.otherWeights() != "" || mk.Options.MLP == MLPFused:
 		return refuse("weights of format %q, want bf16, packed by rows", mk.Options.Weights)

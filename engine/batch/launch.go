@@ -97,11 +97,7 @@ func (l *launch) request(steps int) StepRequest {
 	r := StepRequest{Steps: steps, Each: l.each, Quiet: true, Short: l.parts[0].j.short}
 	for _, p := range l.parts {
 		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
-		q := Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages}
-		if p.chooses() && !p.j.client.Draws() {
-			q.Draw = p.j.client.Draw()
-		}
-		r.Sequences = append(r.Sequences, q)
+		r.Sequences = append(r.Sequences, Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages})
 	}
 	return r
 }

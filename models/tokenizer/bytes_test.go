@@ -48,3 +48,20 @@ func TestBytesOfTokensAreTheirText(t *testing.T) {
 	_, ok := (&Tokenizer{}).Bytes(-1)
 	require.False(t, ok)
 }
+
+// A text behind another one begins with the space of its first word, which a text of its own has not.
+func TestATextBehindAnotherKeepsItsFirstSpace(t *testing.T) {
+	for _, style := range []string{"llama2", "metaspace", "mistral", "unigram"} {
+		tok, err := Open(filepath.Join("testdata/styles", style))
+		require.NoError(t, err)
+		ids, err := tok.Encode("abc", false)
+		require.NoError(t, err)
+		alone, behind, texts := tok.NewDecoder(true), tok.NewDecoder(true), [2]string{}
+		behind.Behind()
+		for _, id := range ids {
+			texts[0] += alone.Add(id)
+			texts[1] += behind.Add(id)
+		}
+		require.Equal(t, [2]string{"abc", " abc"}, [2]string{texts[0] + alone.Flush(), texts[1] + behind.Flush()}, style)
+	}
+}

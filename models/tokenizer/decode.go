@@ -50,6 +50,13 @@ func (d *Decoder) begin() {
 
 func (d *Decoder) write(text string) { d.out.WriteString(text) }
 
+// Behind says that the text stands behind another one: its first token keeps the space that begins a word, which SentencePiece's
+// decoders take from a text's first. It comes before the first Add.
+func (d *Decoder) Behind() {
+	d.first("a")
+	d.take()
+}
+
 // Add gives the text that id completes. It is empty when id ends within a character, whose bytes are held back until the
 // rest has come. A run of byte tokens (ByteFallback) is held back to its end, because all of it decides what it stands for.
 func (d *Decoder) Add(id int) string {
@@ -100,8 +107,7 @@ func (t *Tokenizer) Bytes(id int) ([]byte, bool) {
 		}
 	}
 	d := t.NewDecoder(false)
-	d.first("a") // the first token may lose a space
-	d.take()
+	d.Behind()
 	d.first(name)
 	return []byte(d.Flush()), true
 }
