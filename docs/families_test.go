@@ -10,6 +10,8 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/mkgen/mkgen/tests/families"
 	"github.com/stretchr/testify/require"
 )
@@ -81,15 +83,52 @@ func familyTable(t *testing.T) string {
 	return b.String()
 }
 
+// formatTable is the table of families.md of which kernels each family has: those that are built, of a model as wide as all formats
+// want.
+func formatTable(t *testing.T) string {
+	all, err := families.All()
+	require.NoError(t, err)
+	columns := []megakernel.Options{{}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI8}, {Weights: pipeline.FormatI4}, {Weights: pipeline.FormatI4G128}, {KV: tasks.KVE4M3}}
+	var b strings.Builder
+	b.WriteString("| family | `bf16` | `e4m3` | `i8` | `i4` | `i4g32` to `i4g128` | `--kv e4m3` |\n|---|---|---|---|---|---|---|\n")
+	for _, f := range models.Families() {
+		i := slices.IndexFunc(all, func(c families.Case) bool {
+			config, err := c.Config(nil)
+			return err == nil && config.Family == f.Name
+		})
+		config, err := all[i].Config(nil)
+		require.NoError(t, err)
+		config.Hidden, config.Intermediate = 128, 256
+		fmt.Fprintf(&b, "| %s |", f.Title)
+		for _, o := range columns {
+			var rows []string
+			for _, n := range []int{1, 16} {
+				o.Tokens, o.SMs = n, 2
+				if _, err := megakernel.Build(config, o); err == nil {
+					rows = append(rows, fmt.Sprint(n))
+				}
+			}
+			fmt.Fprintf(&b, " %s |", strings.Join(rows, " to "))
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
 func TestFamiliesListsWhatTheTreeHas(t *testing.T) {
-	const page, begin, end = "families.md", "<!-- families -->\n", "<!-- end of families -->\n"
+	tableIs(t, "<!-- families -->\n", "<!-- end of families -->\n", familyTable(t))
+	tableIs(t, "<!-- formats -->\n", "<!-- end of formats -->\n", formatTable(t))
+}
+
+// tableIs compares what stands between two lines of families.md.
+func tableIs(t *testing.T, begin, end, want string) {
+	const page = "families.md"
 	text, err := os.ReadFile(page)
 	require.NoError(t, err)
 	head, rest, ok := strings.Cut(string(text), begin)
 	require.True(t, ok)
 	table, tail, ok := strings.Cut(rest, end)
 	require.True(t, ok)
-	want := familyTable(t)
 	if *update {
 		require.NoError(t, os.WriteFile(page, []byte(head+begin+want+end+tail), 0o600))
 		return

@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -168,6 +169,67 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Every family's kernels in 8 and in 4 bits, of one row and of several, against the reference with the same weights and inputs.
+func TestKernelsOfEveryFormatForEveryFamily(t *testing.T) {
+	for _, c := range cases(t) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			config, err := c.Config(nil)
+			require.NoError(t, err)
+			config.Hidden = 128 // where norms stand behind branches, 4 bits want a multiple
+			w, tokens := reference.Synthetic(config, Seed), c.Tokens[:3]
+			if deep.On() {
+				tokens = c.Tokens[:20]
+			}
+			for i, format := range pipeline.Formats()[1:] {
+				for _, rows := range []int{1, 6} {
+					if !deep.On() && (2*i+rows/6+len(c.Name))%10 != 0 { // one of ten
+						continue
+					}
+					o := small
+					run := decode
+					o.StageBytes, o.Weights = 8448, format
+					if rows > 1 {
+						o.Tokens, o.Splits, run = rows, 0, together
+					}
+					mk, err := megakernel.Build(config, o)
+					require.NoError(t, err, format)
+					rounded := reference.Weights{}
+					for name := range w {
+						rounded[name] = slices.Clone(w[name])
+					}
+					roundAs(t, mk, rounded)
+					ref, err := reference.NewModel(config, rounded, reference.AsKernelWith(config, mk.RoundInput))
+					require.NoError(t, err)
+					var want [][]float64
+					for _, token := range tokens {
+						want = append(want, ref.Step(token))
+					}
+					near := distance(run(t, mk, w, tokens), want)
+					t.Logf("%s, %d rows: %.4f from the reference", format, rows, near)
+					require.Less(t, near, 0.035, "%s, %d rows", format, rows)
+				}
+			}
+		})
+	}
+}
+
+// roundAs rounds weights as a kernel's format has them.
+func roundAs(t *testing.T, mk *megakernel.Kernel, w reference.Weights) {
+	t.Helper()
+	from := mk.Rounded(tensors(w))
+	for _, s := range mk.Config.Stored() {
+		if len(s.Shape) < 2 {
+			continue
+		}
+		rows := make([]uint16, len(w[s.Name]))
+		for r := range s.Shape[0] {
+			require.NoError(t, from.Row(s.Name, r, rows[r*s.Shape[1]:][:s.Shape[1]]))
+		}
+		w[s.Name] = rows
 	}
 }
 
