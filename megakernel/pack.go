@@ -21,8 +21,8 @@ type Reader interface {
 	Reading(f func(row func(tensor string, row int, scratch []uint16) ([]byte, error)) error) error
 }
 
-// Coded is what Tensors may implement beside Row where the layers' matrices have codes of 4 or 8 bits of their own, to be packed as
-// they are (pipeline.OwnFormats): Int4Row fills codes, of each column, and scales and zeros, of each scale group, with those of
+// Coded is what Tensors may implement beside Row where the layers' matrices have codes of their own in the kernel's format, to be packed
+// as they are, integers (pipeline.OwnFormats) or e4m3: Int4Row fills codes, of each column, and scales and zeros, of each scale group, with those of
 // a row. It is called from several goroutines at a time.
 type Coded interface {
 	Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error
@@ -49,7 +49,7 @@ func (mk *Kernel) NewPacker(t Tensors) *Packer {
 	if r, ok := t.(Reader); ok {
 		p.read = r.Reading
 	}
-	if c, ok := t.(Coded); ok && mk.fixed() {
+	if c, ok := t.(Coded); ok && (mk.fixed() || mk.Options.Weights == pipeline.FormatE4M3) {
 		p.coded = c
 	}
 	widest := 0
@@ -150,7 +150,7 @@ func (p *Packer) codedTiles(dst []byte, piece *pipeline.Piece, m *pipeline.Matri
 			}
 			rows[r] = v
 		}
-		if err := m.PackInt4(dst[n*size:][:size], &rows); err != nil {
+		if err := m.PackCoded(dst[n*size:][:size], &rows); err != nil {
 			return fmt.Errorf("%s: %w", names[0], err)
 		}
 	}

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"strings"
 
@@ -273,6 +274,28 @@ func PackE4M3(dst []byte, rows *[TileRows][]byte) {
 			groups[E4M3Offset(r, k)] = code
 		}
 	}
+}
+
+// packE4M3 is PackCoded of e4m3.
+func (m *MatrixPlan) packE4M3(dst []byte, rows *[TileRows]*Int4Row) error {
+	clear(dst)
+	scales := dst[len(dst)-GroupBytes:]
+	for r, row := range rows {
+		if row == nil {
+			continue
+		}
+		if len(row.Codes) != m.K || len(row.Scales) != 1 {
+			return fmt.Errorf("pipeline: row %d of a tile of %q has %d codes and %d scales, want %d and 1", r, m.Name, len(row.Codes), len(row.Scales), m.K)
+		}
+		binary.LittleEndian.PutUint32(scales[4*r:], math.Float32bits(row.Scales[0]))
+		for k, code := range row.Codes {
+			if code&0x7f == 0x7f {
+				return fmt.Errorf("pipeline: NaN at column %d of row %d of a tile of %q, want finite weights", k, r, m.Name)
+			}
+			dst[E4M3Offset(r, k)] = byte(code)
+		}
+	}
+	return nil
 }
 
 // patterns are a row's bf16 patterns.

@@ -104,9 +104,9 @@ func (f Format) roundInt4(row []uint16, group int) {
 	})
 }
 
-// Int4Row is a row of weights of 4 or 8 bits: (code − zero point) times a scale.
+// Int4Row is a row of codes: (code − zero point) times a scale.
 type Int4Row struct {
-	Codes  []int8    // of each column, −8 to 7, or of 8 bits any
+	Codes  []int8    // of each column, −8 to 7, or of 8 bits any; of e4m3 bits
 	Scales []float32 // of each scale group, one where a row is one; as 16 bits of the format exact
 	Zeros  []int8    // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
 }
@@ -132,12 +132,15 @@ func (f Format) int4Row(row []uint16, shape i4.Shape) *Int4Row {
 	return r
 }
 
-// PackInt4 writes one row tile of a matrix of integers; a row that is nil is padding. A row of another form, and a number that the
-// format has no room for, is refused.
-func (m *MatrixPlan) PackInt4(dst []byte, rows *[TileRows]*Int4Row) error {
+// PackCoded writes one row tile of a matrix of integers or e4m3; a row that is nil is padding. A row of another form, and a number that
+// the format has no room for, is refused, and so is an e4m3 that is none.
+func (m *MatrixPlan) PackCoded(dst []byte, rows *[TileRows]*Int4Row) error {
 	shape, ok := m.Format.Int4(m.K)
-	if !ok {
-		return fmt.Errorf("pipeline: %q is %s, want integers", m.Name, m.Format)
+	switch {
+	case m.Format == FormatE4M3:
+		return m.packE4M3(dst, rows)
+	case !ok:
+		return fmt.Errorf("pipeline: %q is %s, want integers or e4m3", m.Name, m.Format)
 	}
 	groups := 1
 	if shape.Group != i4.Whole {
@@ -168,7 +171,7 @@ func (m *MatrixPlan) PackInt4(dst []byte, rows *[TileRows]*Int4Row) error {
 	return nil
 }
 
-// packInt4 is PackInt4 of what is known to fit.
+// packInt4 is PackCoded of what is known to fit.
 func (m *MatrixPlan) packInt4(dst []byte, shape i4.Shape, rows *[TileRows]*Int4Row) {
 	runs := dst[:len(dst)-m.Format.ScaleBytes()]
 	clear(dst)

@@ -7,7 +7,9 @@ import (
 
 // GEMV is y = W·x for a bf16 matrix in the pipeline's weight format, with f32
 // accumulation on tensor cores: the weights are the B operand of m16n8k16 (8
-// rows), the input the A operand (16 tokens, of which one is used).
+// rows), the input the A operand (16 tokens, of which one is used). Of e4m3 weights
+// are A: their two k groups are its rows 0 to 7 and 8 to 15, and those of the input
+// two of B's columns in turn, so that a tile group takes half as many products.
 //
 // All consumer warps share every chunk, each taking some of its k groups; their
 // partial sums meet in shared memory once per Batch row tiles.
@@ -163,7 +165,7 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 
 // keep stores this warp's part of the dot products of a batch's tile t.
 func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
-	if g.Fixed != nil {
+	if g.Fixed != nil || inHalf(g.M.Format) {
 		e.K.If(e.Lane.RemC(4).EqC(0), func() { g.Part.Buf.Store(mine.Add(t.MulC(pipeline.TileRows)).Add(e.Lane.DivC(4)), y[0]) })
 		return
 	}
@@ -178,7 +180,7 @@ func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 const maxInputsAhead = 4
 
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
-// products of rows 2l and 2l+1, or of integers lane 4l of row l. held is the tile's number among those of which chunks
+// products of rows 2l and 2l+1, or of integers and e4m3 lane 4l of row l. held is the tile's number among those of which chunks
 // are held, or noTile.
 //
 // What a warp does from a chunk's landing to its stage's release is short: the weights'
@@ -196,11 +198,10 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 	if held != noTile {
 		first = g.useHeld(e, acc, held)
 	}
-	quarter := dsl.Optional(e.Lane.AndC(3).MulC(4))
+	quarter := dsl.Optional(g.quarter(e))
 	g.chunksFrom(k, first, func(chunk u32, columns int) {
-		var inputs [][][]pair
-		parts := g.M.Format.Parts()
-		for i := range min(maxInputsAhead/parts, columns/g.M.Format.Columns()/e.Consumers) { // those that all warps have
+		var inputs [][]pair
+		for i := range min(maxInputsAhead, columns/g.M.Format.Columns()/e.Consumers) { // those that all warps have
 			inputs = append(inputs, g.input(chunk, e.Warp.AddC(i*e.Consumers), quarter))
 		}
 		c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
@@ -214,7 +215,19 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 			})
 		})
 	})
+	if inHalf(g.M.Format) {
+		return []f32{acc[0][0].Get().Add(acc[0][3].Get()).Add(acc[1][0].Get().Add(acc[1][3].Get()))}
+	}
 	return []f32{acc[0][0].Get().Add(acc[1][2].Get()), acc[0][1].Get().Add(acc[1][3].Get())}
+}
+
+// quarter is where a lane's part of a tile group's input is, in pairs: as B its column is lane/4, and even
+// columns have the first k group of e4m3.
+func (g *GEMV) quarter(e *Env) u32 {
+	if inHalf(g.M.Format) {
+		return e.Lane.AndC(7).MulC(4)
+	}
+	return e.Lane.AndC(3).MulC(4)
 }
 
 // eachGroup calls body for a warp's k groups of a chunk of so many columns: with how many
@@ -238,19 +251,23 @@ func (g *GEMV) weights(e *Env, r *pipeline.Ring, at u32, i int) []pair {
 	return dsl.View[dsl.BF16x2](r.Data).LoadN(at.AddC(i*e.Consumers*pipeline.GroupBytes/4), 4)
 }
 
-// input is the input of a chunk's tile group, by k groups: quarter is the lane's part of one.
-func (g *GEMV) input(chunk, group, quarter u32) (x [][]pair) {
-	for part := range g.M.Format.Parts() {
-		at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(g.M.Format.Columns() / 2)).Add(quarter).AddC(part * pipeline.GroupK / 2)
-		x = append(x, dsl.View[dsl.BF16x2](g.X).LoadN(at, 4))
-	}
-	return x
+// input is the lane's input of a chunk's tile group.
+func (g *GEMV) input(chunk, group, quarter u32) []pair {
+	at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(g.M.Format.Columns() / 2)).Add(quarter)
+	return dsl.View[dsl.BF16x2](g.X).LoadN(at, 4)
 }
 
-// multiply adds a tile group's products, k group by k group.
-func (g *GEMV) multiply(acc [][]*dsl.Var[dsl.F32], x [][]pair, w []pair) {
-	for part, w := range operands(g.M.Format, w) {
-		multiply(g.M.Format, acc, x[part], w)
+// multiply adds a tile group's products. Of e4m3 the sums that count are those of A's rows 0 to 7 in B's even columns, and of its rows 8
+// to 15 in the odd ones.
+func (g *GEMV) multiply(acc [][]*dsl.Var[dsl.F32], x, w []pair) {
+	all := operands(g.M.Format, w)
+	if !inHalf(g.M.Format) {
+		multiply(g.M.Format, acc, x, all[0])
+		return
+	}
+	for h, v := range acc {
+		a := [4]pair{all[0][2*h], all[1][2*h], all[0][2*h+1], all[1][2*h+1]}
+		add(g.M.Format, v, a, [2]pair{x[h], x[2+h]})
 	}
 }
 

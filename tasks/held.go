@@ -207,7 +207,7 @@ const noTile = -1
 // useHeld multiplies what is held of a share's tile t, as tile would if it still lay in the
 // ring. It returns how many chunks that were.
 func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
-	quarter := e.Lane.AndC(3).MulC(4)
+	quarter := g.quarter(e)
 	for part := range g.heldOf(t) {
 		held := g.heldChunk(e, t, part)
 		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, group u32) {

@@ -21,7 +21,10 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 	formats := map[pipeline.Format]bool{}
 	dirs, err := filepath.Glob("../models/quant/testdata/*_[iw][48]*/config.json")
 	require.NoError(t, err)
-	for i, file := range dirs {
+	floats, err := filepath.Glob("../models/quant/testdata/*[mef][4tp][m8]*/config.json") // of e4m3 and fp8
+	require.NoError(t, err)
+	require.Greater(t, len(floats), 4)
+	for i, file := range append(dirs, floats...) {
 		dir := filepath.Dir(file)
 		m, err := quant.OpenModel(dir)
 		require.NoError(t, err, dir)
@@ -31,7 +34,10 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 			require.NoError(t, m.Close())
 			continue
 		}
-		format, ok := pipeline.Own(c.Bits, c.Group, c.Zeros, c.F16)
+		format, ok := pipeline.FormatE4M3, true
+		if !c.Float {
+			format, ok = pipeline.Own(c.Bits, c.Group, c.Zeros, c.F16)
+		}
 		require.True(t, ok, dir)
 		formats[format] = true
 		o := megakernel.Options{SMs: 2, Consumers: 2, Weights: format}
@@ -79,8 +85,13 @@ func holdsCodes(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Co
 				got := meant(p, image[p.Start+int64(row/8)*p.TileBytes():][:p.TileBytes()], row%8)
 				for k, v := range got {
 					g := k / columns
-					require.Equal(t, float64(int(codes[k])-int(zeros[g]))*float64(scales[g]), v, "%s: %s [%d, %d]", dir, name, at.Row, k)
-					require.InDelta(t, v, float64(numbers[k]), 1e-7+math.Abs(v)*digits[w.DType], "%s: %s [%d, %d]", dir, name, at.Row, k)
+					code, roundings := float64(int(codes[k])-int(zeros[g])), 1.0
+					if c.Float {
+						roundings = 2 // modelopt rounds the scale, too
+						code = float64(quant.FromE4M3(byte(codes[k])))
+					}
+					require.Equal(t, code*float64(scales[g]), v, "%s: %s [%d, %d]", dir, name, at.Row, k)
+					require.InDelta(t, v, float64(numbers[k]), 1e-7+math.Abs(v)*roundings*digits[w.DType], "%s: %s [%d, %d]", dir, name, at.Row, k)
 				}
 			}
 		}
@@ -95,6 +106,11 @@ func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
 		scale = math.Float32frombits(binary.LittleEndian.Uint32(tile[int(p.TileBytes())-p.Format.ScaleBytes()+4*row:]))
 	}
 	for k := range p.K {
+		if p.Format == pipeline.FormatE4M3 {
+			scale := math.Float32frombits(binary.LittleEndian.Uint32(tile[p.Format.Of(p.KPadded)+4*row:]))
+			all = append(all, float64(pipeline.FromE4M3(tile[pipeline.E4M3Offset(row, k)]))*float64(scale))
+			continue
+		}
 		if k%(shape.Run*i4.Columns) == 0 && k > 0 {
 			tile = tile[shape.RunBytes():]
 		}

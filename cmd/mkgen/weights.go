@@ -68,7 +68,7 @@ func (f *found) Close() error {
 	return f.close()
 }
 
-// find finds the model that the flags ask for, and its weights. Where a checkpoint has codes of 4 or 8 bits that a kernel can multiply
+// find finds the model that the flags ask for, and its weights. Where a checkpoint has codes that a kernel can multiply
 // as they are, its format is the kernel's unless another is asked for.
 func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	f, err := w.findModel(cmd, c)
@@ -86,7 +86,10 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 		}
 		return f, nil
 	}
-	own, ok := pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
+	own, ok := pipeline.FormatE4M3, true
+	if !coded.Float {
+		own, ok = pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
+	}
 	if ok && (c.opts.Weights == "" || !cmd.Flags().Changed("weight-format") || c.opts.Weights == own) {
 		c.opts.Weights, f.tensors = own, coded
 		f.note = strings.Replace(f.note, widened, fmt.Sprintf("the kernel's format is %s, which has just these codes and scales.", own), 1)

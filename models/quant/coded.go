@@ -4,11 +4,12 @@ import (
 	"fmt"
 )
 
-// Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, which it delivers in one form as they are
-// beside the numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
+// Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, or all e4m3 with a scale a row, which it delivers
+// in one form as they are beside the numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
 type Coded struct {
 	*Model
 	Bits  int  // of a code, 4 or 8
+	Float bool // codes are e4m3, and not integers
 	Group int  // columns of a scale group, 32, 64 or 128; 0 for all of a row
 	Zeros bool // some matrices have zero points
 	F16   bool // scales are binary16, else bfloat16
@@ -24,17 +25,17 @@ func (m *Model) Coded() (c *Coded, why string) {
 		w := m.found[stored.Name]
 		f, f16 := w.Format, w.Format.Scale == ScaleF16
 		switch {
-		case f.Code != I4 && f.Code != I8 || f.Rows > 1 || f.Global != NoGlobal,
-			f.Scale == ScaleF32 && f.Cols != 0, !f16 && f.Scale != ScaleF32 && f.Scale != ScaleBF16:
+		case f.Code != I4 && f.Code != I8 && f.Code != E4M3 || f.Rows > 1 || f.Global != NoGlobal,
+			(f.Scale == ScaleF32 || f.Code == E4M3) && f.Cols != 0, !f16 && f.Scale != ScaleF32 && f.Scale != ScaleBF16:
 			return nil, fmt.Sprintf("%s is %s", stored.Name, f)
 		case w.groups != nil:
 			return nil, stored.Name + " has its columns' groups in any order (act-order)"
 		case f.Cols != 0 && f.Cols != 32 && f.Cols != 64 && f.Cols != 128:
 			return nil, fmt.Sprintf("%s has groups of %d columns, want 32, 64, 128 or a whole row", stored.Name, f.Cols)
-		case c != nil && (c.F16 != f16 || c.Bits != f.Code.bits()):
+		case c != nil && (c.F16 != f16 || c.Bits != f.Code.bits() || c.Float != (f.Code == E4M3)):
 			return nil, fmt.Sprintf("%s is %s, and others are not", stored.Name, f)
 		case c == nil:
-			c = &Coded{Model: m, Bits: f.Code.bits(), F16: f16}
+			c = &Coded{Model: m, Bits: f.Code.bits(), Float: f.Code == E4M3, F16: f16}
 		}
 		if f.Scale == ScaleF32 {
 			f32 = fmt.Sprintf("%s is %s, and others have groups", stored.Name, f)
@@ -56,7 +57,7 @@ func (m *Model) Coded() (c *Coded, why string) {
 	return c, ""
 }
 
-// Int4Row fills codes, of each column, and scales and zeros, of each of Group columns, with those of a row.
+// Int4Row fills codes, of each column, e4m3 as bits, and scales and zeros, of each of Group columns, with those of a row.
 func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
 	w := c.found[tensor]
 	if w == nil {
