@@ -16,7 +16,7 @@ type Finding struct {
 }
 
 // Revision is raised whenever Check refuses what it took before, so that reports that were kept are made again.
-const Revision = 2
+const Revision = 3
 
 // Report is what a check saw.
 type Report struct {
@@ -246,6 +246,17 @@ func (w *walk) step(at state) {
 	if in.guard != "" && (!in.plain && in.kind != "" || in.target >= 0) {
 		s.known = know(s.known, bit, !in.negated)
 	}
+	if to, from, not := in.elects(); to >= 0 {
+		next := s
+		next.at++
+		for _, is := range []bool{false, true} {
+			if knows := s.known>>from&1 == 1; !knows || (s.known>>(16+from)&1 == 1) == is {
+				next.known = know(know(s.known, from, is), to, is != not)
+				w.push(at, next)
+			}
+		}
+		return
+	}
 	set, ok := w.take(s, in)
 	if in.kind == kindExit {
 		w.ends = append(w.ends, at)
@@ -268,6 +279,19 @@ func (w *walk) step(at state) {
 		}
 	}
 	w.push(at, next)
+}
+
+// elects is what a vote of the warp gives a uniform predicate, -1 where an instruction is none: whether a thread's predicate holds
+// anywhere. What one elected lane does for its warp is written so, and is that lane's: to it both predicates are one.
+func (in *instruction) elects() (to, from int, not bool) {
+	if in.op[0] != "VOTEU" || len(in.op) < 2 || in.op[1] != "ANY" || in.guard != "" || len(in.args) != 2 || in.args[0][0] != 'U' || len(in.args[0]) != 3 {
+		return -1, -1, false
+	}
+	name := strings.TrimPrefix(in.args[1], "!")
+	if len(name) != 2 || name[0] != 'P' || name[1] < '0' || name[1] > '6' || in.args[0][2] > '6' {
+		return -1, -1, false
+	}
+	return predicate(in.args[0]), predicate(name), name != in.args[1]
 }
 
 // know notes a predicate's value.
@@ -415,6 +439,9 @@ func guards(c *code) []uint32 {
 			} else if in.guard == "" {
 				out &^= in.written()
 			}
+			if to, from, _ := in.elects(); to >= 0 && live[i+1]>>to&1 == 1 {
+				out |= 1 << from
+			}
 			if in.guard != "" && (in.kind != "" || in.target >= 0) {
 				out |= 1 << predicate(in.guard)
 			}
@@ -442,6 +469,9 @@ func predicate(name string) int {
 func (in *instruction) written() (bits uint32) {
 	if in.target >= 0 {
 		return 0
+	}
+	if to, _, _ := in.elects(); to >= 0 {
+		return 1<<to | 1<<(16+to)
 	}
 	others := 0
 	for _, a := range in.args {
