@@ -14,8 +14,9 @@ import (
 type answer struct {
 	sampling sampling.Params
 	ends     []int
-	most     int // tokens to choose at most, 0 for no limit
-	least    int // tokens to choose before an end token may be chosen
+	most     int  // tokens to choose at most, 0 for no limit
+	least    int  // tokens to choose before an end token may be chosen
+	drawn    bool // the kernel draws
 	start    time.Time
 	progress func(fed, of int) // nil for none
 
@@ -44,6 +45,7 @@ func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
 		a.ends, a.least = nil, 0
 	}
 	a.ends = slices.Concat(a.ends, r.StopTokens)
+	a.drawn = o.draws()
 	if a.mask != nil {
 		a.allowed = make([]uint32, (o.Kernel.Config.Vocab+31)/32)
 	}
@@ -102,10 +104,10 @@ func (a *answer) add(token int) Piece {
 	return p
 }
 
-// draws reports whether the host chooses the next token from the logits. Once false it stays so
-// for a greedy request, whose first tokens only are kept from being end tokens.
+// draws reports whether the host chooses the next token from the logits. Once false it stays so: the first
+// tokens only are kept from being end tokens.
 func (a *answer) draws() bool {
-	return !a.sampling.Greedy() || len(a.res.Tokens) < a.least || a.history != nil || a.mask != nil || a.top >= 0 || a.toScore() != math.MaxInt
+	return !a.drawn && !a.sampling.Greedy() || len(a.res.Tokens) < a.least || a.history != nil || a.mask != nil || a.top >= 0 || a.toScore() != math.MaxInt
 }
 
 // pick chooses the token at a position of the sequence from its logits, which it changes where

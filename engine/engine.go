@@ -31,7 +31,8 @@ type Options struct {
 	Device runtime.Device     // required: made for Kernel, nothing allocated yet; the Engine closes it
 	// Beside are kernels of the same model with fewer rows a step, and their devices, on the same
 	// GPU: a launch takes the one with the fewest rows that fits, such as that of one
-	// row for a request that is alone. The Engine closes the devices.
+	// row for a request that is alone. Of two with the same rows one draws tokens, for launches
+	// with sampled requests. The Engine closes the devices.
 	Beside []runtime.Member
 	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go through the one with the
 	// fewest that has enough. Not with Pin, nor where Kernel has one row.
@@ -44,7 +45,8 @@ type Options struct {
 	// MaxPositions.
 	KVTokens int
 	// TokensPerLaunch is how many tokens a launch chooses at most; 0 for
-	// DefaultTokensPerLaunch. Requests whose tokens the host draws have launches of one.
+	// DefaultTokensPerLaunch. Generation has launches of one where the host chooses: with log-probabilities, penalties or a
+	// mask, and of sampled tokens where no kernel draws.
 	TokensPerLaunch int
 	// Ends are the tokens that end a text, megakernel.MaxEnds at most; nil for the
 	// configuration's EOS, empty for none.
@@ -69,6 +71,21 @@ type Options struct {
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.
 	PageSeed uint64
+}
+
+// draws reports whether kernels of every number of rows can draw tokens.
+func (o *Options) draws() bool {
+	can := map[int]bool{o.Kernel.Options.Tokens: o.Kernel.Draws()}
+	for _, m := range o.Beside {
+		rows := m.Kernel.Options.Tokens
+		can[rows] = can[rows] || m.Kernel.Draws()
+	}
+	for _, draws := range can {
+		if !draws {
+			return false
+		}
+	}
+	return true
 }
 
 // PrefillMember is a prefill kernel and the device it is loaded on, nothing allocated yet.

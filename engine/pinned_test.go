@@ -44,7 +44,7 @@ func pinnedEngine(t *testing.T, page int, attention string) (*Engine, *hears) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: page, Attention: attention})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: page, Attention: attention, Draws: true})
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
@@ -75,8 +75,8 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			for i := range prompt {
 				prompt[i] = 7 * i % 320
 			}
-			// only its logits are read: the others are greedy
-			request := Request{Tokens: prompt, MaxTokens: 6, Sampling: sampling.Params{Temperature: 1, TopK: 1}}
+			// only its logits are read
+			request := Request{Tokens: prompt, MaxTokens: 6, Logprobs: true}
 			b, h := pinnedEngine(t, page, attention)
 			alone, err := b.Generate(t.Context(), request, nil)
 			require.NoError(t, err)
@@ -91,7 +91,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			require.True(t, sameBits(want, h.all), "after itself")
 
 			b, h = pinnedEngine(t, page, attention)
-			request.Sampling = sampling.Params{} // now many steps a launch
+			request.Logprobs = false // now many steps a launch
 			_, err = b.Generate(t.Context(), request, nil)
 			require.NoError(t, err)
 			require.Less(t, len(h.ends), 5+6)
@@ -104,7 +104,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			require.Len(t, h.ends, 4, "pieces before the prompt's last")
 
 			b, h = pinnedEngine(t, page, attention)
-			request.Sampling = sampling.Params{Temperature: 1, TopK: 1}
+			request.Logprobs = true
 			other := func(n, from int) []int { return append(append([]int(nil), prompt[:n]...), prompt[from:from+21]...) }
 			var beside []*Stream
 			for _, tokens := range [][]int{other(0, 9), other(37, 5), other(0, 30)} {
@@ -157,3 +157,39 @@ func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
 }
 
 func sameBits(a, b [][]float32) bool { return fmt.Sprintf("%x", a) == fmt.Sprintf("%x", b) }
+
+// With Pin a request draws the same tokens alone and among others that draw and do not, in other rows and in launches of
+// other lengths, and as the host does from the logits.
+func TestDrawsDependOnSeedAndPositionOnly(t *testing.T) {
+	prompt := make([]int, 18)
+	for i := range prompt {
+		prompt[i] = 11 * i % 320
+	}
+	request := Request{Tokens: prompt, MaxTokens: 5, Sampling: sampling.Params{Temperature: 1.3, TopK: 60, TopP: 0.9, Seed: 5}}
+	b, _ := pinnedEngine(t, 16, "")
+	alone, err := b.Generate(t.Context(), request, nil)
+	require.NoError(t, err)
+
+	logprobs := request
+	logprobs.Logprobs = true // so the host draws
+	host, err := b.Generate(t.Context(), logprobs, nil)
+	require.NoError(t, err)
+	require.Equal(t, host.Tokens, alone.Tokens)
+
+	b, _ = pinnedEngine(t, 16, "")
+	var beside []*Stream
+	for i, p := range []sampling.Params{{}, {Temperature: 2, Seed: 5}, {Temperature: 0.5, TopP: 0.5, MinP: 0.01}} {
+		beside = append(beside, ask(t, b, Request{Tokens: prompt[i : 12+i], MaxTokens: 3 + 4*i, Sampling: p}))
+	}
+	crowded, err := b.Generate(t.Context(), request, nil)
+	require.NoError(t, err)
+	require.Equal(t, alone.Tokens, crowded.Tokens)
+	for _, s := range beside {
+		_, err := s.Wait()
+		require.NoError(t, err)
+	}
+	request.Sampling.Seed++
+	other, err := b.Generate(t.Context(), request, nil)
+	require.NoError(t, err)
+	require.NotEqual(t, alone.Tokens, other.Tokens)
+}

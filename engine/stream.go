@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Stream is a request that an Engine is answering. Its pieces are kept until somebody
@@ -95,6 +96,8 @@ func (c client) Want() int {
 }
 
 func (c client) Draws() bool { return c.a.draws() }
+
+func (c client) Draw() draw.Row { return c.a.sampling.Row() }
 
 func (c client) Pick(logits []float32, position int) (int, error) {
 	return c.a.pick(logits, position)

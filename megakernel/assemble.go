@@ -36,6 +36,8 @@ type builder struct {
 
 	held *tasks.Held // chunks in registers; nil: none
 
+	sample *tasks.Sample // draws tokens; nil: every row takes its highest logit
+
 	// In the consumer warps.
 	cons *pipeline.Consumer
 	bar  *tasks.GridBarrier

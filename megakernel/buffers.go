@@ -53,6 +53,7 @@ type buffers struct {
 	vectorWords  // of vectors that are handed on in words
 	probeBuffers // with Options.Probe only
 	chainBuffers // of a graph of kernels only
+	drawing      // not of a graph
 }
 
 func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
@@ -106,6 +107,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))
 		b.tokens = dsl.Global[dsl.U32](k, "tokens", 0, bufDoc("token at each position; the kernel appends behind the known ones"))
 	}
+	mk.declareDrawing(k, b)
 	mk.declareControl(k, b)
 	mk.declareProbe(k, b)
 	return b

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // tables are the buffers whose content depends on the kernel alone.
@@ -61,7 +62,7 @@ func (mk *Kernel) needs() []emit.Need {
 		{Buffer: "inv_freq", Fill: fillTable},
 		{Buffer: "plan", Fill: fillTable},
 		{Buffer: "kv", PageBytes: int64(c.Layers) * int64(mk.KV.PageBytes()), Size: fmt.Sprintf("%d bytes a page: %d layers × %d", c.Layers*mk.KV.PageBytes(), c.Layers, mk.KV.PageBytes())},
-	}, launch(), []emit.Need{
+	}, launch(), mk.needsOfDraws(), []emit.Need{
 		{Buffer: "ends", Fill: fmt.Sprintf("%s, or up to %d tokens that end the text and 0xffffffff in every other word", fillTable, MaxEnds)},
 		{Buffer: "stop", Fill: "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
 		{Buffer: "abort", Fill: "0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it, records, epoch and barrier again"},
@@ -69,6 +70,14 @@ func (mk *Kernel) needs() []emit.Need {
 		{Buffer: "epoch", Fill: "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
 		{Buffer: "barrier", Fill: "the same number as epoch"},
 	})
+}
+
+// needsOfDraws are of launches that draw tokens.
+func (mk *Kernel) needsOfDraws() []emit.Need {
+	if !mk.Draws() {
+		return nil
+	}
+	return []emit.Need{{Buffer: BufferDraws, Fill: fmt.Sprintf("nothing where %s is 0; else the row of package draw for each row of a step, %d words, 0 for the highest logit", ScalarDraws, draw.RowWords)}}
 }
 
 // fillTable is what a need says of a buffer whose content is a table.

@@ -78,6 +78,9 @@ func (o *Options) completeLaunch() error {
 		}
 		return nil
 	}
+	if o.Draws {
+		return refuse("Draws", "draws of tokens in a graph of kernels, where the host draws; want launch single")
+	}
 	if o.Resident == 0 {
 		o.Resident = DefaultResident
 	}

@@ -60,6 +60,9 @@ type Options struct {
 	// Selection is whether sequences may select, for each KV head, the pages that they
 	// attend to, in the layers without a window; with several rows only.
 	Selection bool `json:"selection,omitempty"`
+	// Draws is whether rows may draw their tokens, each as BufferDraws says; without, a row takes
+	// its highest logit. Not with LaunchGraph.
+	Draws bool `json:"draws,omitempty"`
 
 	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
 	// sm_90 offers a block that opts in.

@@ -78,6 +78,7 @@ var optionTable = []Option{
 		Usage: "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal"},
 	{Field: "Tokens", Flag: "rows", Most: kv.MaxRows, Usage: "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)"},
 	{Field: "Selection", Flag: "selection", Usage: "sequences may select the pages that a KV head attends to; with --rows"},
+	{Field: "Draws", Flag: "draws", Usage: "rows may draw their tokens in the kernel (default: where requests want it)"},
 	{Field: "Launch", Flag: "launch", Group: OptionGraph, Default: string(LaunchSingle),
 		Usage: "`how` a step is launched: single, one kernel; graph, a kernel for each phase in a CUDA graph"},
 	{Field: "Dependents", Flag: "dependents", Group: OptionGraph, Searched: StepsOfGraph,

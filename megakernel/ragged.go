@@ -58,6 +58,10 @@ func newRagged(b *builder) *ragged {
 	f.scales = dsl.Shared[dsl.F32](k, regionScales, words(regionScales), at(regionScales), dsl.Doc("RMSNorm's scale of each row, and sums of the warps"))
 	f.sums = dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums), dsl.Doc("what the threads have of each row"))
 	f.chosen = dsl.Shared[dsl.U32](k, regionChosen, words(regionChosen), at(regionChosen), dsl.Doc("each row's token"))
+	if f.sample = f.sampler(f.rows.Count, f.scratch); f.sample != nil {
+		f.sample.Chosen = f.chosen
+		f.sample.Position = func(row dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.rows.Position(row).AddC(1) }
+	}
 	return f
 }
 
@@ -65,8 +69,8 @@ func newRagged(b *builder) *ragged {
 func (mk *Kernel) raggedRegions() []pipeline.Region {
 	o, l, pad := &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
 	att := mk.attention(0)
-	return []pipeline.Region{
-		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers), tasks.ColumnPartialsLen(o.Consumers, pad)), Align: 16},
+	return append([]pipeline.Region{
+		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers), tasks.ColumnPartialsLen(o.Consumers, pad), mk.drawScratch()/4), Align: 16},
 		{Name: regionRows, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},
@@ -74,7 +78,7 @@ func (mk *Kernel) raggedRegions() []pipeline.Region {
 		{Name: regionScales, Bytes: 4 * tasks.ScaleColumnsLen(o.Consumers, pad), Align: 16},
 		{Name: regionSums, Bytes: 4 * tasks.ColumnSumsLen(o.Consumers, pad), Align: 16},
 		{Name: regionChosen, Bytes: 4 * o.Tokens, Align: 16},
-	}
+	}, mk.drawRegions()...)
 }
 
 // attention is the template of a class's shape, without its buffers. The chunk is
@@ -142,7 +146,7 @@ func (f *ragged) done(s dsl.Val[dsl.U32], _ tasks.Step) dsl.Val[dsl.U32] { retur
 func (f *ragged) choose(s dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
 	k, e, bufs := f.k, f.env, f.bufs
 	k.Region("choose", func() {
-		f.argmax.Choose(e)
+		f.pick(func() {}, func() { f.argmax.Choose(e) })
 		ended := dsl.NewVar(k.U32(0), "ended")
 		k.If(e.Lane.Lt(f.rows.Count), func() {
 			token := f.chosen.Load(e.Lane)

@@ -62,6 +62,7 @@ func newSingle(b *builder) *single {
 		f.residual = dsl.Shared[dsl.F32](k, regionResidual, words(regionResidual), at(regionResidual), dsl.Align(16), dsl.Doc("the residual vector"))
 		f.added = &tasks.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}
 	}
+	f.sample = f.sampler(k.U32(1), f.shared)
 	return f
 }
 
@@ -77,7 +78,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	if o.Queries == HandoffWords {
 		att.Passed = &tasks.Passed{}
 	}
-	input := max(2*widest, 4*att.ScratchLen(o.Consumers))
+	input := max(2*widest, 4*att.ScratchLen(o.Consumers), mk.drawScratch())
 	if mk.kept() {
 		input = max(input, mk.addedAt()+4*c.Hidden)
 	}
@@ -99,7 +100,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	if o.MLP == MLPFused {
 		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16}, pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
 	}
-	return regions
+	return append(regions, mk.drawRegions()...)
 }
 
 // zeros is whether groups of the layers' weights have zero points.
@@ -166,6 +167,9 @@ func (f *single) plain(in tasks.PlainInput) {
 }
 
 func (f *single) phases() stages {
+	if f.sample != nil {
+		f.sample.Chosen = f.indices
+	}
 	return stages{layer: f.layerPhases(), after: []phase{f.finalPhase()}}
 }
 
@@ -280,7 +284,7 @@ func (f *single) finalPhase() phase {
 		return func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 			epilogue(row, f.logit(y0.Mul(scale)), f.logit(y1.Mul(scale)))
 		}
-	}, func() { publish() })
+	}, func() { f.publish(publish) })
 	final.early = func(tasks.Step) {
 		f.gains.Fetch(e, f.k.U32(f.mk.finalGain()))
 		f.fetchAdded(inLayer(tasks.Step{}, f.k.U32(c.Layers)), models.RolePostMLP)
@@ -361,6 +365,9 @@ func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {
 		f.token.Set(dsl.Uniform(f.bufs.tokens.Load(at.Pos), dsl.GPUScope))
 	})
 	f.open(s)
+	if f.sample != nil {
+		f.sample.Position = func(dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }
+	}
 }
 
 // wanted: logits are of no use before the last token that is known.
@@ -380,8 +387,14 @@ func (f *single) done(_ dsl.Val[dsl.U32], at tasks.Step) dsl.Val[dsl.U32] { retu
 func (f *single) choose(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
 	k, e, bufs := f.k, f.env, f.bufs
 	k.Region("choose", func() {
-		chosen := f.argmax.Choose(e)
-		f.token.Set(chosen)
+		var chosen dsl.Val[dsl.U32]
+		f.pick(func() { f.token.Set(dsl.Uniform(f.indices.Load(dsl.At(0)), dsl.GPUScope)) }, func() {
+			chosen = f.argmax.Choose(e)
+			f.token.Set(chosen)
+		})
+		if f.sample != nil { // either way's
+			chosen = f.token.Get()
+		}
 		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
 			bufs.tokens.Store(pos.AddC(1), chosen)
 			bufs.times.Store(pos.AddC(1), dsl.Cast[dsl.U32](k.GlobalTimer()), dsl.Relaxed(dsl.SysScope))

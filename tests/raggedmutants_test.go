@@ -74,7 +74,7 @@ func randomPage(rng *rand.Rand, mk *megakernel.Kernel) []byte {
 // feed is the sequence with n new tokens in a launch that will run so many steps to
 // their end, and leave as many tokens in the cache.
 func (x *text) feed(n, ran int) batch.Sequence {
-	s := batch.Sequence{Pages: x.pages, Cached: x.length}
+	s := batch.Sequence{Pages: x.pages, Cached: x.length, Draw: draws[(x.length+n)%len(draws)].Row()}
 	for i := range n {
 		s.New = append(s.New, (7*x.length+3*i)%16)
 	}
@@ -120,11 +120,11 @@ func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
-	o := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024}
+	o := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true}
 	first := playSubject(t, 1, 120, 96, 0, o)
 	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), reasons)
-	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048}).tryAgain(t, outcomes, reasons) // some SMs have no rows of the LM head
-	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024}).tryAgain(t, outcomes, reasons)  // some have none at all
+	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048, Draws: true}).tryAgain(t, outcomes, reasons) // some SMs have no rows of the LM head
+	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024, Draws: true}).tryAgain(t, outcomes, reasons)  // some have none at all
 	for _, p := range attentionPlays(t, 1) {
 		p.subject(t).tryAgain(t, outcomes, reasons)
 	}
@@ -138,7 +138,7 @@ func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
-	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Attention: "window=40+sinks=4/causal"})
+	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true, Attention: "window=40+sinks=4/causal"})
 	inClass := func(m mutate.Mutation) bool { return strings.HasPrefix(m.Region, "layers of ") } // which attention-only kernels call attention
 	name := func(m mutate.Mutation) string {
 		if inClass(m) {

@@ -15,6 +15,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine/compile"
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/whole"
@@ -76,6 +77,8 @@ type benchFlags struct {
 	machine                   machineFlags
 	ablate                    ablateFlags
 	server                    serveBenchFlags
+	draws                     drawFlags
+	sampling                  sampling.Params
 }
 
 func newBench() *cobra.Command {
@@ -90,6 +93,9 @@ judges the kernel, and kernels with planted faults, against logits of Hugging
 Face transformers (tests/gpu/reference.py writes them) and, when that gate is
 passed, writes a record. Without, the speeds are marked UNGATED and none is
 written.
+
+With --temperature tokens are drawn, a row with a seed of its own, which can be
+compared with a run without.
 
 With --rows a kernel is measured whose steps have so many query rows: each a
 sequence's that decodes, and all of them one sequence's, beside a step of the
@@ -149,6 +155,7 @@ works, and no speed.`,
 	f.Lookup("prefill").DefValue = ""
 	b.machine.fileFlag(cmd)
 	b.ablate.flags(cmd)
+	b.draws.flags(f)
 	f.Var(&b.device, "device", "cuda or sim")
 	f.Lookup("tokens-per-launch").DefValue = ""
 	return cmd
@@ -195,7 +202,14 @@ func (b *benchFlags) method(cmd *cobra.Command, c models.Config) (m bench.Method
 
 // check refuses what does not go together, and completes what is open.
 func (b *benchFlags) check(cmd *cobra.Command) error {
+	var err error
+	if b.sampling, err = b.draws.params(uint64(b.seed)); err != nil {
+		return err
+	}
+	b.opts.Draws = b.opts.Draws || !b.sampling.Greedy()
 	switch given := cmd.Flags().Changed; {
+	case !b.sampling.Greedy() && (b.reference != "" || b.withBudget || b.ablate.on):
+		return usagef("--temperature goes without --reference, --budget and --ablate")
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference") && !b.withBudget:
@@ -248,7 +262,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
+	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules(), Draw: b.sampling}
 	if b.checkpoint == "" && b.device == deviceCUDA {
 		s.Made = func(ctx context.Context) (runtime.Weights, error) { return b.made(ctx, mk) }
 	}
@@ -367,7 +381,7 @@ func (b *benchFlags) measure(ctx context.Context, s *bench.Suite, beside *megake
 		return s.Run(ctx)
 	}
 	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, OneRow: beside, Weights: s.Weights, WeightsName: s.WeightsName,
-		Reference: s.Reference, Rules: s.Rules, Method: s.Method, Progress: s.Progress}
+		Reference: s.Reference, Rules: s.Rules, Method: s.Method, Draw: s.Draw, Progress: s.Progress}
 	if s.Made != nil {
 		r.Made = b.made
 	}

@@ -27,29 +27,27 @@ import (
 type runFlags struct {
 	choice
 	weights
-	device      deviceName
-	chat        bool
-	serves      bool // any request may be a chat
-	system      string
-	maxTokens   count
-	perLaunch   count
-	kvTokens    count
-	hang        patience
-	with        compilerName
-	fresh       bool
-	strict      bool
-	seed        seed
-	sampling    sampling.Params
-	temperature factor
-	topP, minP  factor
-	topK        count
-	stop        []string
-	verbose     bool
-	prompts     string
-	many        bool // sequences run together, so the KV cache is to have room for all
-	pin         count
-	prefill     count
-	lookup      bool
+	device    deviceName
+	chat      bool
+	serves    bool // any request may be a chat
+	system    string
+	maxTokens count
+	perLaunch count
+	kvTokens  count
+	hang      patience
+	with      compilerName
+	fresh     bool
+	strict    bool
+	seed      seed
+	sampling  sampling.Params
+	draws     drawFlags
+	stop      []string
+	verbose   bool
+	prompts   string
+	many      bool // sequences run together, so the KV cache is to have room for all
+	pin       count
+	prefill   count
+	lookup    bool
 }
 
 // The executor pretends to have so many SMs and consumer warps where nothing is
@@ -93,10 +91,7 @@ as a step has rows (--rows), and printed in the file's order as "[1] text". With
 	f.StringVar(&r.system, "system", "", "`text` of the system message, with --chat")
 	f.StringVar(&r.prompts, "prompts", "", "`file` of prompts, one a line but for empty ones, instead of one prompt; - for standard input")
 	f.Var(&r.maxTokens, "max-tokens", "tokens to generate at most")
-	f.Var(&r.temperature, "temperature", "0 takes the most probable token, more draws (default 0)")
-	f.Var(&r.topK, "top-k", "draw from this many of the most probable tokens")
-	f.Var(&r.topP, "top-p", "draw from the fewest that together are this probable")
-	f.Var(&r.minP, "min-p", "draw from those this many times as probable as the first")
+	r.draws.flags(f)
 	f.Var(&r.seed, "seed", "of the draws: same seed, same text (default 0)")
 	f.StringArrayVar(&r.stop, "stop", nil, "end before this `text`; may be repeated")
 	f.BoolVarP(&r.verbose, "verbose", "v", false, "print figures to standard error")
@@ -121,7 +116,7 @@ func (r *runFlags) engineFlags(f *pflag.FlagSet) {
 
 // unsaid takes away the default values that the flags' texts have in words.
 func (r *runFlags) unsaid(f *pflag.FlagSet) {
-	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random", "pin-split", "prefill",
+	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "seed", "hang-timeout", "random", "pin-split", "prefill",
 		"request-timeout"} {
 		if flag := f.Lookup(name); flag != nil {
 			flag.DefValue = ""
@@ -131,8 +126,6 @@ func (r *runFlags) unsaid(f *pflag.FlagSet) {
 
 // run does what the flags say.
 func (r *runFlags) run(cmd *cobra.Command, args []string) error {
-	r.sampling.Temperature, r.sampling.TopK, r.sampling.TopP, r.sampling.MinP = float64(r.temperature), int(r.topK), float64(r.topP), float64(r.minP)
-	r.sampling.Seed = uint64(r.seed)
 	if err := r.settle(cmd); err != nil {
 		return err
 	}
@@ -212,10 +205,9 @@ func (r *runFlags) prompt(cmd *cobra.Command, args []string) (prompt string, ask
 
 // refuse refuses flags that no request can have.
 func (r *runFlags) refuse() error {
-	var refused *sampling.RangeError
-	if errors.As(r.sampling.Check(), &refused) {
-		flag := map[string]string{"Temperature": "temperature", "TopK": "top-k", "TopP": "top-p", "MinP": "min-p"}[refused.Field]
-		return usagef("--%s: %s", flag, refused.Problem)
+	var err error
+	if r.sampling, err = r.draws.params(uint64(r.seed)); err != nil {
+		return err
 	}
 	for _, stop := range r.stop {
 		if stop == "" || !utf8.ValidString(stop) {

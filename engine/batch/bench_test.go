@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/pages"
+	"github.com/mkgen/mkgen/tasks/draw"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,6 +30,7 @@ func (e *endless) Drafts() bool                     { return false }
 func (e *endless) ToScore() int                     { return math.MaxInt }
 func (e *endless) Fed(int)                          {}
 func (e *endless) Score([]float32) error            { return nil }
+func (e *endless) Draw() draw.Row                   { return draw.Row{} }
 func (e *endless) Draws() bool                      { return false }
 func (e *endless) Pick([]float32, int) (int, error) { return 0, nil }
 func (e *endless) Take(int) bool                    { e.taken++; return true }

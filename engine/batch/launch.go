@@ -97,7 +97,11 @@ func (l *launch) request(steps int) StepRequest {
 	r := StepRequest{Steps: steps, Each: l.each, Quiet: true, Short: l.parts[0].j.short}
 	for _, p := range l.parts {
 		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
-		r.Sequences = append(r.Sequences, Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages})
+		q := Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages}
+		if p.chooses() && !p.j.client.Draws() {
+			q.Draw = p.j.client.Draw()
+		}
+		r.Sequences = append(r.Sequences, q)
 	}
 	return r
 }

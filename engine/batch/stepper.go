@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // MaxSequences is the most sequences that a Scheduler runs at a time.
@@ -14,6 +16,7 @@ type Sequence struct {
 	New    []int    // tokens to feed, at least one: each a row
 	Cached int      // tokens before them, in the cache
 	Pages  []uint32 // in order: of Cached + len(New) + Steps - 1 tokens, all of which may be read; those from Cached on are written
+	Draw   draw.Row // how the token that follows the last new one is chosen; the zero value by the highest logit
 }
 
 // StepRequest is one launch. Its slices are the stepper's until Run returns.
@@ -21,7 +24,7 @@ type StepRequest struct {
 	Sequences []Sequence // at least one
 	Steps     int        // at most; above 1 only when every sequence feeds one token, and then the one it chose
 	// Each is called after every step, in order, on the caller's goroutine: chosen
-	// has the token that follows the last new one of each sequence, by argmax. When
+	// has the token that follows the last new one of each sequence. When
 	// it returns false the launch is to end soon.
 	Each func(chosen []int) bool
 	// Short is whether the sequences, new tokens included, have at most Options.Short tokens each; else all have more.
@@ -69,10 +72,12 @@ type Client interface {
 	// Want is how many more tokens the client takes at most. It is asked while the
 	// last Take was true, and is at least 1.
 	Want() int
-	// Draws reports whether the tokens come from Pick and not from argmax. It may
+	// Draws reports whether the tokens come from Pick and not from the kernel. It may
 	// change from true to false with a Take or a Score, and never back. It is true as long
 	// as the client wants logits of its prompt.
 	Draws() bool
+	// Draw is how the kernel chooses the tokens while Draws is false.
+	Draw() draw.Row
 	// Drafts reports whether the client's tokens may be verified drafts: only those that argmax chooses may.
 	Drafts() bool
 	// Pick chooses the token at a position of the sequence. An error ends the job.

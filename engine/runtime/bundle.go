@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,11 +21,12 @@ type Member struct {
 
 // Bundle is kernels of one model that differ in the rows of a step, over one copy of the
 // weights and one KV cache. A launch takes the kernel with the fewest rows that has enough:
-// prompts go through the widest, and a sequence that decodes alone through that of one row.
+// prompts go through the widest, and a sequence that decodes alone through that of one row. Of
+// two with the same rows one draws tokens, and runs the launches in which some sequence draws.
 // It is a batch.Stepper. Not safe for concurrent use.
 type Bundle struct {
-	wide  []*Ragged  // by their rows
-	one   *Session   // of one row; nil: none
+	wide  []*Ragged  // by their rows, those that draw behind those that do not
+	ones  []*Session // of one row, likewise
 	long  []*Prefill // of prompts, by their tokens
 	guard uint32     // page that entries of one's table without a use name
 	owner Device     // of the weights and of the cache, which has so many pages
@@ -32,16 +34,20 @@ type Bundle struct {
 
 	loaded LoadStats
 	last   *Ragged  // that ran the last launch; nil: another one did, or nobody
+	alone  *Session // the same
 	prompt *Prefill // the same
+	logits []float32
 }
 
 // OpenBundle allocates and fills every buffer of the kernels, in whatever order they come: one or
-// several, of different numbers of rows. They must agree in model, KV cache and weights. Parts
+// several, which differ in their rows or in whether they draw. They must agree in model, KV cache and weights. Parts
 // can be pinned (RaggedOptions.Pin) in a kernel of several rows alone, since what a launch
 // computes would depend on which kernel it takes. o.Steps is of a launch of any. When ctx ends
 // it stops loading and returns ctx's error; only the devices' Close is of use then.
 func OpenBundle(ctx context.Context, members []Member, w Weights, o RaggedOptions) (*Bundle, error) {
-	members = slices.SortedFunc(slices.Values(members), func(a, b Member) int { return b.Kernel.Options.Tokens - a.Kernel.Options.Tokens })
+	members = slices.SortedStableFunc(slices.Values(members), func(a, b Member) int {
+		return cmp.Or(b.Kernel.Options.Tokens-a.Kernel.Options.Tokens, drawsLast(a.Kernel)-drawsLast(b.Kernel))
+	})
 	if err := agree(members, o.Pin); err != nil {
 		return nil, err
 	}
@@ -64,8 +70,9 @@ func OpenBundle(ctx context.Context, members []Member, w Weights, o RaggedOption
 		if i == 0 {
 			b.loaded = r.Loaded()
 		}
-		b.wide = slices.Insert(b.wide, 0, r)
+		b.wide = append(b.wide, r)
 	}
+	slices.SortStableFunc(b.wide, func(a, b *Ragged) int { return a.Rows() - b.Rows() })
 	return b, nil
 }
 
@@ -108,8 +115,8 @@ func agree(members []Member, pin int) error {
 	for i, m := range members[1:] {
 		k := m.Kernel
 		switch {
-		case k.Options.Tokens == members[i].Kernel.Options.Tokens:
-			return fmt.Errorf("two kernels of %d rows in a bundle, want one", k.Options.Tokens)
+		case k.Options.Tokens == members[i].Kernel.Options.Tokens && k.Draws() == members[i].Kernel.Draws():
+			return fmt.Errorf("two kernels of %d rows in a bundle, want one, or one of two that draws", k.Options.Tokens)
 		case k.Config.Name != first.Config.Name || k.KV != first.KV || k.Plan.PackedBytes != first.Plan.PackedBytes:
 			return fmt.Errorf("a bundle of %s (%d bytes packed, cache %+v) and %s (%d bytes packed, cache %+v), want one model and one cache",
 				first.Config.Name, first.Plan.PackedBytes, first.KV, k.Config.Name, k.Plan.PackedBytes, k.KV)
@@ -122,16 +129,28 @@ func agree(members []Member, pin int) error {
 	return nil
 }
 
+// drawsLast orders kernels of the same rows.
+func drawsLast(k *megakernel.Kernel) int {
+	if k.Draws() {
+		return 1
+	}
+	return 0
+}
+
 func across(m pipeline.MatrixPlan) bool { return m.Across() }
 
 // openOne opens the kernel of one row.
-func (b *Bundle) openOne(ctx context.Context, m Member, w Weights, o RaggedOptions) (err error) {
-	b.one, err = OpenSession(ctx, m.Kernel, m.Device, w, SessionOptions{Pages: o.Pages, Table: slices.Repeat([]uint32{o.Guard}, max(1, o.Pages-1)),
+func (b *Bundle) openOne(ctx context.Context, m Member, w Weights, o RaggedOptions) error {
+	s, err := OpenSession(ctx, m.Kernel, m.Device, w, SessionOptions{Pages: o.Pages, Table: slices.Repeat([]uint32{o.Guard}, max(1, o.Pages-1)),
 		Epoch: o.Epoch, KVScales: o.KVScales, HeadScales: o.HeadScales, From: o.From})
-	if err == nil && o.From == nil {
-		b.loaded = b.one.Loaded()
+	if err != nil {
+		return err
 	}
-	return err
+	if o.From == nil {
+		b.loaded = s.Loaded()
+	}
+	b.ones = append(b.ones, s)
+	return nil
 }
 
 // Loaded says how the weights came to the device.
@@ -173,8 +192,8 @@ func (b *Bundle) runners() (all []*runner) {
 	for _, r := range b.wide {
 		all = append(all, &r.runner)
 	}
-	if b.one != nil {
-		all = append(all, &b.one.runner)
+	for _, s := range b.ones {
+		all = append(all, &s.runner)
 	}
 	return all
 }
@@ -186,19 +205,25 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 			return nil, r.failed
 		}
 	}
-	rows := 0
-	for _, s := range q.Sequences {
-		rows += len(s.New)
+	rows, draws := 0, false
+	for i := range q.Sequences {
+		rows += len(q.Sequences[i].New)
+		draws = draws || q.Sequences[i].Draw.Modes() != 0
 	}
-	b.last, b.prompt = nil, nil
+	b.last, b.alone, b.prompt = nil, nil, nil
 	if len(b.long) > 0 && rows > b.Rows() && len(q.Sequences) == 1 && q.Steps == 1 {
 		return b.prefill(ctx, q)
 	}
-	if b.one != nil && len(q.Sequences) == 1 && (rows == 1 || len(b.wide) == 0 && q.Steps == 1 && rows <= aloneRows) {
-		return b.alone(ctx, q)
+	if len(q.Sequences) == 1 && (rows == 1 || len(b.wide) == 0 && q.Steps == 1 && rows <= aloneRows) {
+		for i, s := range b.ones {
+			if s.mk.Draws() || !draws || len(b.wide) == 0 && i == len(b.ones)-1 { // which refuses draws
+				b.alone = s
+				return b.launchAlone(ctx, s, q)
+			}
+		}
 	}
 	for _, r := range b.wide {
-		if rows <= r.Rows() || r == b.wide[len(b.wide)-1] { // which refuses more
+		if rows <= r.Rows() && (r.mk.Draws() || !draws) || r == b.wide[len(b.wide)-1] { // which refuses more
 			b.last = r
 			return r.Run(ctx, q)
 		}
@@ -206,7 +231,8 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 	return nil, fmt.Errorf("%d sequences with %d tokens to feed, want 1: there is no kernel of several rows", len(q.Sequences), rows)
 }
 
-// prefill runs a launch of the prefill kernel that fits.
+// prefill runs a launch of the prefill kernel that fits. That kernel takes the highest logit; a sequence that draws has its
+// first token drawn here, as a kernel would.
 func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -226,29 +252,39 @@ func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, err
 	if err != nil {
 		return nil, err
 	}
+	if !q.Quiet && s.Draw.Modes() != 0 {
+		b.logits = slices.Grow(b.logits[:0], r.mk.Config.Vocab)[:r.mk.Config.Vocab]
+		if err := r.Logits(b.logits); err != nil {
+			return nil, err
+		}
+		chosen = s.Draw.Choose(b.logits, uint32(s.Cached+len(s.New)))
+	}
 	if !q.Quiet && q.Each != nil {
 		q.Each([]int{chosen})
 	}
 	return [][]int{{chosen}}, ctx.Err()
 }
 
-// alone runs a launch of one sequence on the kernel of one row, which feeds the tokens in steps of their own.
-func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+// launchAlone runs a launch of one sequence on a kernel of one row, which feeds the tokens in steps of their own.
+func (b *Bundle) launchAlone(ctx context.Context, one *Session, q batch.StepRequest) ([][]int, error) {
 	s := &q.Sequences[0]
-	table := slices.Repeat([]uint32{b.guard}, len(b.one.table))
+	table := slices.Repeat([]uint32{b.guard}, len(one.table))
 	if copy(table, s.Pages) < len(s.Pages) {
 		return nil, fmt.Errorf("sequence 0: %d pages, the cache has %d", len(s.Pages), len(table))
 	}
-	if err := b.one.SetTable(table); err != nil {
+	if err := one.SetTable(table); err != nil {
 		return nil, err
 	}
-	if err := b.one.SetShort(q.Short); err != nil {
+	if err := one.SetShort(q.Short); err != nil {
 		return nil, err
 	}
-	if err := b.one.Skip(s.Cached); err != nil {
+	if err := one.SetDraw(s.Draw); err != nil {
 		return nil, err
 	}
-	chosen, err := b.one.Stream(ctx, s.New, q.Steps, func(token int) bool {
+	if err := one.Skip(s.Cached); err != nil {
+		return nil, err
+	}
+	chosen, err := one.Stream(ctx, s.New, q.Steps, func(token int) bool {
 		return q.Each == nil || q.Quiet || q.Each([]int{token})
 	})
 	var all [][]int
@@ -289,12 +325,12 @@ func (b *Bundle) Logits(i int, dst []float32) error {
 	switch {
 	case b.last != nil:
 		return b.last.Logits(i, dst)
-	case b.one == nil && b.prompt == nil:
+	case b.alone == nil && b.prompt == nil:
 		return errors.New("logits before the first launch")
 	case i != 0:
 		return fmt.Errorf("logits of sequence %d, the last launch had 1", i)
 	case b.prompt != nil:
 		return b.prompt.Logits(dst)
 	}
-	return b.one.Logits(dst)
+	return b.alone.Logits(dst)
 }

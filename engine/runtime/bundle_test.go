@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
@@ -55,7 +56,7 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 	require.NoError(t, b.SetEnds(nil))
 	b.SetHangTimeout(time.Minute)
 	require.Equal(t, 8, b.Rows())
-	require.ErrorContains(t, b.Logits(0, nil), "room for 0 logits")
+	require.ErrorContains(t, b.Logits(0, nil), "logits before the first launch")
 	logits, pages := make([]float32, 320), []uint32{6, 2, 9, 4}
 	launch := func(steps, cached int, quiet bool, feed ...int) [][]int {
 		got, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: feed, Cached: cached, Pages: pages}}, Steps: steps, Quiet: quiet})
@@ -86,6 +87,37 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 	only(0)
 	require.Equal(t, want[1], together[0][0])
 	require.NoError(t, b.Logits(1, logits))
+}
+
+// Beside a kernel without draws one that draws runs the launches in which a sequence draws, of one row and of several, and
+// takes the highest logit for the others. Tokens are what the host draws from the logits.
+func TestABundleDrawsInKernelsThatCan(t *testing.T) {
+	ofValues(t)
+	all := append(members(t, megakernel.Options{Page: 4}, 2, 1), members(t, megakernel.Options{Page: 4, Draws: true}, 2, 1)...)
+	b, err := openBundle(t, all, runtime.RaggedOptions{Steps: 4})
+	require.NoError(t, err)
+	sampled := sampling.Params{Temperature: 2, TopK: 40, TopP: 0.9, Seed: 5}
+	logits := make([]float32, 320)
+	for _, c := range []struct {
+		rows []sampling.Params
+		ran  int
+	}{{[]sampling.Params{{}}, 1}, {[]sampling.Params{sampled}, 3}, {make([]sampling.Params, 2), 0}, {[]sampling.Params{{}, sampled}, 2}} {
+		q := batch.StepRequest{Steps: 1}
+		for i, p := range c.rows {
+			q.Sequences = append(q.Sequences, batch.Sequence{New: []int{7 + i}, Pages: []uint32{uint32(i)}, Draw: p.Row()})
+		}
+		got, err := b.Run(t.Context(), q)
+		require.NoError(t, err)
+		for i, m := range all {
+			require.Equal(t, i == c.ran, ran(m), "kernel %d", i)
+		}
+		for i, p := range c.rows {
+			require.NoError(t, b.Logits(i, logits))
+			want, err := sampling.Sample(logits, p, 1)
+			require.NoError(t, err)
+			require.Equal(t, want, got[0][i])
+		}
+	}
 }
 
 // What one launch is told while it runs holds in a kernel of one row as in the others.

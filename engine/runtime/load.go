@@ -57,6 +57,9 @@ func (s *runner) tables(epoch uint32) error {
 			return err
 		}
 	}
+	if err := s.startDraws(); err != nil {
+		return err
+	}
 	return s.zero(s.mk.Zeroed()...)
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -194,6 +195,14 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	logits := make([]float32, 320)
 	require.NoError(t, b.Logits(0, logits))
 	require.Equal(t, want[0], slices.Index(logits, slices.Max(logits)))
+	for seed := range uint64(5) { // drawn from those logits, not the highest
+		sampled := sampling.Params{Temperature: 5, Seed: seed}
+		drawn, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Pages: pages, Draw: sampled.Row()}}, Steps: 1})
+		require.NoError(t, err)
+		token, err := sampling.Sample(logits, sampled, len(prompt))
+		require.NoError(t, err)
+		require.Equal(t, [][]int{{token}}, drawn)
+	}
 	require.ErrorContains(t, b.TokenLogits(0, 3, logits), "logits of new token 3 of sequence 0, there are those of the last one")
 	_, err = b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Cached: 30, Pages: pages}}, Steps: 1, Quiet: true})
 	require.ErrorContains(t, err, "a prefill step of 41 tokens behind 30 cached ones on 11 pages of 4, want pages for all")

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Ragged is one ragged kernel on one device: each step has rows for tokens of any
@@ -23,6 +24,8 @@ type Ragged struct {
 	quiet   bool          // it made no logits
 	chose   []int         // by row, of its last step
 	planned *kv.Plan
+
+	rowDraws []draw.Row // of Launch
 
 	used int // page table entries of the last launch
 

@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Run runs one launch; see batch.Stepper. After a *HangError the session can go on,
@@ -47,7 +48,7 @@ func (r *Ragged) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 	if q.Quiet && q.Steps != 1 {
 		return nil, fmt.Errorf("%d steps of which nobody wants the tokens, want 1", q.Steps)
 	}
-	all, err := r.launch(ctx, kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps}, q.Quiet, func(_ int, chosen []int) bool {
+	all, err := r.launch(ctx, kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps}, r.lastDraws(q.Sequences), q.Quiet, func(_ int, chosen []int) bool {
 		return q.Each == nil || q.Each(lasts(chosen))
 	})
 	for i, chosen := range all {
@@ -63,16 +64,25 @@ func (r *Ragged) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 // slices are the session's until Launch returns.
 //
 // each (nil for none) is called after every step with the token that follows each row,
-// by argmax, on the caller's goroutine; when it returns false the launch is to end soon.
+// on the caller's goroutine; when it returns false the launch is to end soon.
 // The result is these tokens for every step that ran, perhaps more than each was called
 // for. Errors are as those of Run.
 func (r *Ragged) Launch(ctx context.Context, q kv.Request, each func(step int, chosen []int) bool) ([][]int, error) {
-	return r.launch(ctx, q, false, each)
+	return r.launch(ctx, q, r.rowDraws, false, each)
+}
+
+// lastDraws has the last row of each sequence choose as that says.
+func (r *Ragged) lastDraws(of []batch.Sequence) (rows []draw.Row) {
+	for i := range of {
+		rows = append(rows, make([]draw.Row, len(of[i].New))...)
+		rows[len(rows)-1] = of[i].Draw
+	}
+	return rows
 }
 
 // launch is Launch, or with quiet a launch of one step without LM head, which chooses
 // batch.NoToken for every row.
-func (r *Ragged) launch(ctx context.Context, q kv.Request, quiet bool, each func(step int, chosen []int) bool) ([][]int, error) {
+func (r *Ragged) launch(ctx context.Context, q kv.Request, draws []draw.Row, quiet bool, each func(step int, chosen []int) bool) ([][]int, error) {
 	q.Steps = max(q.Steps, 1)
 	if err := r.check(&q); err != nil {
 		return nil, err
@@ -85,7 +95,7 @@ func (r *Ragged) launch(ctx context.Context, q kv.Request, quiet bool, each func
 		return nil, err
 	}
 	width := r.Rows()
-	if err := errors.Join(r.renew(q.Steps), r.upload(plan), r.clear(0, q.Steps*width, 0)); err != nil {
+	if err := errors.Join(r.renew(q.Steps), r.upload(plan), r.clear(0, q.Steps*width, 0), r.setDraws(draws...)); err != nil {
 		return nil, err
 	}
 	var chosen []int
@@ -99,7 +109,7 @@ func (r *Ragged) launch(ctx context.Context, q kv.Request, quiet bool, each func
 	if quiet {
 		scalars[megakernel.ScalarChooses] = 0
 	}
-	if err := l.run(scalars); err != nil {
+	if err := l.run(r.scalar(scalars)); err != nil {
 		return nil, err
 	}
 	if r.quiet = quiet; quiet {

@@ -32,7 +32,10 @@ type runner struct {
 
 	arrivals int64 // at the grid barrier, at most, since words with tags were zeroed
 
-	short   bool  // "inv_freq" is that of short sequences
+	short bool   // "inv_freq" is that of short sequences
+	draws mirror // how rows draw their tokens
+	modes uint32 // what the next launch's rows need
+
 	stopped bool  // stop is not 0
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
@@ -88,7 +91,7 @@ func (s *runner) zero(names ...string) error {
 // renew zeroes words with tags before a launch of so many steps when their tags might
 // come again: those of a plan's states that no launch has written for long.
 func (s *runner) renew(steps int) error {
-	s.arrivals += int64(steps) * int64(s.mk.Barriers()) * int64(s.mk.Options.SMs)
+	s.arrivals += int64(steps) * int64(s.mk.Barriers()+s.mk.DrawBarriers()) * int64(s.mk.Options.SMs)
 	if s.arrivals < tagPeriod || !s.mk.HasTags() {
 		return nil
 	}

@@ -31,9 +31,9 @@ func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(tok
 			return token != noToken, err
 		},
 		each: func(int) bool { return each(int(token)) }}
-	if err := l.run(map[string]uint64{
+	if err := l.run(s.scalar(map[string]uint64{
 		megakernel.ScalarPos: uint64(s.pos), megakernel.ScalarSteps: uint64(steps),
-		megakernel.ScalarKnown: uint64(known), megakernel.ScalarPages: uint64(s.pages)}); err != nil {
+		megakernel.ScalarKnown: uint64(known), megakernel.ScalarPages: uint64(s.pages)})); err != nil {
 		return nil, err
 	}
 	if chosen, err = s.result(known, steps); err != nil {

@@ -63,3 +63,28 @@ func most(logits []float32, n int) []int {
 	slices.SortFunc(kept, before)
 	return kept
 }
+
+// heapify orders h so that no element comes before its parent, (i-1)/2.
+func heapify[T any](h []T, before func(a, b T) bool) {
+	for i := len(h)/2 - 1; i >= 0; i-- {
+		sift(h, i, before)
+	}
+}
+
+// sift moves element i down to where it belongs.
+func sift[T any](h []T, i int, before func(a, b T) bool) {
+	for {
+		child := 2*i + 1
+		if child >= len(h) {
+			return
+		}
+		if child+1 < len(h) && before(h[child+1], h[child]) {
+			child++
+		}
+		if !before(h[child], h[i]) {
+			return
+		}
+		h[i], h[child] = h[child], h[i]
+		i = child
+	}
+}

@@ -1,7 +1,8 @@
-// Package sampling draws a token from logits, as Hugging Face transformers'
+// Package sampling says how a token is drawn from logits, as Hugging Face transformers'
 // generate does with do_sample: temperature, then top-k, then top-p, then min-p,
 // each with the definition of transformers' logits processor of that name, then
-// one draw from the softmax of what is left.
+// one draw from the softmax of what is left. Kernels draw so (package tasks/draw), and Sample
+// does on the host.
 //
 // The draw is a pure function of the logits, the settings and the token's
 // position, so that a generation that is interrupted and taken up again, or
@@ -12,6 +13,8 @@ package sampling
 import (
 	"fmt"
 	"math"
+
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Params say how a token is drawn. The zero value means greedy: the token with
@@ -19,7 +22,7 @@ import (
 type Params struct {
 	Temperature float64 // logits are divided by it; 0 for greedy, else positive and finite
 	TopK        int     // keep this many of the highest logits, and those equal to the last of them; 0 for all
-	TopP        float64 // keep the fewest of the most probable tokens that together reach it; 0 or 1 for all
+	TopP        float64 // keep the fewest of the most probable tokens that together reach it, and those equal to the last of them; 0 or 1 for all
 	MinP        float64 // keep tokens at least this many times as probable as the most probable; 0 for all
 	Seed        uint64  // same seed, same tokens
 }
@@ -83,18 +86,34 @@ func Sample(logits []float32, p Params, position int) (int, error) {
 	if err != nil || p.Greedy() {
 		return best, err
 	}
-	kept := p.keep(logits, best)
-	total := 0.0
-	for _, c := range kept {
-		total += c.weight
+	row := p.Row()
+	return row.Choose(logits, uint32(position)), nil
+}
+
+// Row is the parameters as a kernel takes them. p must have passed Check.
+func (p Params) Row() (r draw.Row) {
+	if p.Greedy() {
+		return r
 	}
-	left := uniform(p.Seed, position) * total
-	for _, c := range kept {
-		if left -= c.weight; left < 0 {
-			return c.token, nil
-		}
+	f32 := func(x float64) uint32 { return math.Float32bits(float32(x)) }
+	r[draw.RowFlags] = draw.FlagDraws
+	// With an infinite scale, of a temperature that is all but 0, the highest logit's distance of 0 would be NaN.
+	r[draw.RowScale] = f32(min(math.Log2E/p.Temperature, 1e30))
+	r[draw.RowNats] = f32(min((1<<draw.NatBits)/p.Temperature, 1e30))
+	r[draw.RowFar] = draw.Farthest
+	if p.TopK > 0 {
+		r[draw.RowFlags] |= draw.FlagTopK
+		r[draw.RowTopK] = uint32(min(int64(p.TopK), math.MaxInt32))
 	}
-	return best, nil // rounding, beyond the last weight
+	if p.TopP > 0 && p.TopP < 1 {
+		r[draw.RowFlags] |= draw.FlagTopP
+		r[draw.RowTopP] = f32(p.TopP)
+	}
+	if p.MinP > 0 {
+		r[draw.RowFar] = uint32(min(draw.Farthest, math.Floor(-math.Log(p.MinP)*(1<<draw.NatBits))))
+	}
+	r[draw.RowSeedLo], r[draw.RowSeedHi] = uint32(p.Seed), uint32(p.Seed>>32)
+	return r
 }
 
 // check finds the first of the highest logits.

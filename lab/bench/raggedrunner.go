@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Shape is what the query rows of a step are.
@@ -33,6 +34,8 @@ type RaggedRunner struct {
 	// Sequences is how many Steps of the shape Sequences are of; 0: as many as a step has
 	// rows.
 	Sequences int
+	// Draws are how the rows of Sequences choose their tokens; nil: by their highest logits.
+	Draws []draw.Row
 }
 
 // sequences is Sequences or what it stands for.
@@ -58,7 +61,11 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 	}
 	q := batch.StepRequest{Steps: n}
 	for i := range count {
-		q.Sequences = append(q.Sequences, batch.Sequence{New: []int{token(i, r.Session.Vocab())}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need]})
+		s := batch.Sequence{New: []int{token(i, r.Session.Vocab())}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need]}
+		if r.Draws != nil {
+			s.Draw = r.Draws[i]
+		}
+		q.Sequences = append(q.Sequences, s)
 	}
 	begin := time.Now()
 	chosen, err := r.Session.Run(ctx, q)

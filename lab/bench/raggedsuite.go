@@ -7,9 +7,11 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // RaggedSuite is everything that one benchmark of a kernel of several query rows
@@ -30,6 +32,8 @@ type RaggedSuite struct {
 	Rules     gate.Rules
 	// Method; without contexts only the gate is run.
 	Method Method
+	// Draw is as in Suite; the seeds of a step's rows follow each other.
+	Draw sampling.Params
 	// Pages of the KV cache; 0: what a sequence for each row takes at the longest context.
 	Pages int
 	// Progress hears what is done next; nil is allowed.
@@ -70,7 +74,10 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
 	b := &RaggedBench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), WeightBytes: s.Kernel.WeightBytes(), Format: s.Kernel.Options.Weights, Rows: s.Kernel.Options.Tokens, OneRow: ones, Ceiling: y.Measure, Progress: s.Progress,
-		Runner: &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page}, Replayer: s.replayer(s.Kernel.Options.Tokens)}
+		Runner: &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page, Draws: s.draws()}, Replayer: s.replayer(s.Kernel.Options.Tokens)}
+	if err := s.session.SetDraws(s.draws()...); err != nil { // of what is replayed
+		return nil, err
+	}
 	o.Cases, err = b.Run(ctx, s.Method)
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName
@@ -86,6 +93,17 @@ func (s *RaggedSuite) replayer(sequences int) func(Shape) Replayer {
 	return func(shape Shape) Replayer {
 		return &raggedReplayer{cacheOf(s.Kernel, s.loaded, s.table), s.session, shape, sequences}
 	}
+}
+
+// draws are how a step's rows are drawn.
+func (s *RaggedSuite) draws() []draw.Row {
+	rows := make([]draw.Row, s.Kernel.Options.Tokens)
+	for i := range rows {
+		p := s.Draw
+		p.Seed += uint64(i)
+		rows[i] = p.Row()
+	}
+	return rows
 }
 
 func (s *RaggedSuite) kvBytes() int64 {
@@ -110,7 +128,7 @@ func (s *RaggedSuite) oneRow(ctx context.Context) (of map[int]float64, err error
 	if s.OneRow == nil || len(s.Method.Contexts) == 0 {
 		return nil, nil
 	}
-	one := &Suite{Machine: s.Machine, Kernel: s.OneRow, Weights: s.Weights, Method: s.Method, Progress: s.Progress}
+	one := &Suite{Machine: s.Machine, Kernel: s.OneRow, Weights: s.Weights, Method: s.Method, Draw: s.Draw, Progress: s.Progress}
 	if s.Made != nil {
 		one.Made = func(ctx context.Context) (runtime.Weights, error) { return s.Made(ctx, s.OneRow) }
 	}
@@ -119,6 +137,9 @@ func (s *RaggedSuite) oneRow(ctx context.Context) (of map[int]float64, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, one.loaded.Close()) }()
+	if err := one.session.SetDraw(s.Draw.Row()); err != nil {
+		return nil, err
+	}
 	if err := FillKV(one.loaded, one.kvBytes()); err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
@@ -28,6 +29,8 @@ type Suite struct {
 	Reference *gate.Reference
 	Rules     gate.Rules
 	Method    Method
+	// Draw is how the rounds' tokens are drawn; the zero value takes the highest logits. The gate always does.
+	Draw sampling.Params
 	// PerLaunch is how many tokens a launch chooses; 0 is a whole round's.
 	PerLaunch int
 	// Progress hears what is done next; nil is allowed.
@@ -72,6 +75,9 @@ func (s *Suite) Run(ctx context.Context) (o *Outcome, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, yardstick.Close()) }()
+	if err := s.session.SetDraw(s.Draw.Row()); err != nil {
+		return nil, err
+	}
 	o.Cases, err = s.bench(yardstick.Measure).Run(ctx, s.Method)
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName

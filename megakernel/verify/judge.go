@@ -74,9 +74,8 @@ func (r *Report) add(f Finding) {
 // afterwards checks what no single instruction gives away.
 func (t *Trial) afterwards(r *Run) (found []Finding) {
 	for i, logits := range r.logits {
-		if want := argmax(logits); r.next[i] != want {
-			found = append(found, Finding{Kind: "wrong token", Seed: r.seed, Step: i,
-				Text: fmt.Sprintf("the kernel chose %d, the largest of its own logits is %d", r.next[i], want)})
+		if wrong := drawn(r.next[i], logits, t.draw(i), t.context+i+1); wrong != "" {
+			found = append(found, Finding{Kind: "wrong token", Seed: r.seed, Step: i, Text: wrong})
 		}
 	}
 	if r.ran.stray > 0 {
@@ -84,17 +83,6 @@ func (t *Trial) afterwards(r *Run) (found []Finding) {
 			Text: fmt.Sprintf("%d KV pages changed that are not in the page table", r.ran.stray)})
 	}
 	return found
-}
-
-// argmax is the lowest index of the largest value that is no NaN; 0 for none.
-func argmax(v []float32) int {
-	best, at := float32(math.Inf(-1)), 0
-	for i, x := range v {
-		if x > best {
-			best, at = x, i
-		}
-	}
-	return at
 }
 
 func (t *Trial) compareLogits(r *Run, which string) Comparison {

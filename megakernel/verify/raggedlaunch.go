@@ -9,9 +9,11 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // part is a sequence's part of a launch.
@@ -171,6 +173,9 @@ func (x *scene) launch(ctx context.Context, s shape) error {
 	if err != nil {
 		return err
 	}
+	if err := x.r.SetDraws(x.draws(s)...); err != nil {
+		return err
+	}
 	chosen, err := x.r.Launch(ctx, q, nil)
 	var fault *interp.Fault
 	if errors.As(err, &fault) {
@@ -185,7 +190,48 @@ func (x *scene) launch(ctx context.Context, s shape) error {
 		x.finding("missing step", fmt.Sprintf("%d of %d steps ran", len(chosen), s.steps))
 		return nil
 	}
+	if err := x.drew(s, chosen); err != nil || len(x.run.Findings) > 0 {
+		return err
+	}
 	return x.follow(s, chosen)
+}
+
+// draw is how row i of the launch draws its tokens; those of a tree, whose positions are not their order, do not.
+func (x *scene) draw(s shape, i int) (p sampling.Params) {
+	if !x.t.mk.Draws() {
+		return p
+	}
+	for _, part := range s.parts {
+		if part.parents != nil {
+			return p
+		}
+	}
+	return drawOf(x.run.launches+i, x.t.mk.Config.Vocab)
+}
+
+func (x *scene) draws(s shape) (rows []draw.Row) {
+	for i := range x.t.mk.Options.Tokens {
+		rows = append(rows, x.draw(s, i).Row())
+	}
+	return rows
+}
+
+// drew looks whether the last step's rows drew their tokens from their logits.
+func (x *scene) drew(s shape, chosen [][]int) error {
+	row, logits, last := 0, make([]float32, x.t.mk.Config.Vocab), len(chosen)-1
+	for _, p := range s.parts {
+		for j := range p.new {
+			if err := x.r.RowLogits(row, logits); err != nil {
+				return err
+			}
+			if wrong := drawn(chosen[last][row], logits, x.draw(s, row), p.ref.Len()+j+last+1); wrong != "" {
+				x.finding("wrong token", fmt.Sprintf("row %d of launch %d (%s): %s", row, x.run.launches, s.name, wrong))
+				return nil
+			}
+			row++
+		}
+	}
+	return nil
 }
 
 // choose draws the pages that each KV head selects, or none of them selects.
@@ -272,10 +318,15 @@ func (x *scene) followGrowth(p part, row int, chosen [][]int, where string) erro
 			logits = x.run.rows[len(x.run.rows)-1].want
 		}
 		token = chosen[step][row]
-		x.run.guesses = append(x.run.guesses, guess{where, slices.Max(logits) - logits[token]})
+		if x.greedy(row) {
+			x.run.guesses = append(x.run.guesses, guess{where, slices.Max(logits) - logits[token]})
+		}
 	}
 	return nil
 }
+
+// greedy is whether a row of a launch without a tree takes its highest logit.
+func (x *scene) greedy(row int) bool { return x.draw(shape{}, row).Greedy() }
 
 // ties is how often a row that is off is judged anew, its roundings moved, and how far: half of what rounding to bf16
 // moves at most. So much do attention's weights differ, which the kernel rounds and the reference does not.
@@ -300,8 +351,8 @@ func (x *scene) keep(row int, ref *reference.Model, token int, where string) err
 	}
 	best := off(want)
 	for try := 0; try < ties && !best.OK(); try++ {
-		draw := rand.New(rand.NewPCG(uint64(try), uint64(x.run.seed)))
-		x.now.move = func() float64 { return 1 + tieMoves*(2*draw.Float64()-1) }
+		moves := rand.New(rand.NewPCG(uint64(try), uint64(x.run.seed)))
+		x.now.move = func() float64 { return 1 + tieMoves*(2*moves.Float64()-1) }
 		if other := ref.Clone(from).Step(token); off(other).MaxError < best.MaxError {
 			best, want = off(other), other
 		}

@@ -142,7 +142,7 @@ func (t *raggedTrial) lengths(runs []*raggedRun) Condition {
 }
 
 // arrivals are those at the grid barrier, over which its counter must pass 2³²: as many
-// as steps have, or fewer where partial states needed no phase of their own.
+// as steps have, or fewer where partial states needed no phase of their own, and more where tokens were drawn.
 func (t *raggedTrial) arrivals(runs []*raggedRun) Condition {
 	c := Condition{Name: "grid barrier arrivals", Want: "as steps have, past 2^32", Met: true}
 	for _, r := range runs {
@@ -150,7 +150,7 @@ func (t *raggedTrial) arrivals(runs []*raggedRun) Condition {
 		want := int64(t.mk.Barriers() * sms * r.seen.steps)
 		fewer := want - int64(t.mk.Config.Layers*sms*r.seen.steps)
 		c.Have = fmt.Sprintf("%d", n)
-		if n > want || n < fewer || n%int64(sms) != 0 || r.ran.barrier >= t.epoch {
+		if n > want+int64(t.mk.DrawBarriers()*sms*r.seen.steps) || n < fewer || n%int64(sms) != 0 || r.ran.barrier >= t.epoch {
 			c.Have, c.Met = fmt.Sprintf("%d of %d", n, want), false
 			return c
 		}

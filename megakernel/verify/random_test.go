@@ -18,7 +18,7 @@ func TestRandomConfigurationsPass(t *testing.T) {
 	}
 	r := rand.New(rand.NewPCG(7, 7))
 	for n := 0; n < 8; {
-		req := draw(t, r)
+		req := oddRequest(t, r)
 		if _, err := megakernel.Build(req.Config, req.Options); err != nil {
 			require.ErrorContains(t, err, "pipeline:") // it does not fit
 			continue
@@ -30,8 +30,8 @@ func TestRandomConfigurationsPass(t *testing.T) {
 	}
 }
 
-// draw makes a request of odd sizes and options.
-func draw(t *testing.T, r *rand.Rand) Request {
+// oddRequest makes a request of odd sizes and options.
+func oddRequest(t *testing.T, r *rand.Rand) Request {
 	t.Helper()
 	pick := func(v ...int) int { return v[r.IntN(len(v))] }
 	c, err := models.Lookup("llama3-8b")

@@ -12,6 +12,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/internal/plural"
 )
 
@@ -105,6 +106,9 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
+		if err := x.s.SetDraw(t.draw(i).Row()); err != nil {
+			return nil, err
+		}
 		next, err := x.s.Step(id)
 		var fault *interp.Fault
 		if errors.As(err, &fault) {
@@ -130,6 +134,14 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 		return r, err
 	}
 	return r, x.givenUp(r)
+}
+
+// draw is how a step draws its token: the last as the launches behind it, not at all where the step is a graph of kernels.
+func (t *Trial) draw(step int) (p sampling.Params) {
+	if !t.mk.Draws() {
+		return p
+	}
+	return drawOf(step, t.mk.Config.Vocab)
 }
 
 // again decodes the same tokens in launches of several steps: one that is

@@ -210,6 +210,9 @@ func (f *Stepper) step(qs []batch.Sequence, feed [][]int, cached []int) (chosen 
 			rows = append(rows, token)
 		}
 		f.rows = append(f.rows, rows)
+		logits := make([]float32, Vocab)
+		logits[token] = 1
+		token = qs[i].Draw.Choose(logits, uint32(cached[i]))
 		chosen = append(chosen, token)
 		feed[i] = []int{token}
 		end = end || f.Ends[token]

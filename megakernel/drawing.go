@@ -1,0 +1,97 @@
+package megakernel
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/draw"
+)
+
+// BufferDraws is the buffer of the rows' parameters of sampling, [rows][draw.RowWords]. The kernel reads it in launches whose
+// ScalarDraws is not 0.
+const BufferDraws = "draws"
+
+// ScalarDraws says what a launch's rows need: 0 where each takes its highest logit, else draw.Mode… bits.
+const ScalarDraws = "draw_modes"
+
+// drawing is what the draws of tokens need.
+type drawing struct {
+	draws   dsl.Buf[dsl.U32] // the rows' parameters
+	records dsl.Buf[dsl.U32]
+	bins    dsl.Buf[dsl.U32]
+	modes   dsl.Val[dsl.U32]
+}
+
+// Draws reports whether the kernel draws tokens; one that does not takes the highest logit in every launch.
+func (mk *Kernel) Draws() bool { return mk.Options.Draws }
+
+// drawScratch is how many bytes of memory that nothing uses behind the LM head a draw takes.
+func (mk *Kernel) drawScratch() int {
+	if !mk.Draws() {
+		return 0
+	}
+	return 4 * tasks.SampleSharedLen(mk.Options.Tokens, mk.Options.Consumers)
+}
+
+func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
+	if !mk.Draws() {
+		return
+	}
+	o := &mk.Options
+	d := &b.drawing
+	d.draws = dsl.Global[dsl.U32](k, BufferDraws, product(o.Tokens, draw.RowWords), dsl.ReadOnly(), dsl.Align(16), bufDoc("[%d][%d] how each row draws its token", o.Tokens, draw.RowWords))
+	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(tasks.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16), bufDoc("[2][%d][%d][4] what each SM has for each row", o.Tokens, o.SMs))
+	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(tasks.SampleBinsLen(o.Tokens)), dsl.Align(16), bufDoc("[%d][%d][%d][2] histograms of logits", draw.Searches, o.Tokens, draw.Bins))
+	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws, "0: every row takes its highest logit; 1: rows draw; 3: and some truncate")
+}
+
+// regionDraws is the shared memory of the rows' state while they draw.
+const regionDraws = "draw_state"
+
+// drawRegions are that region, or none where the kernel does not draw.
+func (mk *Kernel) drawRegions() []pipeline.Region {
+	if !mk.Draws() {
+		return nil
+	}
+	return []pipeline.Region{{Name: regionDraws, Bytes: 4 * tasks.SampleStateLen(mk.Options.Tokens), Align: 16}}
+}
+
+// sampler is the template that draws tokens, nil where the kernel does not; shared is memory that nothing uses behind the LM head.
+func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *tasks.Sample {
+	if !b.mk.Draws() {
+		return nil
+	}
+	d, r := &b.bufs.drawing, b.mk.Plan.Region(regionDraws)
+	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16), dsl.Doc("how far each row's draw is"))
+	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws, Logits: b.bufs.logits,
+		Records: d.records, Bins: d.bins, Shared: dsl.View[dsl.U32](shared), State: state}
+}
+
+// publish publishes what the SM found behind the LM head: its part of a draw, or its highest logits.
+func (b *builder) publish(highest func()) {
+	if b.sample == nil {
+		highest()
+		return
+	}
+	b.k.IfElse(b.bufs.modes.NeC(0), func() { b.sample.First(b.env, b.own.matrix(layerMatrices)) }, highest)
+}
+
+// pick finds the tokens behind the LM head's hand-off: those drawn, or those of the highest logits.
+func (b *builder) pick(drawn, highest func()) {
+	if b.sample == nil {
+		highest()
+		return
+	}
+	b.k.IfElse(b.bufs.modes.NeC(0), func() {
+		b.sample.Choose(b.env, b.own.matrix(layerMatrices), b.bar)
+		drawn()
+	}, highest)
+}
+
+// DrawBarriers is how often all SMs meet to draw the tokens of a step, at most.
+func (mk *Kernel) DrawBarriers() int {
+	if !mk.Draws() {
+		return 0
+	}
+	return draw.Searches + 1
+}

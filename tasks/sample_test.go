@@ -1,0 +1,135 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/draw"
+	"github.com/stretchr/testify/require"
+)
+
+// sampled is rows of logits and how each is drawn from.
+type sampled struct {
+	logits    [][]float32
+	rows      []draw.Row
+	positions []uint32
+	most      int // rows that the kernel is made for
+}
+
+// run draws on the executor, with the vocabulary's tiles shared out among the SMs.
+func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
+	vocab, most := len(s.logits[0]), max(s.most, len(s.rows))
+	r := newRig(t, setup{sms: sms, consumers: consumers})
+	var logits []float32
+	params := make([]uint32, most*draw.RowWords)
+	modes := uint32(draw.ModeDraws)
+	for i, row := range s.rows {
+		logits = append(logits, s.logits[i]...)
+		copy(params[i*draw.RowWords:], row[:])
+		modes |= row.Modes()
+	}
+	for len(logits) < most*vocab {
+		logits = append(logits, 1e9)
+	}
+	positions := in[dsl.U32](r, "positions", u32Bytes(append(append([]uint32(nil), s.positions...), make([]uint32, most)...)...), 0)
+	a := &tasks.Sample{Vocab: vocab, T: most, Count: r.scalar("count", uint32(len(s.rows))), Modes: r.scalar("modes", modes),
+		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: in[dsl.F32](r, "logits", f32Bytes(logits), len(logits)),
+		Records: out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)), Bins: out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
+		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most, consumers), dsl.Align(16)),
+		State:    dsl.Shared[dsl.U32](r.k, "state", tasks.SampleStateLen(most), dsl.Align(16)),
+		Chosen:   dsl.Shared[dsl.U32](r.k, "chosen", most),
+		Position: func(row dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return positions.Load(row) }}
+	next, counter := out[dsl.U32](r, "next", sms*most), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
+	tiles := (vocab + pipeline.TileRows - 1) / pipeline.TileRows
+	var shares []uint32
+	for sm := range sms {
+		first := sm * tiles / sms
+		shares = append(shares, uint32(first), uint32((sm+1)*tiles/sms-first))
+	}
+	own := in[dsl.U32](r, "own", u32Bytes(shares...), len(shares))
+	r.body(func(*pipeline.Consumer) {
+		word := func(i int) dsl.Val[dsl.U32] { return dsl.Uniform(own.Load(r.e.CTA.MulC(2).AddC(i)), dsl.CTAScope) }
+		share := tasks.Share{First: word(0), Count: word(1)}
+		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
+		a.First(r.e, share)
+		bar.Sync()
+		a.Choose(r.e, share, bar)
+		r.k.If(r.e.Tid.Lt(a.Count), func() { next.Store(r.e.CTA.MulC(most).Add(r.e.Tid), a.Chosen.Load(r.e.Tid)) })
+	}, nil)
+	got := u32s(r.run()["next"])
+	for sm := range sms {
+		require.Equal(t, got[:len(s.rows)], got[sm*most:][:len(s.rows)], "every CTA draws the same")
+	}
+	return got[:len(s.rows)]
+}
+
+// randomLogits are of many shapes: flat, peaked, with ties, with -inf.
+func randomLogits(rng *rand.Rand, vocab int) []float32 {
+	y := make([]float32, vocab)
+	kind, spread := rng.IntN(5), math.Exp(rng.Float64()*4-2)
+	for i := range y {
+		switch y[i] = float32(rng.NormFloat64() * spread); kind {
+		case 0:
+			y[i] = float32(rng.IntN(4))
+		case 1:
+			y[i] = float32(math.Floor(float64(y[i])*4)) / 4
+		case 2:
+			if rng.IntN(3) > 0 {
+				y[i] = float32(math.Inf(-1))
+			}
+		}
+	}
+	if kind == 3 {
+		y[rng.IntN(vocab)] += 8
+	}
+	return y
+}
+
+func randomParams(rng *rand.Rand, vocab int) (p sampling.Params) {
+	p = sampling.Params{Temperature: math.Exp(rng.Float64()*3 - 2), Seed: rng.Uint64()}
+	if rng.IntN(8) == 0 {
+		return sampling.Params{}
+	}
+	if rng.IntN(2) == 0 {
+		p.TopK = 1 + rng.IntN(vocab+5)
+		if rng.IntN(2) == 0 {
+			p.TopK = 1 + rng.IntN(10)
+		}
+	}
+	if rng.IntN(2) == 0 {
+		p.TopP = rng.Float64()
+	}
+	if rng.IntN(3) == 0 {
+		p.MinP = math.Exp(-rng.Float64() * 12)
+	}
+	return p
+}
+
+func TestDrawsAreTheMirrors(t *testing.T) {
+	rng := newRand(11)
+	for n := range 60 {
+		rows := []int{1, 1, 2, 5, 16}[n%5]
+		vocab := []int{13, 64, 203, 320, 1000}[rng.IntN(5)]
+		g := []struct{ sms, consumers int }{{1, 1}, {2, 4}, {3, 2}, {33, 1}}[rng.IntN(4)]
+		s := &sampled{most: rows + rng.IntN(2)*min(rows-1, 1)}
+		if s.most > 16 {
+			s.most = 16
+		}
+		var want []uint32
+		for range rows {
+			y, p, position := randomLogits(rng, vocab), randomParams(rng, vocab), rng.Uint32()
+			row := p.Row()
+			s.logits, s.rows, s.positions = append(s.logits, y), append(s.rows, row), append(s.positions, position)
+			want = append(want, uint32(row.Choose(y, position)))
+		}
+		t.Run(fmt.Sprintf("%d: %d rows of %d on %d SMs, %d warps", n, rows, vocab, g.sms, g.consumers), func(t *testing.T) {
+			require.Equal(t, want, s.run(t, g.sms, g.consumers))
+		})
+	}
+}
