@@ -92,7 +92,7 @@ func (b *benchFlags) runAblation(cmd *cobra.Command) (err error) {
 		return err
 	}
 	weights := &bench.Suite{Kernel: mk, Method: bench.Method{Contexts: on.Contexts}}
-	release, err := b.prepare(cmd.ErrOrStderr(), weights, cmd.Flags().Changed("random"))
+	release, err := b.prepare(cmd, weights)
 	if err != nil {
 		return err
 	}

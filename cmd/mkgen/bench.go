@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -274,7 +273,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		output{flag: "plot", path: b.plot, ours: ourPlot}, output{flag: "record", path: b.record, ours: ourRecord(true)}); err != nil {
 		return err
 	}
-	release, err := b.prepare(cmd.ErrOrStderr(), s, cmd.Flags().Changed("random"))
+	release, err := b.prepare(cmd, s)
 	if err != nil {
 		return err
 	}
@@ -301,6 +300,21 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond, mk.Config.MaxPositions)
 	}
 	return b.report(cmd.OutOrStdout(), s, o)
+}
+
+// load is choice.load, and makes the kernel's format that of a checkpoint's own codes where no other is asked for. With --reference,
+// which is of widened weights, it does not.
+func (b *benchFlags) load(cmd *cobra.Command) (models.Config, error) {
+	config, err := b.choice.load(cmd)
+	if err != nil || b.checkpoint == "" || b.reference != "" {
+		return config, err
+	}
+	m, note, err := openModel(b.checkpoint, b.reading())
+	if err != nil {
+		return config, err
+	}
+	b.withCodes(cmd, m, note)
+	return config, m.Close()
 }
 
 // describable refuses to make a record with a program that no commit describes.
@@ -390,7 +404,7 @@ func (b *benchFlags) measure(ctx context.Context, s *bench.Suite, beside *megake
 
 // prepare finds the weights and the reference, and compares the two. A seed that
 // was not given is the reference's.
-func (b *benchFlags) prepare(stderr io.Writer, s *bench.Suite, seeded bool) (release func() error, err error) {
+func (b *benchFlags) prepare(cmd *cobra.Command, s *bench.Suite) (release func() error, err error) {
 	c, release := s.Kernel.Config, func() error { return nil }
 	if b.device == deviceSim {
 		if err := fitsSim(&c); err != nil {
@@ -401,7 +415,7 @@ func (b *benchFlags) prepare(stderr io.Writer, s *bench.Suite, seeded bool) (rel
 		if s.Reference, err = gate.OpenReference(b.reference); err != nil {
 			return nil, fmt.Errorf("--reference %s: %w", b.reference, err)
 		}
-		if !seeded {
+		if !cmd.Flags().Changed("random") {
 			b.seed = seed(s.Reference.Seed)
 		}
 	}
@@ -414,10 +428,14 @@ func (b *benchFlags) prepare(stderr io.Writer, s *bench.Suite, seeded bool) (rel
 		if theirs := w.Config(); !reflect.DeepEqual(theirs.Tensors(), c.Tensors()) {
 			return nil, errors.Join(fmt.Errorf("--checkpoint: %s holds weights of another shape than %s", b.checkpoint, c.Name), w.Close())
 		}
-		if note != "" {
-			fmt.Fprintln(stderr, note)
+		s.Weights = w
+		if b.reference == "" {
+			s.Weights, note = b.withCodes(cmd, w, note)
 		}
-		s.Weights, s.WeightsName, release = w, "checkpoint "+filepath.Base(filepath.Clean(b.checkpoint)), w.Close
+		if note != "" {
+			fmt.Fprintln(cmd.ErrOrStderr(), note)
+		}
+		s.WeightsName, release = "checkpoint "+filepath.Base(filepath.Clean(b.checkpoint)), w.Close
 	} else {
 		n := uint64(b.seed)
 		random, s.Weights, s.WeightsName = &n, synth.NewWeights(n, c), fmt.Sprintf("random, seed %d", n)

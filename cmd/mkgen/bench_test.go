@@ -6,6 +6,8 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -155,4 +157,29 @@ func TestStepsOfSeveralRowsAreMeasured(t *testing.T) {
 	code, _, stderr = mkgen("bench", "--model", "tiny", "--rows", "4", "--splits", "2")
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "--plot, --tokens-per-launch and --splits go with one row")
+}
+
+// TestBenchTakesAQuantisedCheckpointsOwnCodes: what is measured is the kernel that mkgen run makes of it, and not its weights widened.
+func TestBenchTakesAQuantisedCheckpointsOwnCodes(t *testing.T) {
+	const column = `(?m)^ +2 +2 +([0-9.]+) kB`
+	var read []float64
+	for _, x := range []struct{ format, want string }{
+		{"", "the kernel's format is i4g32-f16, which has just these codes and scales."},
+		{"i4g32-f16", "the kernel's format is i4g32-f16, which has just these codes and scales."},
+		{"bf16", "they are widened to bf16."},
+	} {
+		args := []string{"bench", "--checkpoint", "../../models/quant/testdata/gptq_i4g32", "--device", "sim", "--contexts", "2", "--rounds", "1", "--tokens", "2"}
+		if x.format != "" {
+			args = append(args, "--weight-format", x.format)
+		}
+		code, out, told := mkgen(args...)
+		require.Equal(t, 0, code, told)
+		require.Contains(t, told, x.want)
+		require.Regexp(t, column, out)
+		kB, err := strconv.ParseFloat(regexp.MustCompile(column).FindStringSubmatch(out)[1], 64)
+		require.NoError(t, err)
+		read = append(read, kB)
+	}
+	require.Equal(t, read[0], read[1])
+	require.Less(t, read[0], read[2]/2, "kB a token")
 }

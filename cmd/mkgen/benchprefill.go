@@ -60,7 +60,7 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 		return usagef("--prefill: %v", err)
 	}
 	weights := &bench.Suite{Kernel: s.Decode[0]}
-	release, err := b.prepare(cmd.ErrOrStderr(), weights, cmd.Flags().Changed("random"))
+	release, err := b.prepare(cmd, weights)
 	if err != nil {
 		return err
 	}

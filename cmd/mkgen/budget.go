@@ -59,7 +59,7 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 		return usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0], plural.Of(int(b.tokens), "token"), plain.Config.MaxPositions)
 	}
 	s := &bench.Suite{Kernel: plain}
-	release, err := t.prepare(cmd.ErrOrStderr(), s, cmd.Flags().Changed("random"))
+	release, err := t.prepare(cmd, s)
 	if err != nil {
 		return err
 	}

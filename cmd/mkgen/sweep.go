@@ -166,7 +166,7 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 	}
 	weights := &bench.Suite{Kernel: one(of), Method: of.Method}
 	weights.Method.Contexts, _ = bench.Method{Contexts: s.contexts, Tokens: of.Method.Tokens, WarmUp: of.Method.WarmUp}.Fit(config)
-	release, err := s.prepare(cmd.ErrOrStderr(), weights, cmd.Flags().Changed("random"))
+	release, err := s.prepare(cmd, weights)
 	if err != nil {
 		return err
 	}

@@ -111,7 +111,7 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	s := &bench.Suite{Kernel: mk}
-	release, err := t.prepare(cmd.ErrOrStderr(), s, cmd.Flags().Changed("random"))
+	release, err := t.prepare(cmd, s)
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	weights := &bench.Suite{Kernel: mk}
-	release, err := t.prepare(cmd.ErrOrStderr(), weights, cmd.Flags().Changed("random"))
+	release, err := t.prepare(cmd, weights)
 	if err != nil {
 		return err
 	}

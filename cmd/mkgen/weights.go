@@ -75,26 +75,33 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	q, ok := f.tensors.(*quant.Model)
+	f.tensors, f.note = c.withCodes(cmd, f.tensors, f.note)
+	return f, nil
+}
+
+// withCodes returns t with its own codes where the kernel multiplies just these, and what a user is told of it instead of
+// note. The kernel's format becomes theirs unless --weight-format asks for another.
+func (c *choice) withCodes(cmd *cobra.Command, t megakernel.Tensors, note string) (megakernel.Tensors, string) {
+	q, ok := t.(*quant.Model)
 	if !ok || c.opts.MLP == megakernel.MLPFused {
-		return f, nil
+		return t, note
 	}
 	coded, why := q.Coded()
 	if coded == nil {
 		if q.Integers() {
-			f.note += " Integers are multiplied as they are where all layers have one form: " + why + "."
+			note += " Integers are multiplied as they are where all layers have one form: " + why + "."
 		}
-		return f, nil
+		return t, note
 	}
 	own, ok := pipeline.FormatE4M3, true
 	if !coded.Float {
 		own, ok = pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
 	}
-	if ok && (c.opts.Weights == "" || !cmd.Flags().Changed("weight-format") || c.opts.Weights == own) {
-		c.opts.Weights, f.tensors = own, coded
-		f.note = strings.Replace(f.note, widened, fmt.Sprintf("the kernel's format is %s, which has just these codes and scales.", own), 1)
+	if !ok || c.opts.Weights != "" && cmd.Flags().Changed("weight-format") && c.opts.Weights != own {
+		return t, note
 	}
-	return f, nil
+	c.opts.Weights = own
+	return coded, strings.Replace(note, widened, fmt.Sprintf("the kernel's format is %s, which has just these codes and scales.", own), 1)
 }
 
 // widened is what a user is told of quantised weights that become bf16.
