@@ -57,6 +57,7 @@ func TestWhatIsProved(t *testing.T) {
 				at.Set(dsl.Select(next.EqC(64), k.U32(0), next))
 			})
 		},
+		"a cursor goes round behind branches": func(k *dsl.Kernel, x buf, n u32) { roundBehindBranches(k, x, n, 64) },
 		"a sum over two loops": func(k *dsl.Kernel, x buf, n u32) {
 			at := dsl.NewVar(k.U32(0), "at")
 			k.For(k.U32(0), k.U32(8), func(u32) {
@@ -90,8 +91,25 @@ func TestWhatIsFound(t *testing.T) {
 				at.Set(dsl.Select(next.EqC(65), k.U32(0), next))
 			})
 		}},
-		"a word that nobody knows": {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(x.Load(n.MinC(63)), n) }},
+		"a cursor that goes past behind branches": {bounds.Outside, func(k *dsl.Kernel, x buf, n u32) { roundBehindBranches(k, x, n, 65) }},
+		"a word that nobody knows":                {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(x.Load(n.MinC(63)), n) }},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, []bounds.Kind{c.want}, analysed(t, c.body)) })
 	}
+}
+
+// roundBehindBranches moves a cursor up to 64 on in each turn, as a sum of steps, and stores behind each turn.
+func roundBehindBranches(k *dsl.Kernel, x buf, n u32, end int) {
+	at := dsl.NewVar(k.U32(0), "at")
+	advance := func() {
+		next := at.Get().AddC(1)
+		at.Set(dsl.Select(next.EqC(end), k.U32(0), next))
+	}
+	k.For(k.U32(0), n, func(u32) {
+		x.Store(at.Get(), n)
+		for i := range 32 {
+			advance()
+			k.If(x.Load(k.U32(i)).EqC(0), advance)
+		}
+	})
 }

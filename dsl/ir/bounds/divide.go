@@ -140,7 +140,7 @@ func (a *analysis) selected(c *cond, x, y val, t ir.Type) val {
 		a.assume(c, i == 0)
 		if !a.dead {
 			*v = a.unwrapped(*v)
-			ivs, last = append(ivs, a.both(v.f).meet(v.iv)), *v
+			ivs, last = append(ivs, c.bounds(i == 0, v.f, a.both(v.f).meet(v.iv))), *v
 		}
 		a.leave(mark, dead)
 	}
@@ -157,6 +157,34 @@ func (a *analysis) selected(c *cond, x, y val, t ir.Type) val {
 		s.cond = &cond{}
 	}
 	return a.value(s)
+}
+
+// bounds is iv, the range of f, where c is truth and compares f itself: of a sum, which an assumption narrows as a whole, its
+// symbols' ranges do not show that.
+func (c *cond) bounds(truth bool, f form, iv interval) interval {
+	for ; c != nil && c.op == negation; c = c.l {
+		truth = !truth
+	}
+	if c == nil || c.op != isZero && c.op != atMostZero || c.f.k >= inf || f.k >= inf {
+		return iv
+	}
+	d := f.minus(c.f) // f = c.f + d
+	if !d.isConst() {
+		return iv
+	}
+	switch {
+	case c.op == isZero && truth:
+		return iv.meet(interval{d.k, d.k})
+	case c.op == isZero && iv.hi == d.k:
+		iv.hi--
+	case c.op == isZero && iv.lo == d.k:
+		iv.lo++
+	case c.op == atMostZero && truth:
+		return iv.meet(interval{-inf, d.k})
+	case c.op == atMostZero:
+		return iv.meet(interval{d.k + 1, inf})
+	}
+	return iv
 }
 
 // shifted is x << y by an amount that is not fixed.
