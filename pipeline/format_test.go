@@ -143,6 +143,15 @@ func TestE4M3IsPacked(t *testing.T) {
 	require.Len(t, seen, 3*512, "each byte of a tile is one element's")
 }
 
+// A stage that the planner chooses has room for a run, however small the model is.
+func TestARunFitsIntoAChosenStage(t *testing.T) {
+	for _, f := range append(pipeline.Formats(), pipeline.OwnFormats()...) {
+		p, err := pipeline.New(pipeline.Request{SMs: 4, Layers: 1, SharedLimit: 65536, Layer: []pipeline.Matrix{{Name: "a", Rows: 64, K: 512, Format: f}}})
+		require.NoError(t, err)
+		require.LessOrEqual(t, p.Layer[0].ChunkBytes(0), p.StageBytes, f)
+	}
+}
+
 func TestFormatsThatCannotBe(t *testing.T) {
 	r := pipeline.Request{SMs: 1, Layers: 1, SharedLimit: 65536}
 	for want, ms := range map[string][]pipeline.Matrix{

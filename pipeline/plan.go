@@ -184,6 +184,9 @@ func cut(m Matrix, stageBytes int) MatrixPlan {
 // goes around). Neither happens from Llama-3.2-1B up. Scales that are streamed with codes are added to it.
 func chooseStageBytes(r *Request) int {
 	least := max(2048, roundUp(KVTokenMultiple*r.KVTokenBytes, StageAlign))
+	for _, m := range slices.Concat(r.Layer, r.Final) { // a run is in one stage
+		least = max(least, TileRows*m.Format.Run(m.K)*m.Format.Bits()/8)
+	}
 	size := max(DefaultStageBytes, least)
 	widest := 0
 	for _, m := range r.Layer {
