@@ -52,7 +52,7 @@ func newHanging(t *testing.T, watchdog megakernel.Watchdog, sms, consumers, voca
 // newRaggedHanging is a ragged kernel that hangs, with splits, merges and new tokens.
 func newRaggedHanging(t *testing.T, o megakernel.Options) *hanging {
 	t.Helper()
-	o.Fault = megakernel.FaultLostArrival
+	o.Fault, o.Draws = megakernel.FaultLostArrival, true
 	mk := raggedShape(t, 3, 1, 120, 96, o)
 	p, x := newPlay(t, mk, 16, 40, 5)
 	h := &hanging{ir: mk.IR, seeds: 2 * mutantSeeds, launch: func(ctx context.Context, sim *runtime.Sim) error {
