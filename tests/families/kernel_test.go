@@ -2,6 +2,7 @@ package families
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math"
 	"slices"
@@ -172,6 +173,8 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 	}
 }
 
+var every = flag.Bool("every", false, "every family's kernels in every format of weights: three CPU minutes")
+
 // Every family's kernels in 8 and in 4 bits, of one row and of several, against the reference with the same weights and inputs.
 func TestKernelsOfEveryFormatForEveryFamily(t *testing.T) {
 	for _, c := range cases(t) {
@@ -184,9 +187,16 @@ func TestKernelsOfEveryFormatForEveryFamily(t *testing.T) {
 			if deep.On() {
 				tokens = c.Tokens[:min(len(c.Tokens), 20)]
 			}
+			parts := 10 // of all pairs of a format and rows, this family has one
+			switch {
+			case *every:
+				parts = 1
+			case deep.On():
+				parts = 3
+			}
 			for i, format := range pipeline.Formats()[1:] {
 				for _, rows := range []int{1, 6} {
-					if !deep.On() && (2*i+rows/6+len(c.Name))%10 != 0 { // one of ten
+					if (2*i+rows/6+len(c.Name))%parts != 0 {
 						continue
 					}
 					o := small
