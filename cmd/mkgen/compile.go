@@ -119,7 +119,7 @@ this was not checked; with --strict that is an error, too.`,
 	f.BoolVar(&all, "all", false, "every registered model, a row each")
 	f.StringVarP(&file, "output", "o", "", "`file` to write the cubin to")
 	f.Var(&with, "compiler", "nvcc or nvrtc (default: nvcc when it is there)")
-	f.Var(&prefill, "prefill", "compile also the kernel that feeds prompts, so many tokens at a time")
+	f.Var(&prefill, "prefill", "compile the prefill kernel, too, of steps of `n` tokens")
 	f.Lookup("prefill").DefValue = ""
 	f.BoolVar(&strict, "strict", false, "fail where the machine code cannot be held against the program")
 	f.BoolVar(&fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
@@ -132,7 +132,7 @@ type namedKernel struct {
 	*ir.Kernel
 }
 
-// namedKernels are the kernels of a step, and the one that feeds so many tokens of a prompt where prefill is not 0.
+// namedKernels are the kernels of a step, and the prefill kernel of steps of prefill tokens where that is not 0.
 func namedKernels(mk *megakernel.Kernel, prefill int) (all []namedKernel, err error) {
 	for _, k := range mk.Kernels() {
 		name := mk.Config.Name

@@ -116,7 +116,7 @@ are said. It prints how many there were, and whether that was all.`,
 	cmd.Flags().Var(&steps, "steps", "decode steps under each; with --rows launches drawn at random, behind those of every kind")
 	cmd.Flags().Var(&pin, "pin-split", pinUsage)
 	cmd.Flags().Lookup("pin-split").DefValue = ""
-	cmd.Flags().Var(&prefill, "prefill", "check the prefill kernel of steps of so many tokens instead (default none)")
+	cmd.Flags().Var(&prefill, "prefill", "check the prefill kernel of steps of `n` tokens instead (default none)")
 	cmd.Flags().Lookup("prefill").DefValue = ""
 	return cmd
 }

@@ -11,7 +11,8 @@ import (
 )
 
 // proveAddresses proves the addresses of a model's kernels at their real sizes and writes
-// one line, and one for each finding; with prefill, of the prefill kernel of so many tokens a step. The error says that something was found.
+// one line, and one for each finding; where prefill is not 0, of the
+// prefill kernel of steps of prefill tokens. The error says that something was found.
 func proveAddresses(w io.Writer, c models.Config, o megakernel.Options, prefill int) error {
 	mk, err := megakernel.Build(c, o)
 	if err != nil {

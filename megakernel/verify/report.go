@@ -25,7 +25,7 @@ type Request struct {
 	Policy  string             // of all schedules, one of interp.Policies; "": each seed's own, in turn
 	Steps   int                // decode steps under each, at least 2; of several rows, random launches after those that must be
 	Wide    bool               // of one row: run the kernel with the real number of SMs, too, unless something has been found
-	Prefill int                // check the prefill kernel of steps of so many tokens beside the model's decode kernels, instead; 0: none
+	Prefill int                // check the prefill kernel of steps of this many tokens beside the model's decode kernels, instead; 0: none
 	Pin     int                // of several rows: parts end at multiples of so many tokens, themselves a multiple of the real kernel's ChunkTokens; 0: anywhere
 }
 
