@@ -162,6 +162,12 @@ func (f *prefillFlow) consumers() {
 	})
 	qkv := &tasks.PrefillQKV{QKV: tasks.QKV{Heads: c.Heads, KV: mk.KV, InvFreq: f.bufs.invFreq, Q: f.bufs.q}, Norm: f.norms[0]}
 	att := &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(c.Heads * c.HeadDim), To: f.bufs.attn}
+	switch mk.Options.Fault {
+	case FaultRope:
+		qkv.QueryShift = 1
+	case FaultDropToken:
+		att.Blind = true
+	}
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))
 		f.watch.Layer(s.Layer)

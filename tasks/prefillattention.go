@@ -21,6 +21,7 @@ type PrefillAttention struct {
 	Q     dsl.Buf[dsl.BF16]  // [T][Heads][D], scaled by log2(e)/√D
 	Out   PrefillActivations // K is Heads·D
 	To    dsl.Buf[dsl.BF16]
+	Blind bool // no query sees the token right before it: a planted fault
 }
 
 func (t *PrefillAttention) group() int { return t.Heads / t.KV.Heads }
@@ -249,7 +250,11 @@ func (w *prefillTileState) block(from u32) {
 		}
 		for x := range sum {
 			at := from.Add(c.MulC(2)).AddC(8*tile + x&1)
-			scores[tile][x] = dsl.Select(at.Le(w.sees[x/2]), sum[x], k.F32(math.Inf(-1)))
+			seen := at.Le(w.sees[x/2])
+			if w.t.Blind {
+				seen = seen.And(at.AddC(1).Ne(w.sees[x/2]))
+			}
+			scores[tile][x] = dsl.Select(seen, sum[x], k.F32(math.Inf(-1)))
 		}
 	}
 	next := from.AddC(blockTokens)

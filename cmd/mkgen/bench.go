@@ -106,7 +106,9 @@ whether they compute the same bits, or not even the same from run to run.
 
 --prefill measures, instead, the time to the first token of prompts, of the
 lengths in --contexts: they go through a kernel that takes so many tokens at a
-time. Before that its logits are compared with those of kernels without it.
+time. Before that its logits are compared with those of kernels without it, and
+with --reference with transformers', as are keys and values; no record is
+written.
 
 --serve measures, instead, a server (mkgen serve, or any that answers OpenAI's
 interface) by the load generator aiperf: time to the first token, per token and

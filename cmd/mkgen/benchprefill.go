@@ -8,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/spf13/cobra"
 )
@@ -18,7 +19,7 @@ var promptLengths = contexts{128, 1024, 8192}
 // checkPrefill refuses what does not go with --prefill.
 func (b *benchFlags) checkPrefill(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
-	for _, name := range []string{"reference", "record", "plot", "cases", "tokens", "tokens-per-launch", "rows", "budget", "ablate"} {
+	for _, name := range []string{"record", "plot", "cases", "tokens", "tokens-per-launch", "rows", "budget", "ablate"} {
 		if given(name) {
 			return usagef("--%s and --prefill exclude each other", name)
 		}
@@ -38,7 +39,7 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 		return err
 	}
 	o := b.options()
-	s := &bench.PrefillSuite{Rounds: int(b.rounds)}
+	s := &bench.PrefillSuite{Rounds: int(b.rounds), Rules: gate.DefaultRules()}
 	for _, n := range b.contexts {
 		switch fits := n >= 2 && n <= config.MaxPositions; {
 		case fits:
@@ -65,6 +66,7 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	s.Reference, s.Tensors = weights.Reference, weights.Weights
 	s.Weights = func(ctx context.Context) (runtime.Weights, error) {
 		if b.checkpoint == "" && b.device == deviceCUDA {
 			return b.made(ctx, s.Decode[0])
@@ -83,5 +85,10 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	return out.Write(cmd.OutOrStdout(), machine.Facts())
+	w := cmd.OutOrStdout()
+	if out.Gate == nil {
+		return out.Write(w, machine.Facts())
+	}
+	reportGate(w, &out.Gate.Gate)
+	return errors.Join(reportLocal(w, out.Gate.Gate.Local), out.Write(w, machine.Facts()), out.Gate.Err())
 }

@@ -52,18 +52,25 @@ func prepare(ctx context.Context, l Loaded, mk *megakernel.Kernel, builds []mega
 	if !ok || mk.Graph != nil {
 		return nil
 	}
-	failures := make([]error, len(builds))
+	return sideBySide(len(builds), func(i int) error {
+		built, err := megakernel.Build(mk.Config, builds[i])
+		if err == nil {
+			err = p.Prepare(ctx, built.IR)
+		}
+		return err
+	})
+}
+
+// sideBySide calls f for 0 to n−1, as many at a time as there are processors.
+func sideBySide(n int, f func(i int) error) error {
+	failures := make([]error, n)
 	slots := make(chan struct{}, goruntime.GOMAXPROCS(0))
 	var wg sync.WaitGroup
-	for i, options := range builds {
+	for i := range n {
 		slots <- struct{}{}
 		wg.Go(func() {
 			defer func() { <-slots }()
-			built, err := megakernel.Build(mk.Config, options)
-			if err == nil {
-				err = p.Prepare(ctx, built.IR)
-			}
-			failures[i] = err
+			failures[i] = f(i)
 		})
 	}
 	wg.Wait()

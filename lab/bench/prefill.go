@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
 )
 
@@ -21,6 +22,10 @@ type PrefillSuite struct {
 	Weights func(ctx context.Context) (runtime.Weights, error)
 	Lengths []int // of prompts, each at least 2 and within the model's positions
 	Rounds  int   // prompts of each length, of which the median counts
+	// Reference and Rules are of the gate, which wants Tensors, the weights; without a reference there is none.
+	Reference *gate.Reference
+	Rules     gate.Rules
+	Tensors   megakernel.Tensors
 	// Progress, unless nil, hears what is done next.
 	Progress func(what string)
 }
@@ -46,7 +51,8 @@ func (c *PrefillCase) Seconds() float64 {
 type PrefillOutcome struct {
 	Cases  []PrefillCase
 	Error  float64
-	Agreed int // tokens of the prompt it is of
+	Agreed int          // tokens of the prompt it is of
+	Gate   *gate.Report // nil without a reference
 }
 
 // MaxPrefillError is the largest error that passes: kernels of other numbers of rows differ by bf16 roundings of what they hand on, 2 % of the
@@ -56,7 +62,8 @@ const MaxPrefillError = 0.05
 // agreedTokens are the lengths of the prompts that both ways are compared on: a step of several tiles of tokens, not full, and one of one.
 var agreedTokens = []int{333, 75}
 
-// Run runs the suite. Logits that are too far apart are an error, and nothing is measured.
+// Run runs the suite. Logits that are too far apart are an error, and nothing is measured. A gate that is not passed is none: see
+// PrefillOutcome.Gate.
 func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
 	r, err := s.open(ctx)
 	if err != nil {
@@ -76,6 +83,11 @@ func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
 		}
 		if out.Agreed == 0 || apart > out.Error {
 			out.Error, out.Agreed = apart, n
+		}
+	}
+	if s.Reference != nil {
+		if out.Gate, err = r.judge(ctx); err != nil {
+			return nil, err
 		}
 	}
 	for _, n := range s.Lengths {
@@ -115,8 +127,8 @@ func promptFLOP(mk *megakernel.Kernel, n int) float64 {
 type prefillRun struct {
 	s       *PrefillSuite
 	bundle  *runtime.Bundle
-	devices []Loaded
-	pages   []uint32
+	devices []Loaded // of the decode kernels, then of the prefill kernels
+	pages   []uint32 // of the cache but its guard, which is the last one
 	vocab   int
 }
 
@@ -150,10 +162,12 @@ func (s *PrefillSuite) open(ctx context.Context) (_ *prefillRun, err error) {
 	}
 	page := s.Decode[0].KV.Page
 	n := (slices.Max(s.Lengths) + page - 1) / page
-	for i := range n {
-		r.pages = append(r.pages, uint32(i))
+	if s.Reference != nil {
+		n = max(n, gate.RaggedPages(s.Reference, page))
 	}
-	if r.bundle, err = runtime.OpenBundle(ctx, members, w, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: 1}); err != nil {
+	table := gate.ShuffledTable(n + 1)
+	r.pages = table[:n]
+	if r.bundle, err = runtime.OpenBundle(ctx, members, w, runtime.RaggedOptions{Pages: n + 1, Guard: table[n], Steps: 1}); err != nil {
 		return nil, err
 	}
 	for i, p := range s.Prefill {

@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
@@ -62,4 +64,26 @@ func TestAPrefillKernelThatIsWrongIsNotMeasured(t *testing.T) {
 		_, err := prefillSuite(t, spoil).Run(t.Context())
 		require.ErrorContains(t, err, "of those without a prefill kernel, want at most 0.05", name)
 	}
+}
+
+// The prefill kernels are as good as the reference at every position of two sequences, in chunks of many sizes between decode steps,
+// and with each planted fault they are not.
+func TestPrefillKernelsAreJudgedWithPlantedFaults(t *testing.T) {
+	deep.Only(t)
+	s := prefillSuite(t, nil)
+	s.Rules, s.Tensors = small(), synth.NewWeights(1, s.Decode[0].Config)
+	var err error
+	s.Reference, err = gate.OpenReference(writeReference(t, s.Decode[0].Config, 1, 40, 26))
+	require.NoError(t, err)
+	s.Progress = func(what string) { t.Log(what) }
+	out, err := s.Run(t.Context())
+	require.NoError(t, err)
+	for _, d := range out.Gate.Details {
+		t.Logf("%+v", d)
+	}
+	require.True(t, out.Gate.Details[0].Passed, "%v", out.Gate.Details[0].Reasons)
+	require.NoError(t, out.Gate.Err())
+	require.Equal(t, 40+26, out.Gate.Gate.Positions)
+	require.Equal(t, []string{gate.MergeWeightWrong}, out.Gate.Gate.FaultsAbsent)
+	require.Len(t, out.Gate.Gate.FaultsCaught, 4)
 }

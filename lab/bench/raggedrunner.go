@@ -134,7 +134,7 @@ type GateRunner struct {
 }
 
 // Run runs one step and reads the logits of all its rows.
-func (g *GateRunner) Run(ctx context.Context, step []kv.Sequence) ([][]float32, error) {
+func (g *GateRunner) Run(ctx context.Context, step []kv.Sequence, _ []int) ([][]float32, error) {
 	rows := 0
 	for _, s := range step {
 		rows += s.New

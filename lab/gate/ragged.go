@@ -14,8 +14,9 @@ import (
 type RaggedRunner interface {
 	// Run runs one step of sequences that bring New tokens each, all of which are
 	// given. It returns the logits of every row, in the order of the sequences and
-	// their tokens, valid until the next Run.
-	Run(ctx context.Context, step []kv.Sequence) (logits [][]float32, err error)
+	// their tokens, valid until the next Run. Of the first silent[i] tokens of sequence i
+	// nobody wants logits: those rows may be nil.
+	Run(ctx context.Context, step []kv.Sequence, silent []int) (logits [][]float32, err error)
 	// Mask writes the words of mask bits that the next step's rows begin in, where the kernel's attention has a mask.
 	Mask(words []uint32) error
 }
@@ -26,8 +27,9 @@ type RaggedSubject struct {
 	Kernel  *megakernel.Kernel
 	Weights megakernel.Tensors
 	Runner  RaggedRunner
-	Rows    int // query rows of a step at most
-	Pages   int // of the cache; all sequences of the reference must fit
+	Rows    int  // query rows of a step at most
+	Prefill bool // steps of more rows than Kernel has go through prefill kernels, which merge no states
+	Pages   int  // of the cache; all sequences of the reference must fit
 	// Pinned says that results may not depend on what else is in a step: then every
 	// short sequence is run alone too, in the same parts, and must give the same bits.
 	Pinned bool
@@ -95,14 +97,14 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 		}
 	}
 	planted := map[string]Result{}
-	for _, name := range faults(s.Kernel) {
+	for _, name := range s.faults() {
 		s.progress(name)
 		if planted[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		r.Details = append(r.Details, verdict(name, planted[name]))
 	}
-	r.Gate = NewRecord(ours, lengths(ref), faults(s.Kernel), planted)
+	r.Gate = NewRecord(ours, lengths(ref), s.faults(), planted)
 	r.Gate.withLocal(checked)
 	return r, nil
 }
@@ -111,6 +113,11 @@ func (s *RaggedSubject) progress(what string) {
 	if s.Progress != nil {
 		s.Progress(what)
 	}
+}
+
+// faults lists those that are planted.
+func (s *RaggedSubject) faults() []string {
+	return slices.DeleteFunc(faults(s.Kernel), func(name string) bool { return s.Prefill && name == MergeWeightWrong })
 }
 
 // mostAlone is the longest sequence that is run alone.
@@ -222,7 +229,7 @@ func (p *raggedPass) run(ctx context.Context, steps [][]Part) (r Result, digests
 			err = fmt.Errorf("step %d: %w", i, err)
 			break
 		}
-		if p.until && i%64 == 63 {
+		if p.until && (i%64 == 63 || rowsOf(step) > p.s.Kernel.Options.Tokens) { // a long step takes as long as many
 			if p.settle() != nil {
 				break // said below
 			}
@@ -310,26 +317,25 @@ func (p *raggedPass) close() {
 func (p *raggedPass) step(ctx context.Context, parts []Part) error {
 	var step []kv.Sequence
 	var words []uint32 // of the rows' masks
-	rows := 0
+	var silent []int
 	for _, part := range parts {
 		q := kv.Sequence{Pages: p.pagesOf(part.Sequence), Cached: part.From, New: part.To - part.From}
 		for _, token := range p.tokens[part.Sequence][part.From:part.To] {
 			q.Tokens = append(q.Tokens, uint32(token))
 		}
 		words = p.attends(&q, part, words)
-		step = append(step, q)
-		rows += q.New
+		step, silent = append(step, q), append(silent, min(q.New, max(0, p.ref.Sequences[part.Sequence].First-part.From)))
 	}
 	if len(words) > 0 {
 		if err := p.s.Runner.Mask(words); err != nil {
 			return err
 		}
 	}
-	logits, err := p.s.Runner.Run(ctx, step)
+	logits, err := p.s.Runner.Run(ctx, step, silent)
 	if err != nil {
 		return err
 	}
-	if len(logits) != rows {
+	if rows := rowsOf(parts); len(logits) != rows {
 		return fmt.Errorf("the runner gave the logits of %d rows, want %d", len(logits), rows)
 	}
 	for _, part := range parts {

@@ -86,7 +86,7 @@ func logitsOf(text []uint32) []float32 {
 
 func (p *paged) Mask([]uint32) error { return errors.New("a mask of a kernel that has none") }
 
-func (p *paged) Run(_ context.Context, step []kv.Sequence) (logits [][]float32, err error) {
+func (p *paged) Run(_ context.Context, step []kv.Sequence, _ []int) (logits [][]float32, err error) {
 	p.runs++
 	rows := 0
 	for _, s := range step {

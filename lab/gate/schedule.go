@@ -5,6 +5,14 @@ type Part struct {
 	Sequence, From, To int
 }
 
+// rowsOf is how many tokens a step has.
+func rowsOf(step []Part) (rows int) {
+	for _, p := range step {
+		rows += p.To - p.From
+	}
+	return rows
+}
+
 // MostAtOnce is how many sequences are under way at a time at most.
 const MostAtOnce = 16
 

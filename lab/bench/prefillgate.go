@@ -1,0 +1,173 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/lab/gate"
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// judge runs the gate: the reference's sequences in chunks of all sizes up to a prefill step's, mixed with steps of the decode
+// kernels, over one cache, whose rows are compared, too. Faults are planted in the prefill kernels alone.
+func (r *prefillRun) judge(ctx context.Context) (*gate.Report, error) {
+	owner := r.devices[0]
+	runner := &prefillGateRunner{run: r}
+	subject := gate.RaggedSubject{Kernel: r.s.Decode[0], Weights: r.s.Tensors, Runner: runner,
+		Rows: r.bundle.PrefillRows(), Pages: len(r.pages) + 1, Prefill: true, Write: owner.Write, Read: owner.Read,
+		Plant: r.plant, Progress: func(what string) { r.s.say("gate: " + what) }}
+	r.s.say("gate: compiling kernels with faults")
+	if err := r.prepare(ctx); err != nil {
+		return nil, err
+	}
+	report, err := subject.Judge(ctx, r.s.Reference, r.s.Rules)
+	if err == nil && runner.prompts == 0 {
+		err = fmt.Errorf("no step of the reference's sequences has more than the %d tokens that go through the decode kernels: want longer sequences", r.bundle.Rows())
+	}
+	return report, err
+}
+
+// broken is the i-th prefill kernel with a fault.
+func (r *prefillRun) broken(i int, fault megakernel.Fault) (*megakernel.Prefill, error) {
+	p := r.s.Prefill[i]
+	options := p.Of.Options
+	options.Fault = fault
+	of, err := megakernel.Build(p.Of.Config, options)
+	if err != nil {
+		return nil, err
+	}
+	return megakernel.BuildPrefill(of, p.Options)
+}
+
+// device is what the i-th prefill kernel is loaded on.
+func (r *prefillRun) device(i int) Loaded { return r.devices[len(r.s.Decode)+i] }
+
+// prepare compiles the kernels with faults, where compiling takes time.
+func (r *prefillRun) prepare(ctx context.Context) error {
+	faults := []megakernel.Fault{megakernel.FaultDropToken, megakernel.FaultRope}
+	return sideBySide(len(r.s.Prefill)*len(faults), func(i int) error {
+		p, ok := r.device(i / len(faults)).(Preparer)
+		if !ok {
+			return nil
+		}
+		broken, err := r.broken(i/len(faults), faults[i%len(faults)])
+		if err == nil {
+			err = p.Prepare(ctx, broken.IR)
+		}
+		return err
+	})
+}
+
+// plant runs every prefill kernel with a fault.
+func (r *prefillRun) plant(ctx context.Context, fault megakernel.Fault) (func(), error) {
+	var undo []func()
+	restore := func() {
+		for _, f := range slices.Backward(undo) {
+			f()
+		}
+	}
+	for i := range r.s.Prefill {
+		broken, err := r.broken(i, fault)
+		var one func()
+		if err == nil {
+			one, err = r.device(i).Plant(ctx, broken.IR)
+		}
+		if err != nil {
+			restore()
+			return nil, err
+		}
+		undo = append(undo, one)
+	}
+	return restore, nil
+}
+
+// prefillGateRunner is the gate.RaggedRunner of a bundle with prefill kernels. A prefill step makes the logits of its last token
+// alone, so that a part of n tokens takes steps of 1 to n of them, each from the part's first token on; the last one is the part itself.
+type prefillGateRunner struct {
+	run     *prefillRun
+	logits  [][]float32 // what Run returned, to be used again
+	prompts int         // steps of prefill kernels so far
+}
+
+// Run runs one step. Up to as many tokens as the decode kernels have rows go through these.
+func (g *prefillGateRunner) Run(ctx context.Context, step []kv.Sequence, silent []int) ([][]float32, error) {
+	var parts []batch.Sequence
+	var rows [][][]float32 // of each part
+	all := 0
+	for _, s := range step {
+		q := batch.Sequence{Cached: s.Cached, Pages: s.Pages}
+		for _, token := range s.Tokens {
+			q.New = append(q.New, int(token))
+		}
+		parts, all = append(parts, q), all+s.New
+	}
+	for len(g.logits) < all {
+		g.logits = append(g.logits, make([]float32, g.run.vocab))
+	}
+	out := g.logits[:all]
+	for i, rest := 0, out; i < len(parts); i++ {
+		n := len(parts[i].New)
+		rows, rest = append(rows, rest[:n]), rest[n:]
+	}
+	if all <= g.run.bundle.Rows() {
+		return out, g.together(ctx, parts, rows)
+	}
+	for i := range parts {
+		if err := g.part(ctx, parts[i], silent[i], rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// together runs parts in one step of a decode kernel.
+func (g *prefillGateRunner) together(ctx context.Context, parts []batch.Sequence, rows [][][]float32) error {
+	if _, err := g.run.bundle.Run(ctx, batch.StepRequest{Sequences: parts, Steps: 1}); err != nil {
+		return err
+	}
+	for i := range parts {
+		for k, row := range rows[i] {
+			if err := g.run.bundle.TokenLogits(i, k, row); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// part runs steps of a part's first tokens. What fits the decode kernels is one step of theirs.
+func (g *prefillGateRunner) part(ctx context.Context, s batch.Sequence, silent int, rows [][]float32) error {
+	b, n := g.run.bundle, len(s.New)
+	first := func(n int) batch.Sequence {
+		of := s
+		of.New = s.New[:n]
+		return of
+	}
+	small := min(n, b.Rows())
+	if silent < small {
+		if err := g.together(ctx, []batch.Sequence{first(small)}, [][][]float32{rows[:small]}); err != nil {
+			return err
+		}
+	}
+	if silent == n {
+		_, err := b.Run(ctx, batch.StepRequest{Sequences: []batch.Sequence{s}, Steps: 1, Quiet: true})
+		return err
+	}
+	for end := max(silent, small) + 1; end <= n; end++ {
+		g.prompts++
+		_, err := b.Run(ctx, batch.StepRequest{Sequences: []batch.Sequence{first(end)}, Steps: 1})
+		if err := errors.Join(err, b.Logits(0, rows[end-1])); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Mask refuses: prefill kernels have none.
+func (g *prefillGateRunner) Mask([]uint32) error {
+	return errors.New("a mask of prefill kernels, which have none")
+}
