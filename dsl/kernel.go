@@ -36,7 +36,6 @@ type Kernel struct {
 	errs    []error
 	left    map[*ir.Value]bool // operands of what folding dropped; see sweep
 	names   map[string]ir.Pos  // of parameters and buffers
-	frames  map[uintptr]frame  // resolved by here
 	helpers map[string]bool    // functions that here passes over
 
 	role    string   // being built
@@ -50,7 +49,7 @@ type Kernel struct {
 func New(name string, o Options) *Kernel {
 	k := &Kernel{ir: &ir.Kernel{
 		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, ClusterSize: o.Cluster, PerSM: o.PerSM, SharedLimit: o.SharedLimit, Body: &ir.Block{},
-	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}, helpers: map[string]bool{}, names: map[string]ir.Pos{}}
+	}, left: map[*ir.Value]bool{}, helpers: map[string]bool{}, names: map[string]ir.Pos{}}
 	k.cur = k.ir.Body
 	if !isIdent(name) {
 		k.errorf("kernel name %q is not a C identifier", name)

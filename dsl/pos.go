@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 )
@@ -19,29 +20,45 @@ type frame struct {
 	fn    string
 }
 
+// nearFrames is how many return addresses tell one stack from another.
+const nearFrames = 32
+
+// resolved keeps the innermost frames of every stack that here met, and every program counter's frame. They are of the
+// program's code, which is why all kernels share them: a kernel of thousands of instructions has few different stacks, and
+// the next has mostly the same.
+var resolved = struct {
+	sync.RWMutex
+	near   map[[nearFrames]uintptr][]frame
+	frames map[uintptr]frame
+}{near: map[[nearFrames]uintptr][]frame{}, frames: map[uintptr]frame{}}
+
 // here finds the line of the template that called into this package, and the
-// nearest caller of that template in another file. Every instruction asks, a stack costs what
-// is unwound of it, and the answer mostly lies near its top: the whole is for where it does not.
+// nearest caller of that template in another file. Every instruction asks, and unwinding
+// a stack takes longer than all else that an instruction needs.
 func (k *Kernel) here() ir.Pos {
-	var pcs [96]uintptr
-	if pos := k.place(pcs[:runtime.Callers(2, pcs[:nearFrames])]); pos.Caller != "" {
+	var stack [nearFrames]uintptr
+	callers(&stack)
+	resolved.RLock()
+	near := resolved.near[stack]
+	resolved.RUnlock()
+	if pos := k.place(near); pos.Caller != "" {
 		return pos
 	}
-	return k.place(pcs[:runtime.Callers(2, pcs[:])])
+	var pcs [96]uintptr
+	all := resolve(pcs[:runtime.Callers(2, pcs[:])])
+	if near == nil && stack[0] != 0 {
+		resolved.Lock()
+		resolved.near[stack] = all[:min(len(all), nearFrames-1)] // the first return address is in here
+		resolved.Unlock()
+	}
+	return k.place(all)
 }
 
-// nearFrames is how many frames here looks at before it unwinds the whole stack.
-const nearFrames = 12
-
-// place is the innermost template on a stack, and its nearest caller in another file.
-func (k *Kernel) place(pcs []uintptr) (pos ir.Pos) {
+// place is the innermost template of frames, and its nearest caller in another file.
+func (k *Kernel) place(frames []frame) (pos ir.Pos) {
 	var file string
-	for _, pc := range pcs {
-		f, ok := k.frames[pc]
-		if !ok {
-			f = resolve(pc)
-			k.frames[pc] = f
-		}
+	for i := range frames {
+		f := &frames[i]
 		switch {
 		case f.file == "" || k.helpers[f.fn]:
 		case pos.Line == "":
@@ -58,8 +75,8 @@ func (k *Kernel) place(pcs []uintptr) (pos ir.Pos) {
 // it is when other code is edited.
 func (k *Kernel) template() string {
 	var pcs [96]uintptr
-	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
-		if f := resolve(pc); f.file != "" && !k.helpers[f.fn] {
+	for _, f := range resolve(pcs[:runtime.Callers(2, pcs[:])]) {
+		if f.file != "" && !k.helpers[f.fn] {
 			file, _, _ := strings.Cut(f.short, ":")
 			return file + ", " + function(f.fn)
 		}
@@ -89,9 +106,24 @@ func (k *Kernel) Helper() {
 	}
 }
 
-// resolve looks a program counter up. runtime.Callers gives one for every
+// resolve looks program counters up. runtime.Callers gives one for every
 // frame, inlined ones included.
-func resolve(pc uintptr) frame {
+func resolve(pcs []uintptr) []frame {
+	resolved.Lock()
+	defer resolved.Unlock()
+	out := make([]frame, len(pcs))
+	for i, pc := range pcs {
+		f, ok := resolved.frames[pc]
+		if !ok {
+			f = lookUp(pc)
+			resolved.frames[pc] = f
+		}
+		out[i] = f
+	}
+	return out
+}
+
+func lookUp(pc uintptr) frame {
 	f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
 	if f.Function == "" {
 		return frame{}

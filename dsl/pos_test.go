@@ -62,3 +62,30 @@ func TestPositionHasItsCallerBehindManyFrames(t *testing.T) {
 		require.Equal(t, []ir.Pos{{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:61"}}, positions(p, ir.OpNanosleep), frames)
 	}
 }
+
+// A template's line has the caller of each call, wherever on the stack the two calls differ.
+func TestPositionsOfOneKernelHaveTheCallersOfTheirOwn(t *testing.T) {
+	for frames := range 40 {
+		p := finish(t, func(k *dsl.Kernel) {
+			for range 2 {
+				nested(k, frames)
+				nested(k, frames)
+			}
+		})
+		first := ir.Pos{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:71"}
+		second := ir.Pos{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:72"}
+		require.Equal(t, []ir.Pos{first, second, first, second}, positions(p, ir.OpNanosleep), frames)
+	}
+}
+
+// What a function made before it said that it helps is not where it helps.
+func TestPositionOfAHelperIsItsCallersFromThenOn(t *testing.T) {
+	p := finish(t, func(k *dsl.Kernel) {
+		for helps := range 2 {
+			sometimesHelper(k, helps > 0)
+		}
+	})
+	at := positions(p, ir.OpNanosleep)
+	require.Equal(t, "dsl/template_test.go:44", at[0].Line)
+	require.Equal(t, "dsl/pos_test.go:85", at[1].Line)
+}

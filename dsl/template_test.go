@@ -36,3 +36,10 @@ func nested(k *dsl.Kernel, frames int) {
 	}
 	nested(k, frames-1)
 }
+
+func sometimesHelper(k *dsl.Kernel, helps bool) {
+	if helps {
+		k.Helper()
+	}
+	k.Nanosleep(k.U32(1))
+}
