@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,7 +27,7 @@ func clockedWait(k *dsl.Kernel) {
 // Both halves are read: a read of the low one alone is CS2R.32, or S2UR into a uniform register, and that
 // one ptxas has moved behind a poll and a barrier.
 func TestAClockIsReadWhole(t *testing.T) {
-	sass := machineCode(t, compiler(t), []byte(print(t, kernel(t, "clocked", clockedWait))))
+	sass := machineCode(t, nvcctest.Need(t), []byte(print(t, kernel(t, "clocked", clockedWait))))
 	reads := regexp.MustCompile(`\S+ U?R\d+, SR_CLOCKLO`).FindAll(sass, -1)
 	require.NotEmpty(t, reads)
 	for _, r := range reads {

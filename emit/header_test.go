@@ -12,6 +12,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -142,7 +143,7 @@ func TestHeaderOfAKernelWithoutParameters(t *testing.T) {
 // The kernel's own Params and the header's struct in one translation unit: the
 // same members at the same offsets, and the entry under its plain name.
 func TestNvccTakesHeaderAndKernelTogether(t *testing.T) {
-	c := compiler(t)
+	c := nvcctest.Need(t)
 	for _, o := range []emit.Options{{}, {ParamsByValue: true}} {
 		files, err := emit.Package(hosted(t), target(t), o, "step", extras())
 		require.NoError(t, err)

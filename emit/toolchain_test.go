@@ -2,7 +2,6 @@ package emit_test
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,25 +9,12 @@ import (
 
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/stretchr/testify/require"
 )
 
-// compiler is nvcc, or skips the test where there is none.
-func compiler(t *testing.T) *nvcc.Compiler {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("compiling with nvcc takes a while")
-	}
-	c, err := nvcc.Find("")
-	if errors.Is(err, nvcc.ErrNotFound) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
-	return c
-}
-
 func TestNvccTakesEveryGroupWithoutSpillsOrWarnings(t *testing.T) {
-	c := compiler(t)
+	c := nvcctest.Need(t)
 	for _, g := range groups() {
 		t.Run(g.name, func(t *testing.T) {
 			src := filepath.Join(t.TempDir(), "kernel.cu")
@@ -44,7 +30,7 @@ func TestNvccTakesEveryGroupWithoutSpillsOrWarnings(t *testing.T) {
 }
 
 func TestNvrtcTakesEveryGroup(t *testing.T) {
-	lib := filepath.Join(filepath.Dir(compiler(t).Path), "..", "lib", "libnvrtc.so.13")
+	lib := filepath.Join(filepath.Dir(nvcctest.Need(t).Path), "..", "lib", "libnvrtc.so.13")
 	python, err := exec.LookPath("python3")
 	if _, missing := os.Stat(lib); err != nil || missing != nil {
 		t.Skip("no python3, or no libnvrtc beside nvcc")
@@ -59,7 +45,7 @@ func TestNvrtcTakesEveryGroup(t *testing.T) {
 
 // The accesses that C++ spells keep their width in machine code.
 func TestVectorAccessesStaySixteenBytesWide(t *testing.T) {
-	c := compiler(t)
+	c := nvcctest.Need(t)
 	for _, o := range []emit.Options{{}, {ParamsByValue: true}} {
 		text, err := emit.Print(kernel(t, "memory_weak", memoryWeak), target(t), o)
 		require.NoError(t, err)

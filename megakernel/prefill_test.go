@@ -1,7 +1,6 @@
 package megakernel_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
@@ -9,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -31,11 +31,7 @@ func TestThePrefillKernelOf8BHardlySpills(t *testing.T) {
 }
 
 func compiles(t *testing.T, p *megakernel.Prefill) {
-	compiler, err := nvcc.Find("")
-	if errors.Is(err, nvcc.ErrNotFound) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
+	compiler := nvcctest.Need(t)
 	target, err := emit.TargetFor("sm_90a")
 	require.NoError(t, err)
 	src, err := emit.Print(p.IR, target, emit.Options{})

@@ -66,52 +66,6 @@ func newSingle(b *builder) *single {
 	return f
 }
 
-// singleRegions are the regions a kernel of one query row a step has of its own.
-func (mk *Kernel) singleRegions() []pipeline.Region {
-	c, o := &mk.Config, &mk.Options
-	widest := max(c.Hidden, c.Heads*c.HeadDim)
-	if o.MLP != MLPFused { // where every SM has its own elements only
-		widest = max(widest, c.Intermediate)
-	}
-	widest = ceilDiv(widest, o.Weights.Columns()) * o.Weights.Columns()
-	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
-	if o.Queries == HandoffWords {
-		att.Passed = &tasks.Passed{}
-	}
-	input := max(2*widest, 4*att.ScratchLen(o.Consumers), mk.drawScratch())
-	if mk.kept() {
-		input = max(input, mk.addedAt()+4*c.Hidden)
-	}
-	regions := []pipeline.Region{
-		{Name: regionInput, Bytes: input, Align: 16},
-		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
-		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
-	}
-	if mk.fixed() {
-		_, units, sums := tasks.FixedLen(widest, 1)
-		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16})
-		if mk.zeros() {
-			regions = append(regions, pipeline.Region{Name: regionInputSums, Bytes: 4 * sums, Align: 16})
-		}
-	}
-	if mk.kept() {
-		regions = append(regions, pipeline.Region{Name: regionResidual, Bytes: 4 * c.Hidden, Align: 16})
-	}
-	if o.MLP == MLPFused {
-		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16}, pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
-	}
-	return append(regions, mk.drawRegions()...)
-}
-
-// zeros is whether groups of the layers' weights have zero points.
-func (mk *Kernel) zeros() bool {
-	shape, ok := mk.Options.Weights.Int4(mk.Config.Hidden)
-	return ok && shape.Zeros
-}
-
-// fixed is whether the layers' products have their input in fixed point.
-func (mk *Kernel) fixed() bool { return mk.Options.Weights.Parts() == 4 }
-
 // fixed is where the input of n elements of a product of a format's weights is, nil where it is in x.
 func (f *single) fixed(n int, of pipeline.Format) *tasks.FixedInput {
 	if of.Parts() < 4 {

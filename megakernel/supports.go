@@ -81,3 +81,35 @@ func checkArch(c *models.Config) error {
 	}
 	return nil
 }
+
+// check refuses what the templates cannot do with a model that is otherwise
+// sound, by the configuration's field.
+func check(c *models.Config) error {
+	switch {
+	case c.Hidden%8 != 0:
+		return fmt.Errorf("hidden_size %d is not a multiple of 8", c.Hidden)
+	case c.Intermediate%8 != 0:
+		return fmt.Errorf("intermediate_size %d is not a multiple of 8", c.Intermediate)
+	case c.HeadDim%16 != 0 || c.HeadDim > 256:
+		return fmt.Errorf("head_dim %d, want a multiple of 16 up to 256", c.HeadDim)
+	case c.MaxPositions > maxPositions:
+		return fmt.Errorf("max_position_embeddings %d, want at most %d: beyond, angles of the rotary embedding are not reduced exactly", c.MaxPositions, maxPositions)
+	}
+	return checkArch(c)
+}
+
+// inputFits refuses a model whose widest matrix input, a bf16 vector in shared
+// memory, leaves a CTA no room for anything else.
+func inputFits(c *models.Config, limit int) error {
+	name, widest := "hidden_size", c.Hidden
+	if c.Intermediate > widest {
+		name, widest = "intermediate_size", c.Intermediate
+	}
+	if q := c.Heads * c.HeadDim; q > widest {
+		name, widest = "num_attention_heads × head_dim", q
+	}
+	if 2*widest >= limit {
+		return fmt.Errorf("%s is %d, want less than %d: such a vector takes %d bytes of shared memory, a CTA has %d", name, widest, limit/2, 2*widest, limit)
+	}
+	return nil
+}

@@ -15,6 +15,7 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -238,14 +239,7 @@ func mutantsOfAPrompt(t *testing.T, p prompt) {
 
 // The tiles that 8B's products take, with what an H100 has room for.
 func TestPrefillGEMMCompilesWithoutSpillsOrSerialisedProducts(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiling with nvcc takes a while")
-	}
-	c, err := nvcc.Find("")
-	if errors.Is(err, nvcc.ErrNotFound) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
+	c := nvcctest.Need(t)
 	for _, p := range deep.Most([]prompt{
 		{rows: 4096, k: 14336, columns: 256, stages: 4}, {rows: 6144, k: 4096, columns: 192, stages: 5}, {rows: 28672, k: 4096, columns: 224, stages: 5},
 	}, 1) {

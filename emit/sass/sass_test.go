@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/engine/compile"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -33,14 +34,7 @@ func source(t *testing.T, o megakernel.Options) compile.Source {
 // machineCode compiles and disassembles, or skips the test where nvcc or nvdisasm is missing, unless MKGEN_NEED_NVCC is set.
 func machineCode(t *testing.T, s compile.Source) *listing {
 	t.Helper()
-	if testing.Short() {
-		t.Skip("compiling takes a while")
-	}
-	c, err := nvcc.Find("")
-	if errors.Is(err, nvcc.ErrNotFound) && os.Getenv("MKGEN_NEED_NVCC") == "" {
-		t.Skip("needs nvcc: " + err.Error())
-	}
-	require.NoError(t, err)
+	c := nvcctest.Need(t)
 	r, err := compile.Kernel(t.Context(), s, compile.Options{With: compile.Nvcc})
 	require.NoError(t, err)
 	text, err := nvcc.Disassemble(t.Context(), r.Cubin, c.Path)

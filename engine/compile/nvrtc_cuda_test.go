@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +19,7 @@ func library(t *testing.T) {
 	t.Helper()
 	home := os.Getenv("NVRTC_HOME")
 	if home == "" {
-		home = filepath.Dir(filepath.Dir(real(t).Path))
+		home = filepath.Dir(filepath.Dir(nvcctest.Need(t).Path))
 	}
 	t.Setenv("CUDA_HOME", home)
 	if _, err := openNVRTC(); err != nil && os.Getenv("MKGEN_NEED_NVCC") == "" {

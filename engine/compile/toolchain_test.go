@@ -2,32 +2,17 @@ package compile
 
 import (
 	"context"
-	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mkgen/mkgen/emit"
-	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
 )
-
-// real finds the real nvcc or skips the test, unless MKGEN_NEED_NVCC is set, as .ci/run does.
-func real(t *testing.T) *nvcc.Compiler {
-	t.Helper()
-	if testing.Short() {
-		t.Skip("compiling takes a while")
-	}
-	c, err := nvcc.Find("")
-	if errors.Is(err, nvcc.ErrNotFound) && os.Getenv("MKGEN_NEED_NVCC") == "" {
-		t.Skip("needs nvcc: " + err.Error())
-	}
-	require.NoError(t, err)
-	return c
-}
 
 // tiny is the kernel of the model tiny.
 func tiny(t *testing.T) Source {
@@ -109,7 +94,7 @@ func checkBroken(t *testing.T, opt Options, ptx bool) {
 }
 
 func TestNvccCompilesTiny(t *testing.T) {
-	c := real(t)
+	c := nvcctest.Need(t)
 	opt := Options{With: Nvcc, Dir: t.TempDir()}
 	r, err := Kernel(t.Context(), tiny(t), opt)
 	require.NoError(t, err)
@@ -122,14 +107,14 @@ func TestNvccCompilesTiny(t *testing.T) {
 }
 
 func TestNvccsErrorsLeadToTheTemplate(t *testing.T) {
-	real(t)
+	nvcctest.Need(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	checkBroken(t, Options{With: Nvcc, NoCache: true}, true)
 	empty(t, os.Getenv("TMPDIR"))
 }
 
 func TestCancellingNvccLeavesNothing(t *testing.T) {
-	real(t)
+	nvcctest.Need(t)
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()

@@ -2,7 +2,6 @@ package kernels
 
 import (
 	"encoding/binary"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -167,14 +167,7 @@ func TestCompareFindsAndForgivesWhatTheTableSays(t *testing.T) {
 }
 
 func TestOpRowsCompileWithoutSpills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiling with nvcc takes a while")
-	}
-	c, err := nvcc.Find("")
-	if errors.Is(err, nvcc.ErrNotFound) {
-		t.Skip(err)
-	}
-	require.NoError(t, err)
+	c := nvcctest.Need(t)
 	r := opRows(t)
 	tg, err := emit.TargetFor("sm_90a")
 	require.NoError(t, err)

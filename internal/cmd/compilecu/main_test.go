@@ -2,14 +2,13 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 )
 
 // source writes a .cu file and returns its path.
@@ -27,22 +26,15 @@ func ran(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-func needNvcc(t *testing.T) {
-	t.Helper()
-	if _, err := nvcc.Find(""); errors.Is(err, nvcc.ErrNotFound) && os.Getenv("MKGEN_NEED_NVCC") == "" {
-		t.Skip("needs nvcc: " + err.Error())
-	}
-}
-
 func TestACleanKernelIsReportedInOneLine(t *testing.T) {
-	needNvcc(t)
+	nvcctest.Need(t)
 	code, stdout, stderr := ran("../../nvcc/testdata/ptx_probe.cu")
 	require.Zero(t, code, stderr)
 	require.Regexp(t, `^ptx_probe\.cu: ptx_probe for sm_90a by nvcc [0-9.]+: [0-9]+ registers, 0 spills, .* s\n$`, stdout)
 }
 
 func TestBrokenPromisesAreNamedAndTheOtherFilesStillCompile(t *testing.T) {
-	needNvcc(t)
+	nvcctest.Need(t)
 	code, stdout, stderr := ran("../../nvcc/testdata/spills.cu", "../../nvcc/testdata/ptx_probe.cu")
 	require.Equal(t, 1, code)
 	require.Regexp(t, `spills\.cu: spills: [1-9][0-9]* bytes stored, [1-9][0-9]* loaded, want 0`, stderr)
@@ -54,7 +46,7 @@ func TestBrokenPromisesAreNamedAndTheOtherFilesStillCompile(t *testing.T) {
 }
 
 func TestSourcesAreRefusedBeforeCompiling(t *testing.T) {
-	needNvcc(t)
+	nvcctest.Need(t)
 	for text, want := range map[string]string{
 		"#include <cuda.h>\n__global__ void k() {}":                   "want no #include",
 		"// a __global__ in a comment\n":                              "has 0 __global__ functions, want 1",

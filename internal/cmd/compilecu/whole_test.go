@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,7 +30,7 @@ func TestPartsOfStrongLoadsAreFound(t *testing.T) {
 }
 
 func TestAKernelWhoseTagIsLoadedByItselfIsRefused(t *testing.T) {
-	needNvcc(t)
+	nvcctest.Need(t)
 	const file = "../../nvcc/testdata/split.cu"
 	code, stdout, stderr := ran(file)
 	require.Zero(t, code, stderr)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/stretchr/testify/require"
 )
@@ -110,10 +111,7 @@ func TestTheKernelIsOneKernelForAGPU(t *testing.T) {
 }
 
 func TestTheKernelCompilesWithoutSpills(t *testing.T) {
-	compiler, err := nvcc.Find("")
-	if err != nil {
-		t.Skip(err)
-	}
+	compiler := nvcctest.Need(t)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "k.cu"), print(t, 3), 0o666))
 	report, err := compiler.Compile(t.Context(), filepath.Join(dir, "k.cu"), filepath.Join(dir, "k.cubin"), nvcc.Options{Arch: "sm_90a"})

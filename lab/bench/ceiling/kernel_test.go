@@ -17,6 +17,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -258,10 +259,7 @@ func TestKernelPrints(t *testing.T) {
 }
 
 func TestKernelCompilesWithoutSpills(t *testing.T) {
-	compiler, err := nvcc.Find("")
-	if err != nil {
-		t.Skip(err)
-	}
+	compiler := nvcctest.Need(t)
 	k, err := Kernel(132)
 	require.NoError(t, err)
 	target, err := emit.TargetFor("sm_90a")

@@ -2,12 +2,11 @@ package main
 
 import (
 	"errors"
-	"os"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/engine/compile"
-	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,12 +46,7 @@ func TestTheExecutorAgreesWithWhatIsPromised(t *testing.T) {
 
 // The machine code has the accesses and fences that the tests are about.
 func TestTheirMachineCodeIsHeldAgainstThem(t *testing.T) {
-	if testing.Short() {
-		t.Skip("compiling takes a while")
-	}
-	if _, err := nvcc.Find(""); errors.Is(err, nvcc.ErrNotFound) && os.Getenv("MKGEN_NEED_NVCC") == "" {
-		t.Skip("needs nvcc: " + err.Error())
-	}
+	nvcctest.Need(t)
 	for _, lit := range tests() {
 		k, err := lit.kernel(132)
 		require.NoError(t, err)
