@@ -104,7 +104,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
 	members := append([]runtime.Member{{Kernel: o.Kernel, Device: o.Device}}, o.Beside...)
-	s, err := runtime.OpenBundle(ctx, members, o.Weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
+	s, err := runtime.OpenBundle(ctx, members, o.Weights, runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	for _, m := range o.Prefill {
 		if err == nil {
 			err = s.AddPrefill(m.Kernel, m.Device)

@@ -17,24 +17,24 @@ import (
 
 // hears is a ragged session that keeps all logits that were read.
 type hears struct {
-	*runtime.Ragged
+	*runtime.Session
 	all  [][]float32
 	ends map[int][]float32 // of the last step of each launch of one sequence, by the tokens before
 }
 
 func (h *hears) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
 	q.Quiet = false // the logits of prompts are compared, too
-	chosen, err := h.Ragged.Run(ctx, q)
+	chosen, err := h.Session.Run(ctx, q)
 	if s := q.Sequences[0]; err == nil && len(q.Sequences) == 1 {
 		dst := make([]float32, h.Vocab())
 		h.ends[s.Cached+len(s.New)+len(chosen)-1] = dst
-		err = h.Ragged.Logits(0, dst)
+		err = h.Session.Logits(0, dst)
 	}
 	return chosen, err
 }
 
 func (h *hears) Logits(i int, dst []float32) error {
-	err := h.Ragged.Logits(i, dst)
+	err := h.Session.Logits(i, dst)
 	h.all = append(h.all, append([]float32(nil), dst...))
 	return err
 }
@@ -53,9 +53,9 @@ func pinnedEngine(t *testing.T, page int, attention string) (*Engine, *hears) {
 	o, err = o.complete()
 	require.NoError(t, err)
 	n := o.KVTokens / page
-	r, err := runtime.OpenRagged(t.Context(), mk, sim, weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
+	r, err := runtime.Open(t.Context(), mk, sim, weights, runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	require.NoError(t, err)
-	h := &hears{Ragged: r, ends: map[int][]float32{}}
+	h := &hears{Session: r, ends: map[int][]float32{}}
 	b, err := newEngine(o, h, sim.Close)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })

@@ -50,7 +50,7 @@ func TestBundledWeightsGiveTransformersTokensOnTheExecutor(t *testing.T) {
 			require.NoError(t, err)
 			chosen := deep.Most(one.Chosen, 24)
 			all := slices.Concat(one.IDs, chosen)
-			s, err := runtime.NewSession(mk, sim, weights, len(all)/mk.KV.Page+1, nil, 0)
+			s, err := runtime.NewSequence(mk, sim, weights, len(all)/mk.KV.Page+1, nil, 0)
 			require.NoError(t, err)
 			compared := 0
 			for at, id := range all[:len(all)-1] {

@@ -14,12 +14,12 @@ import (
 
 // tinySession is the tiny model on the executor, 4 CTAs, pages shuffled, the
 // barrier's counter about to wrap.
-func tinySession(t *testing.T, seed uint64) (*runtime.Session, *runtime.Sim, models.Config) {
+func tinySession(t *testing.T, seed uint64) (*runtime.Sequence, *runtime.Sim, models.Config) {
 	t.Helper()
 	return tinySessionOf(t, seed, megakernel.Options{SMs: 4})
 }
 
-func tinySessionOf(t *testing.T, seed uint64, o megakernel.Options) (*runtime.Session, *runtime.Sim, models.Config) {
+func tinySessionOf(t *testing.T, seed uint64, o megakernel.Options) (*runtime.Sequence, *runtime.Sim, models.Config) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -27,7 +27,7 @@ func tinySessionOf(t *testing.T, seed uint64, o megakernel.Options) (*runtime.Se
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, seed)
 	require.NoError(t, err)
-	s, err := runtime.NewSession(mk, sim, synth.NewWeights(2, c), 4, []uint32{2, 0, 3, 1}, 0xffffff00)
+	s, err := runtime.NewSequence(mk, sim, synth.NewWeights(2, c), 4, []uint32{2, 0, 3, 1}, 0xffffff00)
 	require.NoError(t, err)
 	return s, sim, c
 }

@@ -30,7 +30,7 @@ func stepsOf(t *testing.T, mk *megakernel.Kernel, seed, weightSeed uint64, token
 	}
 	require.NoError(t, err)
 	pages := (len(tokens)+more+mk.KV.Page-1)/mk.KV.Page + 1
-	s, err := runtime.NewSession(mk, sim, synth.NewWeights(weightSeed, mk.Config), pages, nil, 0)
+	s, err := runtime.NewSequence(mk, sim, synth.NewWeights(weightSeed, mk.Config), pages, nil, 0)
 	require.NoError(t, err)
 	for _, id := range tokens {
 		next, err := s.Step(id)
@@ -114,10 +114,10 @@ func TestALaunchOfAGraphEndsEarly(t *testing.T) {
 	require.NoError(t, err)
 	mk, err := megakernel.Build(tiny, megakernel.Options{SMs: 2, Consumers: 2, Launch: megakernel.LaunchGraph})
 	require.NoError(t, err)
-	open := func() (*runtime.Session, *runtime.Sim) {
+	open := func() (*runtime.Sequence, *runtime.Sim) {
 		sim, err := runtime.NewSimGraph(mk.Graph, 1)
 		require.NoError(t, err)
-		s, err := runtime.NewSession(mk, sim, synth.NewWeights(3, tiny), 4, nil, 0)
+		s, err := runtime.NewSequence(mk, sim, synth.NewWeights(3, tiny), 4, nil, 0)
 		require.NoError(t, err)
 		return s, sim
 	}
@@ -152,7 +152,7 @@ func TestASessionWantsADeviceOfItsKind(t *testing.T) {
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	_, err = runtime.NewSession(mk, sim, synth.NewWeights(3, tiny), 4, nil, 0)
+	_, err = runtime.NewSequence(mk, sim, synth.NewWeights(3, tiny), 4, nil, 0)
 	require.ErrorContains(t, err, "a step that is a graph of kernels and a device that is loaded with one kernel")
 }
 
@@ -168,7 +168,7 @@ func TestMutantsOfAGraphAreReported(t *testing.T) {
 	run := func(g *ir.Graph, seed uint64) error {
 		sim, err := runtime.NewSimGraph(g, seed)
 		require.NoError(t, err)
-		s, err := runtime.NewSession(mk, sim, synth.NewWeights(3, c), 2, nil, 0)
+		s, err := runtime.NewSequence(mk, sim, synth.NewWeights(3, c), 2, nil, 0)
 		require.NoError(t, err)
 		chosen, err := s.Generate([]int{1, 2}, 2)
 		if err == nil && len(chosen) != 2 {

@@ -37,7 +37,7 @@ func newHanging(t *testing.T, watchdog megakernel.Watchdog, sms, consumers, voca
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2, Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
 	require.NoError(t, err)
 	h := &hanging{ir: mk.IR, seeds: 2 * mutantSeeds, launch: func(_ context.Context, sim *runtime.Sim) error {
-		s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, mk.Config), 2, nil, 0)
+		s, err := runtime.NewSequence(mk, sim, synth.NewWeights(1, mk.Config), 2, nil, 0)
 		if err != nil {
 			return err
 		}

@@ -82,7 +82,7 @@ func TestThePythonExampleFillsBuffersAsASessionDoes(t *testing.T) {
 
 			sim, err := runtime.NewSim(mk.IR, 1)
 			require.NoError(t, err)
-			_, err = runtime.NewSession(mk, sim, synth.NewWeights(seed, mk.Config), pages, nil, 0)
+			_, err = runtime.NewSequence(mk, sim, synth.NewWeights(seed, mk.Config), pages, nil, 0)
 			require.NoError(t, err)
 			for _, f := range l.Params {
 				if !f.Pointer {

@@ -64,7 +64,7 @@ func runsRightOn(t *testing.T, mk *megakernel.Kernel, m megakernel.Tensors, c mo
 	}
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	s, err := runtime.NewSession(mk, sim, m, 2, nil, 0)
+	s, err := runtime.NewSequence(mk, sim, m, 2, nil, 0)
 	require.NoError(t, err, dir)
 	ref, err := reference.NewModel(shape, weights, reference.AsKernelWith(shape, mk.RoundInput))
 	require.NoError(t, err)

@@ -140,11 +140,11 @@ func (w *raggedWorld) raw(kvs [][2][]float64) (out [][]byte) {
 
 // open is a session under a schedule, with the cached tokens and no others in the
 // cache.
-func (w *raggedWorld) open(t *testing.T, seed uint64) (*runtime.Ragged, *runtime.Sim) {
+func (w *raggedWorld) open(t *testing.T, seed uint64) (*runtime.Session, *runtime.Sim) {
 	t.Helper()
 	sim, err := runtime.NewSim(w.mk.IR, seed)
 	require.NoError(t, err)
-	s, err := runtime.OpenRagged(t.Context(), w.mk, sim, syntheticWeights(w.mk), runtime.RaggedOptions{Pages: w.total, Steps: w.c.steps, Pin: w.c.pin, Costs: smallCosts, Guard: uint32(w.total - 1)})
+	s, err := runtime.Open(t.Context(), w.mk, sim, syntheticWeights(w.mk), runtime.Options{Pages: w.total, Steps: w.c.steps, Pin: w.c.pin, Costs: smallCosts, Guard: uint32(w.total - 1)})
 	require.NoError(t, err)
 	l := w.mk.KV
 	for i, tokens := range w.cache {

@@ -43,7 +43,7 @@ type play struct {
 	cached   map[uint32][]byte // the pages filled at first, all layers: what the cache holds of each
 	launches []playLaunch
 	epoch    uint32
-	pin      int // see runtime.RaggedOptions
+	pin      int // see runtime.Options
 }
 
 // playLaunch is one launch.
@@ -122,8 +122,8 @@ func (p *play) run(ctx context.Context, k *ir.Kernel, seed uint64, ends [][]int)
 }
 
 // open is a session whose cache is filled.
-func (p *play) open(ctx context.Context, sim *runtime.Sim) (*runtime.Ragged, error) {
-	s, err := runtime.OpenRagged(ctx, p.mk, sim, p.weights, runtime.RaggedOptions{Pages: p.pages, Steps: 4, Epoch: p.epoch, Pin: p.pin, Costs: smallCosts, Guard: uint32(p.pages - 1)})
+func (p *play) open(ctx context.Context, sim *runtime.Sim) (*runtime.Session, error) {
+	s, err := runtime.Open(ctx, p.mk, sim, p.weights, runtime.Options{Pages: p.pages, Steps: 4, Epoch: p.epoch, Pin: p.pin, Costs: smallCosts, Guard: uint32(p.pages - 1)})
 	if err != nil {
 		return nil, err
 	}

@@ -90,7 +90,7 @@ func decode(t *testing.T, mk *megakernel.Kernel, weightSeed uint64, tokens []int
 	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
 	epoch := -(arrivals*uint32(len(tokens)/2) + arrivals/2)
 	weights := synth.NewWeights(weightSeed, mk.Config)
-	s, err := runtime.NewSession(mk, sim, weights, pages, table, epoch)
+	s, err := runtime.NewSequence(mk, sim, weights, pages, table, epoch)
 	require.NoError(t, err)
 	var tr trace
 	logits := make([]float32, mk.Config.Vocab)

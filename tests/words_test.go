@@ -77,7 +77,7 @@ func TestStepsOfAPromptWaitForSMsWithoutQueries(t *testing.T) {
 				for seed := range uint64(deep.Count(5, 2)) {
 					sim, err := runtime.NewSim(mk.IR, seed)
 					require.NoError(t, err)
-					s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, mk.Config), 2, nil, 0)
+					s, err := runtime.NewSequence(mk, sim, synth.NewWeights(1, mk.Config), 2, nil, 0)
 					require.NoError(t, err)
 					_, err = s.Generate([]int{1, 5, 300, 2}, 2)
 					require.NoError(t, err, "seed %d", seed)

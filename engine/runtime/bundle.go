@@ -25,26 +25,24 @@ type Member struct {
 // two with the same rows one draws tokens, and runs the launches in which some sequence draws.
 // It is a batch.Stepper. Not safe for concurrent use.
 type Bundle struct {
-	wide  []*Ragged  // by their rows, those that draw behind those that do not
-	ones  []*Session // of one row, likewise
+	of    []*Session // by their rows, those that draw behind those that do not
 	long  []*Prefill // of prompts, by their tokens
-	guard uint32     // page that entries of one's table without a use name
+	guard uint32     // page that entries of a page table without a use name
 	owner Device     // of the weights and of the cache, which has so many pages
 	pages int
 
 	loaded LoadStats
-	last   *Ragged  // that ran the last launch; nil: another one did, or nobody
-	alone  *Session // the same
+	last   *Session // that ran the last launch; nil: another one did, or nobody
 	prompt *Prefill // the same
 	logits []float32
 }
 
 // OpenBundle allocates and fills every buffer of the kernels, in whatever order they come: one or
 // several, which differ in their rows or in whether they draw. They must agree in model, KV cache and weights. Parts
-// can be pinned (RaggedOptions.Pin) in a kernel of several rows alone, since what a launch
+// can be pinned (Options.Pin) in a kernel of several rows alone, since what a launch
 // computes would depend on which kernel it takes. o.Steps is of a launch of any. When ctx ends
 // it stops loading and returns ctx's error; only the devices' Close is of use then.
-func OpenBundle(ctx context.Context, members []Member, w Weights, o RaggedOptions) (*Bundle, error) {
+func OpenBundle(ctx context.Context, members []Member, w Weights, o Options) (*Bundle, error) {
 	members = slices.SortedStableFunc(slices.Values(members), func(a, b Member) int {
 		return cmp.Or(b.Kernel.Options.Tokens-a.Kernel.Options.Tokens, drawsLast(a.Kernel)-drawsLast(b.Kernel))
 	})
@@ -56,23 +54,16 @@ func OpenBundle(ctx context.Context, members []Member, w Weights, o RaggedOption
 		if i > 0 {
 			o.From = members[0].Device
 		}
-		if !m.Kernel.Ragged() {
-			err := b.openOne(ctx, m, w, o)
-			if err != nil {
-				return nil, err
-			}
-			continue
-		}
-		r, err := OpenRagged(ctx, m.Kernel, m.Device, w, o)
+		r, err := Open(ctx, m.Kernel, m.Device, w, o)
 		if err != nil {
 			return nil, err
 		}
 		if i == 0 {
 			b.loaded = r.Loaded()
 		}
-		b.wide = append(b.wide, r)
+		b.of = append(b.of, r)
 	}
-	slices.SortStableFunc(b.wide, func(a, b *Ragged) int { return a.Rows() - b.Rows() })
+	slices.SortStableFunc(b.of, func(a, b *Session) int { return a.Rows() - b.Rows() })
 	return b, nil
 }
 
@@ -88,17 +79,13 @@ func (b *Bundle) AddPrefill(p *megakernel.Prefill, dev Device) error {
 	return nil
 }
 
-// aloneRows is how many tokens of a prompt a launch of the kernel of one row feeds, a step each, where there is no
-// other kernel: few enough that a request that is cancelled ends soon.
-const aloneRows = 64
-
 // PrefillRows is how many tokens of one sequence a launch of it alone feeds at most; 0: no more than other launches.
 func (b *Bundle) PrefillRows() int {
 	switch {
 	case len(b.long) > 0:
 		return b.long[len(b.long)-1].Tokens()
-	case len(b.wide) == 0:
-		return aloneRows
+	case b.Rows() == 1:
+		return oneRows
 	}
 	return 0
 }
@@ -139,30 +126,11 @@ func drawsLast(k *megakernel.Kernel) int {
 
 func across(m pipeline.MatrixPlan) bool { return m.Across() }
 
-// openOne opens the kernel of one row.
-func (b *Bundle) openOne(ctx context.Context, m Member, w Weights, o RaggedOptions) error {
-	s, err := OpenSession(ctx, m.Kernel, m.Device, w, SessionOptions{Pages: o.Pages, Table: slices.Repeat([]uint32{o.Guard}, max(1, o.Pages-1)),
-		Epoch: o.Epoch, KVScales: o.KVScales, HeadScales: o.HeadScales, From: o.From})
-	if err != nil {
-		return err
-	}
-	if o.From == nil {
-		b.loaded = s.Loaded()
-	}
-	b.ones = append(b.ones, s)
-	return nil
-}
-
 // Loaded says how the weights came to the device.
 func (b *Bundle) Loaded() LoadStats { return b.loaded }
 
 // Rows is how many tokens a step takes at most: those of the widest kernel.
-func (b *Bundle) Rows() int {
-	if n := len(b.wide); n > 0 {
-		return b.wide[n-1].Rows()
-	}
-	return 1
-}
+func (b *Bundle) Rows() int { return b.of[len(b.of)-1].Rows() }
 
 // SetEnds makes these tokens end a launch of any kernel, see Session.SetEnds.
 func (b *Bundle) SetEnds(tokens []int) error {
@@ -189,10 +157,7 @@ func (b *Bundle) runners() (all []*runner) {
 	for _, r := range b.long {
 		all = append(all, &r.runner)
 	}
-	for _, r := range b.wide {
-		all = append(all, &r.runner)
-	}
-	for _, s := range b.ones {
+	for _, s := range b.of {
 		all = append(all, &s.runner)
 	}
 	return all
@@ -210,25 +175,23 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 		rows += len(q.Sequences[i].New)
 		draws = draws || q.Sequences[i].Draw.Modes() != 0
 	}
-	b.last, b.alone, b.prompt = nil, nil, nil
+	b.last, b.prompt = nil, nil
 	if len(b.long) > 0 && rows > b.Rows() && len(q.Sequences) == 1 && q.Steps == 1 {
 		return b.prefill(ctx, q)
 	}
-	if len(q.Sequences) == 1 && (rows == 1 || len(b.wide) == 0 && q.Steps == 1 && rows <= aloneRows) {
-		for i, s := range b.ones {
-			if s.mk.Draws() || !draws || len(b.wide) == 0 && i == len(b.ones)-1 { // which refuses draws
-				b.alone = s
-				return b.launchAlone(ctx, s, q)
-			}
+	b.last = b.narrowest(rows, draws)
+	return b.last.Run(ctx, q)
+}
+
+// narrowest is the kernel with the fewest rows that has enough, and draws where it must; else the last of the widest, which
+// refuses what it cannot do, or feeds a prompt's tokens row by row.
+func (b *Bundle) narrowest(rows int, draws bool) *Session {
+	for _, s := range b.of {
+		if min(rows, b.Rows()) <= s.Rows() && (s.mk.Draws() || !draws) {
+			return s
 		}
 	}
-	for _, r := range b.wide {
-		if rows <= r.Rows() && (r.mk.Draws() || !draws) || r == b.wide[len(b.wide)-1] { // which refuses more
-			b.last = r
-			return r.Run(ctx, q)
-		}
-	}
-	return nil, fmt.Errorf("%d sequences with %d tokens to feed, want 1: there is no kernel of several rows", len(q.Sequences), rows)
+	return b.of[len(b.of)-1]
 }
 
 // prefill runs a launch of the prefill kernel that fits. That kernel takes the highest logit; a sequence that draws has its
@@ -265,45 +228,13 @@ func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, err
 	return [][]int{{chosen}}, ctx.Err()
 }
 
-// launchAlone runs a launch of one sequence on a kernel of one row, which feeds the tokens in steps of their own.
-func (b *Bundle) launchAlone(ctx context.Context, one *Session, q batch.StepRequest) ([][]int, error) {
-	s := &q.Sequences[0]
-	table := slices.Repeat([]uint32{b.guard}, len(one.table))
-	if copy(table, s.Pages) < len(s.Pages) {
-		return nil, fmt.Errorf("sequence 0: %d pages, the cache has %d", len(s.Pages), len(table))
-	}
-	if err := one.SetTable(table); err != nil {
-		return nil, err
-	}
-	if err := one.SetShort(q.Short); err != nil {
-		return nil, err
-	}
-	if err := one.SetDraw(s.Draw); err != nil {
-		return nil, err
-	}
-	if err := one.Skip(s.Cached); err != nil {
-		return nil, err
-	}
-	chosen, err := one.Stream(ctx, s.New, q.Steps, func(token int) bool {
-		return q.Each == nil || q.Quiet || q.Each([]int{token})
-	})
-	var all [][]int
-	for _, token := range chosen {
-		if q.Quiet {
-			token = batch.NoToken
-		}
-		all = append(all, []int{token})
-	}
-	return all, err
-}
-
 // Choice is the token that follows new token k of sequence i of the last launch, which had several rows; see batch.Stepper.
 func (b *Bundle) Choice(i, k int) (int, error) {
 	if b.prompt != nil {
 		return 0, errors.New("the choice of a row after a launch of a prompt, which makes the last one's alone")
 	}
 	if b.last == nil {
-		return 0, errors.New("the choice of a row after a launch of one row")
+		return 0, errors.New("the choice of a row before the first launch")
 	}
 	return b.last.Choice(i, k)
 }
@@ -313,7 +244,7 @@ func (b *Bundle) TokenLogits(i, k int, dst []float32) error {
 	if b.last != nil {
 		return b.last.TokenLogits(i, k, dst)
 	}
-	if k != 0 || b.prompt != nil {
+	if b.prompt != nil {
 		return fmt.Errorf("logits of new token %d of sequence %d, there are those of the last one", k, i)
 	}
 	return b.Logits(i, dst)
@@ -325,12 +256,10 @@ func (b *Bundle) Logits(i int, dst []float32) error {
 	switch {
 	case b.last != nil:
 		return b.last.Logits(i, dst)
-	case b.alone == nil && b.prompt == nil:
+	case b.prompt == nil:
 		return errors.New("logits before the first launch")
 	case i != 0:
 		return fmt.Errorf("logits of sequence %d, the last launch had 1", i)
-	case b.prompt != nil:
-		return b.prompt.Logits(dst)
 	}
-	return b.alone.Logits(dst)
+	return b.prompt.Logits(dst)
 }

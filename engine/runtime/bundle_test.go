@@ -30,7 +30,7 @@ func members(t *testing.T, o megakernel.Options, rows ...int) (all []runtime.Mem
 	return all
 }
 
-func openBundle(t *testing.T, all []runtime.Member, o runtime.RaggedOptions) (*runtime.Bundle, error) {
+func openBundle(t *testing.T, all []runtime.Member, o runtime.Options) (*runtime.Bundle, error) {
 	t.Helper()
 	o.Pages, o.Guard = 12, 11
 	return runtime.OpenBundle(t.Context(), all, runtime.FromTensors(synth.NewWeights(1, all[0].Kernel.Config), runtime.LoadOptions{}), o)
@@ -51,7 +51,7 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 	prompt := []int{5, 6, 7, 8, 9, 10, 11, 12, 13}
 	want := chosenAlone(t, 5, prompt)[0]
 	all := members(t, megakernel.Options{Page: 4}, 2, 1, 8)
-	b, err := openBundle(t, all, runtime.RaggedOptions{Steps: 4})
+	b, err := openBundle(t, all, runtime.Options{Steps: 4})
 	require.NoError(t, err)
 	require.NoError(t, b.SetEnds(nil))
 	b.SetHangTimeout(time.Minute)
@@ -94,7 +94,7 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 func TestABundleDrawsInKernelsThatCan(t *testing.T) {
 	ofValues(t)
 	all := append(members(t, megakernel.Options{Page: 4}, 2, 1), members(t, megakernel.Options{Page: 4, Draws: true}, 2, 1)...)
-	b, err := openBundle(t, all, runtime.RaggedOptions{Steps: 4})
+	b, err := openBundle(t, all, runtime.Options{Steps: 4})
 	require.NoError(t, err)
 	sampled := sampling.Params{Temperature: 2, TopK: 40, TopP: 0.9, Seed: 5}
 	logits := make([]float32, 320)
@@ -124,7 +124,7 @@ func TestABundleDrawsInKernelsThatCan(t *testing.T) {
 func TestABundlesLaunchOfOneRowCanBeEnded(t *testing.T) {
 	ofValues(t)
 	all := members(t, megakernel.Options{Page: 4}, 1, 2)
-	b, err := openBundle(t, all, runtime.RaggedOptions{Steps: 8})
+	b, err := openBundle(t, all, runtime.Options{Steps: 8})
 	require.NoError(t, err)
 	q := batch.StepRequest{Sequences: []batch.Sequence{{New: []int{5}, Pages: []uint32{1, 2, 3}}}, Steps: 8}
 	seen := 0
@@ -143,14 +143,14 @@ func TestABundlesLaunchOfOneRowCanBeEnded(t *testing.T) {
 func TestKernelsThatCannotShareAreRefused(t *testing.T) {
 	for _, c := range []struct {
 		all  []runtime.Member
-		o    runtime.RaggedOptions
+		o    runtime.Options
 		want string
 	}{
-		{nil, runtime.RaggedOptions{}, "a bundle of no kernel, want at least one"},
-		{members(t, megakernel.Options{}, 2, 2), runtime.RaggedOptions{}, "two kernels of 2 rows in a bundle, want one"},
-		{members(t, megakernel.Options{}, 4, 2), runtime.RaggedOptions{Pin: 32}, "parts pinned at multiples of 32 tokens in a bundle of 2 kernels, the widest of 4 rows; want one, of several rows"},
-		{append(members(t, megakernel.Options{Page: 4}, 1), members(t, megakernel.Options{}, 2)...), runtime.RaggedOptions{}, "want one model and one cache"},
-		{append(members(t, megakernel.Options{MLP: megakernel.MLPFused}, 1), members(t, megakernel.Options{}, 2)...), runtime.RaggedOptions{}, "packed"},
+		{nil, runtime.Options{}, "a bundle of no kernel, want at least one"},
+		{members(t, megakernel.Options{}, 2, 2), runtime.Options{}, "two kernels of 2 rows in a bundle, want one"},
+		{members(t, megakernel.Options{}, 4, 2), runtime.Options{Pin: 32}, "parts pinned at multiples of 32 tokens in a bundle of 2 kernels, the widest of 4 rows; want one, of several rows"},
+		{append(members(t, megakernel.Options{Page: 4}, 1), members(t, megakernel.Options{}, 2)...), runtime.Options{}, "want one model and one cache"},
+		{append(members(t, megakernel.Options{MLP: megakernel.MLPFused}, 1), members(t, megakernel.Options{}, 2)...), runtime.Options{}, "packed"},
 	} {
 		_, err := runtime.OpenBundle(t.Context(), c.all, nil, c.o)
 		require.ErrorContains(t, err, c.want)
@@ -159,7 +159,7 @@ func TestKernelsThatCannotShareAreRefused(t *testing.T) {
 
 // One kernel of one row is a bundle, which has no room for a second sequence.
 func TestABundleOfOneRow(t *testing.T) {
-	b, err := openBundle(t, members(t, megakernel.Options{Page: 4}, 1), runtime.RaggedOptions{Steps: 2})
+	b, err := openBundle(t, members(t, megakernel.Options{Page: 4}, 1), runtime.Options{Steps: 2})
 	require.NoError(t, err)
 	require.Equal(t, 1, b.Rows())
 	require.Positive(t, b.Loaded().Bytes)

@@ -48,10 +48,10 @@ func (s *runner) scalar(scalars map[string]uint64) map[string]uint64 {
 }
 
 // SetDraw says how the launches to come choose their tokens; the zero value by the highest logit, as at first.
-func (s *Session) SetDraw(row draw.Row) error { return s.setDraws(row) }
+func (s *Sequence) SetDraw(row draw.Row) error { return s.setDraws(row) }
 
 // SetDraws says how the rows of Launch choose their tokens; those beyond take their highest logits, as all do at first.
-func (r *Ragged) SetDraws(rows ...draw.Row) error {
+func (r *Session) SetDraws(rows ...draw.Row) error {
 	if len(rows) > r.Rows() {
 		return fmt.Errorf("draws of %d rows, a step has %d", len(rows), r.Rows())
 	}

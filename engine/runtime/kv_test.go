@@ -20,7 +20,7 @@ import (
 )
 
 // kvSession is a session of tiny whose cache is of a format and has these scales.
-func kvSession(t *testing.T, kv tasks.KVType, scales []float32) (*runtime.Session, *megakernel.Kernel, error) {
+func kvSession(t *testing.T, kv tasks.KVType, scales []float32) (*runtime.Sequence, *megakernel.Kernel, error) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -29,12 +29,12 @@ func kvSession(t *testing.T, kv tasks.KVType, scales []float32) (*runtime.Sessio
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	weights := runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})
-	s, err := runtime.OpenSession(context.Background(), mk, sim, weights, runtime.SessionOptions{Pages: 4, KVScales: scales})
+	s, err := runtime.OpenSequence(context.Background(), mk, sim, weights, runtime.Options{Pages: 4, KVScales: scales})
 	return s, mk, err
 }
 
 // logitsOf feeds tokens and returns the logits behind each.
-func logitsOf(t *testing.T, s *runtime.Session, mk *megakernel.Kernel, tokens []int) (out [][]float64) {
+func logitsOf(t *testing.T, s *runtime.Sequence, mk *megakernel.Kernel, tokens []int) (out [][]float64) {
 	t.Helper()
 	row := make([]float32, mk.Config.Vocab)
 	for _, token := range tokens {
@@ -125,7 +125,7 @@ func TestScalesComeWithTheWeights(t *testing.T) {
 		w.Tensors = synth.NewWeights(1, mk.Config)
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
-		if _, err := runtime.OpenSession(context.Background(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.SessionOptions{Pages: 1, KVScales: given}); err != nil {
+		if _, err := runtime.OpenSequence(context.Background(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.Options{Pages: 1, KVScales: given}); err != nil {
 			return nil, err
 		}
 		raw := make([]byte, 4*len(scales))
@@ -170,8 +170,8 @@ func TestRowsOfSeveralTokensWithAnE4M3Cache(t *testing.T) {
 		require.NoError(t, err)
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
-		r, err := runtime.OpenRagged(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, shape), runtime.LoadOptions{}),
-			runtime.RaggedOptions{Pages: 20, Guard: 19, KVScales: scales})
+		r, err := runtime.Open(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, shape), runtime.LoadOptions{}),
+			runtime.Options{Pages: 20, Guard: 19, KVScales: scales})
 		require.NoError(t, err)
 		model, err := reference.NewModel(shape, reference.Synthetic(shape, 1), reference.WithE4M3Cache(reference.AsKernel(shape), shape, scales))
 		require.NoError(t, err)

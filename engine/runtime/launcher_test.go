@@ -125,7 +125,7 @@ func TestAGeneratedPackageIsEnoughToLaunch(t *testing.T) {
 
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	s, err := runtime.NewSession(mk, sim, weights, pages, nil, 0)
+	s, err := runtime.NewSequence(mk, sim, weights, pages, nil, 0)
 	require.NoError(t, err)
 	want, err := s.Generate(prompt, 2)
 	require.NoError(t, err)

@@ -23,7 +23,7 @@ import (
 )
 
 // prefillOfTiny is tiny's decode kernel of one row and its prefill kernel, over one image and one cache.
-func prefillOfTiny(t *testing.T, o megakernel.PrefillOptions, page, pages int) (*runtime.Prefill, *runtime.Session, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
+func prefillOfTiny(t *testing.T, o megakernel.PrefillOptions, page, pages int) (*runtime.Prefill, *runtime.Sequence, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func prefillOfTiny(t *testing.T, o megakernel.PrefillOptions, page, pages int) (
 	for i := range table {
 		table[i] = uint32((5*i + 3) % pages) // not in order
 	}
-	s, err := runtime.OpenSession(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.SessionOptions{Pages: pages, Table: table})
+	s, err := runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: table})
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)
@@ -171,7 +171,7 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	prompt := synth.Tokens(5, 0, 41, 320)
 	want := chosenAlone(t, 3, prompt)[0]
 	all := members(t, megakernel.Options{Page: 4}, 2, 1)
-	b, err := openBundle(t, all, runtime.RaggedOptions{Steps: 3})
+	b, err := openBundle(t, all, runtime.Options{Steps: 3})
 	require.NoError(t, err)
 	require.Zero(t, b.PrefillRows())
 	p, err := megakernel.BuildPrefill(all[0].Kernel, megakernel.PrefillOptions{Tokens: 64, Groups: 1})
@@ -294,7 +294,7 @@ func unreported(t *testing.T, sms, room int, wanted func(mu mutate.Mutation) boo
 	require.NoError(t, err)
 	wide, err := runtime.NewSim(p.IR, 1)
 	require.NoError(t, err)
-	_, err = runtime.OpenSession(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.SessionOptions{Pages: pages, Table: []uint32{1}})
+	_, err = runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: []uint32{1}})
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)

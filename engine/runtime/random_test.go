@@ -55,7 +55,7 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			require.NoError(t, err)
 			sim, err := runtime.NewSim(mk.IR, 1)
 			require.NoError(t, err)
-			s, err := runtime.OpenSession(t.Context(), mk, sim, runtime.Random(seed, r, nil), runtime.SessionOptions{Pages: 1})
+			s, err := runtime.OpenSequence(t.Context(), mk, sim, runtime.Random(seed, r, nil), runtime.Options{Pages: 1})
 			require.NoError(t, err)
 			require.Equal(t, sim.Size("weights")+sim.Size("gains")+sim.Size("embed"), s.Loaded().Bytes)
 			requireLoaded(t, mk, synth.NewWeights(seed, c), func(name string) []byte {
@@ -91,7 +91,7 @@ func requireRandomInBatches(t *testing.T, mk *megakernel.Kernel, seed uint64) {
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	_, err = runtime.OpenSession(t.Context(), &again, sim, runtime.Random(seed, r, nil), runtime.SessionOptions{Pages: 1})
+	_, err = runtime.OpenSequence(t.Context(), &again, sim, runtime.Random(seed, r, nil), runtime.Options{Pages: 1})
 	require.NoError(t, err)
 	requireLoaded(t, &again, synth.NewWeights(seed, mk.Config), func(name string) []byte {
 		if sim.Size(name) == 0 {
@@ -138,7 +138,7 @@ func TestRandomCompiledMakesMachineCode(t *testing.T) {
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	dev := &recorder{Sim: sim}
-	_, err = runtime.OpenSession(t.Context(), mk, dev, w, runtime.SessionOptions{Pages: 1})
+	_, err = runtime.OpenSequence(t.Context(), mk, dev, w, runtime.Options{Pages: 1})
 	require.NoError(t, err)
 	require.Equal(t, "\x7fELF", string(dev.cubin[:4]))
 }

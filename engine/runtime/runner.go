@@ -78,6 +78,9 @@ func (s *runner) SetShort(short bool) error {
 // Loaded says how the weights came to the device.
 func (s *runner) Loaded() LoadStats { return s.loaded }
 
+// Vocab is how many tokens the model has.
+func (s *runner) Vocab() int { return s.mk.Config.Vocab }
+
 // zero zeroes buffers.
 func (s *runner) zero(names ...string) error {
 	for _, name := range names {

@@ -12,7 +12,7 @@ import (
 // has chosen until then are returned: those handed out, and perhaps a few more.
 // Pos says what is in the cache; Rewind forgets what is not wanted. The session
 // can go on after a cancelled ctx, whose error Stream returns beside the tokens.
-func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(token int) bool) (chosen []int, err error) {
+func (s *Sequence) Stream(ctx context.Context, prompt []int, n int, each func(token int) bool) (chosen []int, err error) {
 	steps, err := s.check(prompt, n)
 	if err != nil {
 		return nil, err
@@ -25,7 +25,7 @@ func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(tok
 		return nil, err
 	}
 	var token uint32
-	l := &launch{s: &s.runner, ctx: ctx, next: known, end: s.pos + steps + 1, at: s.pos,
+	l := &launch{s: s.runner, ctx: ctx, next: known, end: s.pos + steps + 1, at: s.pos,
 		come: func(i int) (come bool, err error) {
 			token, err = s.dev.Peek("stream", i)
 			return token != noToken, err
@@ -49,10 +49,10 @@ func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(tok
 
 // Times are when the last launch chose the tokens that follow position from (which
 // it fed), n of them: nanoseconds of the device's clock, modulo 2³².
-func (s *Session) Times(from, n int) ([]uint32, error) { return s.read("times", from+1, n) }
+func (s *Sequence) Times(from, n int) ([]uint32, error) { return s.read("times", from+1, n) }
 
 // prepare writes what a launch needs.
-func (s *Session) prepare(prompt []int, known, steps int) error {
+func (s *Sequence) prepare(prompt []int, known, steps int) error {
 	bits := make([]uint32, len(prompt))
 	for i, token := range prompt {
 		bits[i] = uint32(token)

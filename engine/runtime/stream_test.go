@@ -16,7 +16,7 @@ import (
 )
 
 // onSim is a session of tiny on the executor, and its device.
-func onSim(t *testing.T, o megakernel.Options) (*runtime.Session, *runtime.Sim) {
+func onSim(t *testing.T, o megakernel.Options) (*runtime.Sequence, *runtime.Sim) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -24,7 +24,7 @@ func onSim(t *testing.T, o megakernel.Options) (*runtime.Session, *runtime.Sim) 
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, c), 4, nil, 0)
+	s, err := runtime.NewSequence(mk, sim, synth.NewWeights(1, c), 4, nil, 0)
 	require.NoError(t, err)
 	return s, sim
 }

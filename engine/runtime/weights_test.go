@@ -169,7 +169,7 @@ func TestLoadOntoTheExecutor(t *testing.T) {
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
 		w := synth.NewWeights(3, c)
-		s, err := runtime.OpenSession(t.Context(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.SessionOptions{Pages: 2})
+		s, err := runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.Options{Pages: 2})
 		require.NoError(t, err)
 		require.Equal(t, sim.Size("weights")+sim.Size("gains")+sim.Size("embed"), s.Loaded().Bytes)
 		requireLoaded(t, mk, w, func(name string) []byte {

@@ -167,7 +167,7 @@ func (s *PrefillSuite) open(ctx context.Context) (_ *prefillRun, err error) {
 	}
 	table := gate.ShuffledTable(n + 1)
 	r.pages = table[:n]
-	if r.bundle, err = runtime.OpenBundle(ctx, members, w, runtime.RaggedOptions{Pages: n + 1, Guard: table[n], Steps: 1}); err != nil {
+	if r.bundle, err = runtime.OpenBundle(ctx, members, w, runtime.Options{Pages: n + 1, Guard: table[n], Steps: 1}); err != nil {
 		return nil, err
 	}
 	for i, p := range s.Prefill {

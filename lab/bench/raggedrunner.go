@@ -27,7 +27,7 @@ const (
 
 // RaggedRunner measures steps of several query rows. Not safe for concurrent use.
 type RaggedRunner struct {
-	Session *runtime.Ragged
+	Session *runtime.Session
 	Device  Device   // the session's
 	Pages   []uint32 // of the cache: one for each, in the order in which sequences get them
 	Page    int      // tokens of a page
@@ -125,7 +125,7 @@ func (r *RaggedRunner) chunks(ctx context.Context, cached, n int) (round Round, 
 
 // GateRunner is the gate.RaggedRunner of a session on a device, for a vocabulary.
 type GateRunner struct {
-	Session *runtime.Ragged
+	Session *runtime.Session
 	Device  runtime.Device // the session's
 	Vocab   int
 

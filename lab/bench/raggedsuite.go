@@ -40,7 +40,7 @@ type RaggedSuite struct {
 	Progress func(what string)
 
 	loaded  Loaded
-	session *runtime.Ragged
+	session *runtime.Session
 	table   []uint32
 }
 
@@ -172,7 +172,7 @@ func (s *RaggedSuite) load(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, s.loaded.Close())
 	}
-	s.session, err = runtime.OpenRagged(ctx, s.Kernel, s.loaded, w, runtime.RaggedOptions{Pages: len(s.table), Steps: max(1, s.Method.Tokens), Epoch: firstEpoch})
+	s.session, err = runtime.Open(ctx, s.Kernel, s.loaded, w, runtime.Options{Pages: len(s.table), Steps: max(1, s.Method.Tokens), Epoch: firstEpoch})
 	if err != nil {
 		return errors.Join(err, s.loaded.Close())
 	}

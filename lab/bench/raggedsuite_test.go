@@ -60,8 +60,8 @@ func TestPinnedStepsDoNotDependOnOtherSequences(t *testing.T) {
 	pages := gate.RaggedPages(ref, s.Kernel.KV.Page)
 	sim, err := runtime.NewSim(s.Kernel.IR, 1)
 	require.NoError(t, err)
-	session, err := runtime.OpenRagged(t.Context(), s.Kernel, sim, runtime.FromTensors(s.Weights, runtime.LoadOptions{}),
-		runtime.RaggedOptions{Pages: pages, Pin: s.Kernel.ChunkTokens()})
+	session, err := runtime.Open(t.Context(), s.Kernel, sim, runtime.FromTensors(s.Weights, runtime.LoadOptions{}),
+		runtime.Options{Pages: pages, Pin: s.Kernel.ChunkTokens()})
 	require.NoError(t, err)
 	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: 4, Pages: pages, Pinned: true, Write: sim.Write,
 		Runner: &bench.GateRunner{Session: session, Device: sim, Vocab: s.Kernel.Config.Vocab},

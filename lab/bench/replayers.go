@@ -70,7 +70,7 @@ func (c *cache) left(sequences, cached, n, rows int, logits func(row int, dst []
 // sessionReplayer is the Replayer of a SessionRunner's session.
 type sessionReplayer struct {
 	*cache
-	session *runtime.Session
+	session *runtime.Sequence
 }
 
 func (s *sessionReplayer) Renew(cached, n int) error { return s.renew(1, cached, n) }
@@ -89,7 +89,7 @@ func (s *sessionReplayer) Left(cached, n int) (*Left, error) {
 // raggedReplayer is the Replayer of a RaggedRunner's session, for one shape.
 type raggedReplayer struct {
 	*cache
-	session   *runtime.Ragged
+	session   *runtime.Session
 	shape     Shape
 	sequences int // of the shape Sequences
 }

@@ -37,7 +37,7 @@ type Device interface {
 // time is from the choice of the one before it, by the device's clock; the first
 // of a launch has none, unless the launch chooses no other: then it has its.
 type SessionRunner struct {
-	Session   *runtime.Session
+	Session   *runtime.Sequence
 	Device    Device // the session's
 	PerLaunch int    // how many tokens a launch chooses, at least 1
 }

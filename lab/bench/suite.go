@@ -37,7 +37,7 @@ type Suite struct {
 	Progress func(what string)
 
 	loaded  Loaded
-	session *runtime.Session
+	session *runtime.Sequence
 	table   []uint32
 }
 
@@ -120,7 +120,7 @@ func (s *Suite) load(ctx context.Context) (err error) {
 			return errors.Join(err, s.loaded.Close())
 		}
 	}
-	s.session, err = runtime.OpenSession(ctx, s.Kernel, s.loaded, w, runtime.SessionOptions{Pages: len(s.table), Table: slices.Clone(s.table), Epoch: firstEpoch})
+	s.session, err = runtime.OpenSequence(ctx, s.Kernel, s.loaded, w, runtime.Options{Pages: len(s.table), Table: slices.Clone(s.table), Epoch: firstEpoch})
 	if err != nil {
 		return errors.Join(err, s.loaded.Close())
 	}

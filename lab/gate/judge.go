@@ -9,7 +9,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-// Session is what a judgement needs of a runtime.Session.
+// Session is what a judgement needs of a runtime.Sequence.
 type Session interface {
 	// Rewind forgets cached tokens from position pos on; Pos is the next one.
 	Rewind(pos int) error

@@ -20,7 +20,7 @@ const seed, page, pages = 2, 4, 24
 type decoder struct {
 	mk      *megakernel.Kernel
 	sim     *runtime.Sim
-	session *runtime.Session
+	session *runtime.Sequence
 	weights megakernel.Tensors
 	tokens  []int
 	store   *probe.Store
@@ -37,7 +37,7 @@ func open(t *testing.T, o megakernel.Options, simSeed uint64) *decoder {
 	require.NoError(t, err)
 	d := &decoder{mk: mk, sim: sim, weights: synth.NewWeights(seed, c), tokens: synth.Tokens(seed, 0, page*pages, c.Vocab)}
 	table := gate.ShuffledTable(pages)
-	d.session, err = runtime.NewSession(mk, sim, d.weights, pages, table, 0)
+	d.session, err = runtime.NewSequence(mk, sim, d.weights, pages, table, 0)
 	require.NoError(t, err)
 	d.store = &probe.Store{Kernel: mk, Read: sim.Read, Pages: pages, Table: table}
 	return d

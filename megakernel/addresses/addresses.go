@@ -56,7 +56,7 @@ func pages() *bounds.Content {
 	return &bounds.Content{Stride: 1, Words: map[int]bounds.Word{0: {Hi: bounds.Times(1, megakernel.ScalarPages, -1)}}}
 }
 
-// sequence is of launches of one sequence: see runtime.Session.
+// sequence is of launches of one sequence: see runtime.Sequence.
 func sequence(f *bounds.Facts, mk *megakernel.Kernel, positions int) {
 	page := int64(mk.Options.Page)
 	f.Params[ParamEntries] = bounds.Range{Lo: 1, Hi: int64(entries(mk, positions))}

@@ -34,7 +34,7 @@ func below(n int) bounds.Word { return bounds.Word{Hi: bounds.Number(int64(n) - 
 
 // maskWords is how many words of mask bits a row is taken to have: those of the longest sequence's
 // pages, and of new tokens. That a shorter sequence's rows may have fewer is the host's check
-// (runtime.Ragged.Launch): that a token's place is below its sequence's tokens is not told here.
+// (runtime.Session.Launch): that a token's place is below its sequence's tokens is not told here.
 func maskWords(mk *megakernel.Kernel, positions int) int64 {
 	return (int64(entries(mk, positions))*int64(mk.Options.Page) + kv.MaxRows + 31) / 32
 }

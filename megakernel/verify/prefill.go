@@ -188,7 +188,7 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 	if err != nil {
 		return nil, err
 	}
-	_, err = runtime.OpenSession(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}), runtime.SessionOptions{Pages: t.pages, Table: t.table})
+	_, err = runtime.OpenSequence(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}), runtime.Options{Pages: t.pages, Table: t.table})
 	if err != nil {
 		return nil, err
 	}

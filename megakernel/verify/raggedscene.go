@@ -19,7 +19,7 @@ type scene struct {
 	t     *raggedTrial
 	rng   *rand.Rand
 	sim   *runtime.Sim
-	r     *runtime.Ragged
+	r     *runtime.Session
 	pages int
 	free  []uint32 // pages that no sequence has
 	texts []*sequence
@@ -103,14 +103,14 @@ func (t *raggedTrial) start(k *ir.Kernel, scenario, schedule uint64) (*scene, er
 	for _, p := range x.rng.Perm(x.pages - 1) {
 		x.free = append(x.free, uint32(p))
 	}
-	o := runtime.RaggedOptions{Pages: x.pages, Guard: uint32(x.pages - 1), Steps: maxGrowth, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads, Pin: t.pin}
+	o := runtime.Options{Pages: x.pages, Guard: uint32(x.pages - 1), Steps: maxGrowth, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads, Pin: t.pin}
 	if t.mk.Options.Selection { // each KV head has a list of its own, beside that of layers with a window
 		o.Entries = t.mk.Options.Tokens * (t.mk.KV.Heads + 1) * x.pages / sequences
 	}
 	if t.mk.HasMask() {
 		o.MaskWords = t.mk.Options.Tokens * x.maskWords()
 	}
-	if x.r, err = runtime.OpenRagged(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
+	if x.r, err = runtime.Open(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
 		return nil, err
 	}
 	return x, x.populate()

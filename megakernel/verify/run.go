@@ -40,7 +40,7 @@ type output struct {
 type session struct {
 	t     *Trial
 	sim   *runtime.Sim
-	s     *runtime.Session
+	s     *runtime.Sequence
 	table []uint32
 	pages int
 }
@@ -62,8 +62,8 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 	if slices.IsSorted(x.table) {
 		slices.Reverse(x.table)
 	}
-	o := runtime.SessionOptions{Pages: x.pages, Table: x.table, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads}
-	if x.s, err = runtime.OpenSession(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
+	o := runtime.Options{Pages: x.pages, Table: x.table, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads}
+	if x.s, err = runtime.OpenSequence(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
 		return nil, err
 	}
 	for l, tokens := range t.cache {

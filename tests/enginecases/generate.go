@@ -18,7 +18,7 @@ func launchesOfAnyLength(t T, b *Bench) {
 	device, err := b.Device()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, device.Close()) })
-	s, err := runtime.NewSession(b.Kernel, device, b.weights(), b.kvTokens()/b.Kernel.KV.Page, nil, 0)
+	s, err := runtime.NewSequence(b.Kernel, device, b.weights(), b.kvTokens()/b.Kernel.KV.Page, nil, 0)
 	require.NoError(t, err)
 	prompt := b.prompt(1, 9)
 	want := make([]int, 20)

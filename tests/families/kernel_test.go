@@ -51,7 +51,7 @@ func decodeAs(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens [
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
-	s, err := runtime.NewSession(mk, sim, tensors(w), pages+1, backwards(pages), 0)
+	s, err := runtime.NewSequence(mk, sim, tensors(w), pages+1, backwards(pages), 0)
 	require.NoError(t, err)
 	require.NoError(t, s.SetShort(short))
 	out := make([]float32, mk.Config.Vocab)
@@ -70,7 +70,7 @@ func together(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens [
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
-	s, err := runtime.OpenRagged(context.Background(), mk, sim, runtime.FromTensors(tensors(w), runtime.LoadOptions{}), runtime.RaggedOptions{Pages: pages + 1})
+	s, err := runtime.Open(context.Background(), mk, sim, runtime.FromTensors(tensors(w), runtime.LoadOptions{}), runtime.Options{Pages: pages + 1})
 	require.NoError(t, err)
 	out := make([]float32, mk.Config.Vocab)
 	for at := 0; at < len(tokens); {

@@ -16,7 +16,7 @@ import (
 type device struct {
 	mk      *megakernel.Kernel
 	sim     *runtime.Sim
-	session *runtime.Session
+	session *runtime.Sequence
 	table   []uint32        // physical page of each page of the sequence
 	page    map[uint32]int  // and the other way round
 	pages   int             // of the cache
@@ -51,8 +51,8 @@ func open(ctx context.Context, mk *megakernel.Kernel, k *ir.Kernel, r *Request) 
 		d.table = append(d.table, uint32(2*p+1))
 		d.page[uint32(2*p+1)] = i
 	}
-	o := runtime.SessionOptions{Pages: d.pages, Table: d.table, Epoch: d.epoch}
-	d.session, err = runtime.OpenSession(ctx, mk, weightless{sim}, weightless{}, o)
+	o := runtime.Options{Pages: d.pages, Table: d.table, Epoch: d.epoch}
+	d.session, err = runtime.OpenSequence(ctx, mk, weightless{sim}, weightless{}, o)
 	return d, err
 }
 

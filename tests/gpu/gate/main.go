@@ -115,7 +115,7 @@ func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Referen
 	progress := func(what string) { log.Print("judging ", what) }
 	if mk.Ragged() {
 		pages := gate.RaggedPages(ref, mk.KV.Page)
-		s, err := runtime.OpenRagged(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}), runtime.RaggedOptions{Pages: pages, Pin: pin, Costs: kv.EagerCosts(), Epoch: 0xffff0000})
+		s, err := runtime.Open(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}), runtime.Options{Pages: pages, Pin: pin, Costs: kv.EagerCosts(), Epoch: 0xffff0000})
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +126,7 @@ func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Referen
 	}
 	pages := (ref.Longest() + mk.KV.Page - 1) / mk.KV.Page
 	table := gate.ShuffledTable(pages)
-	s, err := runtime.NewSession(mk, b.gpu, weights, pages, slices.Clone(table), 0xffff0000)
+	s, err := runtime.NewSequence(mk, b.gpu, weights, pages, slices.Clone(table), 0xffff0000)
 	if err != nil {
 		return nil, err
 	}

@@ -61,7 +61,7 @@ func run(ch *choice.Choice, dir string, fault megakernel.Fault, timeout time.Dur
 		return err
 	}
 	defer gpu.Close()
-	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, mk.Config), 8, nil, 0xffffff00)
+	s, err := runtime.NewSequence(mk, gpu, synth.NewWeights(1, mk.Config), 8, nil, 0xffffff00)
 	if err != nil {
 		return err
 	}
@@ -80,7 +80,7 @@ func run(ch *choice.Choice, dir string, fault megakernel.Fault, timeout time.Dur
 }
 
 // round hangs once and then runs the right kernel.
-func round(s *runtime.Session, gpu *runtime.GPU, hanging []byte, timeout time.Duration, want []int) error {
+func round(s *runtime.Sequence, gpu *runtime.GPU, hanging []byte, timeout time.Duration, want []int) error {
 	if err := s.Rewind(0); err != nil {
 		return err
 	}

@@ -109,7 +109,7 @@ func session(f *flags, dev *cuda.Device, mk *megakernel.Kernel, w runtime.Weight
 		return "", err
 	}
 	memory := watch()
-	s, err := runtime.OpenSession(context.Background(), mk, gpu, w, runtime.SessionOptions{Pages: max(1, 1024/mk.KV.Page)})
+	s, err := runtime.OpenSequence(context.Background(), mk, gpu, w, runtime.Options{Pages: max(1, 1024/mk.KV.Page)})
 	most := memory.stop()
 	if err != nil {
 		bar.End(-1)

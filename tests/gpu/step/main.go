@@ -58,7 +58,7 @@ func run(ch *choice.Choice, dir string, tokens, start, launch int, check bool) e
 	}
 	defer gpu.Close()
 	t0 := time.Now()
-	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, c), (start+tokens)/mk.KV.Page+1, nil, 0xffffff00)
+	s, err := runtime.NewSequence(mk, gpu, synth.NewWeights(1, c), (start+tokens)/mk.KV.Page+1, nil, 0xffffff00)
 	if err != nil {
 		return err
 	}
@@ -108,7 +108,7 @@ func run(ch *choice.Choice, dir string, tokens, start, launch int, check bool) e
 }
 
 // generate times launches that choose several tokens each, from start on.
-func generate(s *runtime.Session, gpu *runtime.GPU, model string, c models.Config, start, tokens, launch int) error {
+func generate(s *runtime.Sequence, gpu *runtime.GPU, model string, c models.Config, start, tokens, launch int) error {
 	var times []float64
 	next := []int{1}
 	for range max(tokens/launch, 2) {

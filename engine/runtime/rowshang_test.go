@@ -26,18 +26,18 @@ func raggedFor(t *testing.T, o megakernel.Options) *megakernel.Kernel {
 }
 
 // raggedSession is a session of a kernel, whose planner splits what is short.
-func raggedSession(t *testing.T, mk *megakernel.Kernel, seed uint64) (*runtime.Ragged, *runtime.Sim) {
+func raggedSession(t *testing.T, mk *megakernel.Kernel, seed uint64) (*runtime.Session, *runtime.Sim) {
 	t.Helper()
 	sim, err := runtime.NewSim(mk.IR, seed)
 	require.NoError(t, err)
 	weights := runtime.FromTensors(synth.NewWeights(1, mk.Config), runtime.LoadOptions{})
-	s, err := runtime.OpenRagged(t.Context(), mk, sim, weights, runtime.RaggedOptions{Pages: 40, Guard: 39, Steps: 3, Costs: kv.Costs{Item: 1, Row: 1, Token: 1}})
+	s, err := runtime.Open(t.Context(), mk, sim, weights, runtime.Options{Pages: 40, Guard: 39, Steps: 3, Costs: kv.Costs{Item: 1, Row: 1, Token: 1}})
 	require.NoError(t, err)
 	return s, sim
 }
 
 // longRun feeds a sequence of 56 tokens and runs three steps of it beside a short one.
-func longRun(t *testing.T, s *runtime.Ragged) (batch.StepRequest, [][]int) {
+func longRun(t *testing.T, s *runtime.Session) (batch.StepRequest, [][]int) {
 	t.Helper()
 	var pages []uint32
 	for i := range uint32(20) {

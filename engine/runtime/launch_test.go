@@ -15,7 +15,7 @@ import (
 
 // raggedWith is a ragged session of tiny on the executor with pages of 4, the last of
 // them the guard.
-func raggedWith(t *testing.T, o megakernel.Options, r runtime.RaggedOptions) *runtime.Ragged {
+func raggedWith(t *testing.T, o megakernel.Options, r runtime.Options) *runtime.Session {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -25,20 +25,20 @@ func raggedWith(t *testing.T, o megakernel.Options, r runtime.RaggedOptions) *ru
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	r.Guard = uint32(r.Pages - 1)
-	s, err := runtime.OpenRagged(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), r)
+	s, err := runtime.Open(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), r)
 	require.NoError(t, err)
 	return s
 }
 
 // launched is a launch that goes well.
-func launched(t *testing.T, r *runtime.Ragged, q kv.Request) [][]int {
+func launched(t *testing.T, r *runtime.Session, q kv.Request) [][]int {
 	t.Helper()
 	got, err := r.Launch(t.Context(), q, nil)
 	require.NoError(t, err)
 	return got
 }
 
-func rowLogits(t *testing.T, r *runtime.Ragged, row int) []float32 {
+func rowLogits(t *testing.T, r *runtime.Session, row int) []float32 {
 	t.Helper()
 	out := make([]float32, 320)
 	require.NoError(t, r.RowLogits(row, out))
@@ -62,7 +62,7 @@ func pagesFrom(first, n int) (pages []uint32) {
 }
 
 // fill feeds tokens to a sequence in launches of up to so many rows.
-func fill(t *testing.T, r *runtime.Ragged, tokens []uint32, pages []uint32, rows int) {
+func fill(t *testing.T, r *runtime.Session, tokens []uint32, pages []uint32, rows int) {
 	t.Helper()
 	for i := 0; i < len(tokens); i += rows {
 		n := min(rows, len(tokens)-i)
@@ -84,7 +84,7 @@ func TestADraftTreesLogitsAreThoseOfItsBranches(t *testing.T) {
 	prompt := counted(9)
 	tree, parents := []uint32{50, 60, 61, 70, 71, 80}, []int{-1, 0, 0, 1, 1, 2}
 	for _, o := range []megakernel.Options{{Tokens: 8}, {Tokens: 8, Attention: "window=6+sinks=2/alibi"}} {
-		r := raggedWith(t, o, runtime.RaggedOptions{Pages: 24})
+		r := raggedWith(t, o, runtime.Options{Pages: 24})
 		pages := pagesFrom(0, 4)
 		fill(t, r, prompt, pages, 8)
 		q := kv.Request{Sequences: []kv.Sequence{{Pages: pagesFrom(8, 1), New: 2, Tokens: []uint32{5, 6}},
@@ -110,7 +110,7 @@ func TestADraftTreesLogitsAreThoseOfItsBranches(t *testing.T) {
 // All pages selected is no selection; fewer are something else.
 func TestASelectionOfAllPagesIsNoSelection(t *testing.T) {
 	prompt := counted(26)
-	r := raggedWith(t, megakernel.Options{Tokens: 4, Selection: true, Attention: "causal/window=8"}, runtime.RaggedOptions{Pages: 24, Steps: 3})
+	r := raggedWith(t, megakernel.Options{Tokens: 4, Selection: true, Attention: "causal/window=8"}, runtime.Options{Pages: 24, Steps: 3})
 	pages := []uint32{5, 2, 11, 0, 7, 1, 9, 4}
 	fill(t, r, prompt, pages, 4)
 	run := func(lists [][]int) ([][]int, []float32) {
@@ -134,9 +134,9 @@ func TestASelectionOfAllPagesIsNoSelection(t *testing.T) {
 func TestMaskBitsHideTokens(t *testing.T) {
 	ofValues(t)
 	prompt := counted(19)
-	masked := raggedWith(t, megakernel.Options{Tokens: 4, Attention: "mask"}, runtime.RaggedOptions{Pages: 12, MaskWords: 9})
-	window := raggedWith(t, megakernel.Options{Tokens: 4, Attention: "window=5"}, runtime.RaggedOptions{Pages: 12})
-	plain := raggedWith(t, megakernel.Options{Tokens: 4}, runtime.RaggedOptions{Pages: 12})
+	masked := raggedWith(t, megakernel.Options{Tokens: 4, Attention: "mask"}, runtime.Options{Pages: 12, MaskWords: 9})
+	window := raggedWith(t, megakernel.Options{Tokens: 4, Attention: "window=5"}, runtime.Options{Pages: 12})
+	plain := raggedWith(t, megakernel.Options{Tokens: 4}, runtime.Options{Pages: 12})
 	pages := pagesFrom(2, 6)
 	for i := 0; i < len(prompt); i += 3 {
 		n := min(3, len(prompt)-i)
@@ -164,7 +164,7 @@ func TestPinnedPartsMakeLogitsTheSameInEveryBatch(t *testing.T) {
 	ofValues(t)
 	prompt := counted(70)
 	for _, attention := range []string{"", "window=40+sinks=3/causal"} {
-		r := raggedWith(t, megakernel.Options{Tokens: 8, Attention: attention}, runtime.RaggedOptions{Pages: 80})
+		r := raggedWith(t, megakernel.Options{Tokens: 8, Attention: attention}, runtime.Options{Pages: 80})
 		pin := 2 * r.ChunkTokens()
 		pages, other, third := pagesFrom(0, 20), pagesFrom(20, 20), pagesFrom(40, 20)
 		fill(t, r, prompt, pages, 8)
@@ -197,7 +197,7 @@ func TestPinnedPartsMakeLogitsTheSameInEveryBatch(t *testing.T) {
 }
 
 func TestLaunchesThatCannotBeAreRefused(t *testing.T) {
-	r := raggedWith(t, megakernel.Options{Tokens: 4, Attention: "mask"}, runtime.RaggedOptions{Pages: 12, MaskWords: 3})
+	r := raggedWith(t, megakernel.Options{Tokens: 4, Attention: "mask"}, runtime.Options{Pages: 12, MaskWords: 3})
 	s := func(change func(s *kv.Sequence)) kv.Request {
 		one := kv.Sequence{Pages: pagesFrom(0, 3), New: 2, Tokens: []uint32{1, 2}}
 		change(&one)
@@ -216,7 +216,7 @@ func TestLaunchesThatCannotBeAreRefused(t *testing.T) {
 		require.EqualError(t, err, want)
 	}
 	require.EqualError(t, r.SetMask(2, []uint32{1, 2}), "mask words 2 to 3, want 0 to 2")
-	plain := raggedWith(t, megakernel.Options{Tokens: 4}, runtime.RaggedOptions{Pages: 12})
+	plain := raggedWith(t, megakernel.Options{Tokens: 4}, runtime.Options{Pages: 12})
 	_, err := plain.Launch(t.Context(), s(func(s *kv.Sequence) { s.Masks = []uint32{0, 0} }), nil)
 	require.EqualError(t, err, "sequence 0: masks, but the kernel's attention has none")
 	require.EqualError(t, plain.SetMask(0, nil), "mask bits for a kernel whose attention has no mask")

@@ -15,7 +15,10 @@ import (
 // Run runs one launch; see batch.Stepper. After a *HangError the session can go on,
 // the tokens of the launch are lost; after any other error but the context's no
 // launch can follow.
-func (r *Ragged) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+func (r *Session) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+	if r.one != nil {
+		return r.runOne(ctx, q)
+	}
 	for len(r.seqs) < len(q.Sequences) {
 		r.seqs = append(r.seqs, kv.Sequence{})
 	}
@@ -67,12 +70,12 @@ func (r *Ragged) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 // on the caller's goroutine; when it returns false the launch is to end soon.
 // The result is these tokens for every step that ran, perhaps more than each was called
 // for. Errors are as those of Run.
-func (r *Ragged) Launch(ctx context.Context, q kv.Request, each func(step int, chosen []int) bool) ([][]int, error) {
+func (r *Session) Launch(ctx context.Context, q kv.Request, each func(step int, chosen []int) bool) ([][]int, error) {
 	return r.launch(ctx, q, r.rowDraws, false, each)
 }
 
 // lastDraws has the last row of each sequence choose as that says.
-func (r *Ragged) lastDraws(of []batch.Sequence) (rows []draw.Row) {
+func (r *Session) lastDraws(of []batch.Sequence) (rows []draw.Row) {
 	for i := range of {
 		rows = append(rows, make([]draw.Row, len(of[i].New))...)
 		rows[len(rows)-1] = of[i].Draw
@@ -82,7 +85,7 @@ func (r *Ragged) lastDraws(of []batch.Sequence) (rows []draw.Row) {
 
 // launch is Launch, or with quiet a launch of one step without LM head, which chooses
 // batch.NoToken for every row.
-func (r *Ragged) launch(ctx context.Context, q kv.Request, draws []draw.Row, quiet bool, each func(step int, chosen []int) bool) ([][]int, error) {
+func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Row, quiet bool, each func(step int, chosen []int) bool) ([][]int, error) {
 	q.Steps = max(q.Steps, 1)
 	if err := r.check(&q); err != nil {
 		return nil, err
@@ -128,7 +131,10 @@ func (r *Ragged) launch(ctx context.Context, q kv.Request, draws []draw.Row, qui
 }
 
 // check refuses a launch that cannot be, but for what the planner looks at.
-func (r *Ragged) check(q *kv.Request) error {
+func (r *Session) check(q *kv.Request) error {
+	if r.one != nil {
+		return errors.New("a launch of rows by a kernel of one, want Run")
+	}
 	if r.failed != nil {
 		return r.failed
 	}
@@ -161,7 +167,7 @@ func (r *Ragged) check(q *kv.Request) error {
 }
 
 // checkMasks refuses rows whose bits lie beyond the mask buffer.
-func (r *Ragged) checkMasks(i int, s *kv.Sequence, steps int) error {
+func (r *Session) checkMasks(i int, s *kv.Sequence, steps int) error {
 	if !r.mk.HasMask() {
 		if s.Masks != nil {
 			return fmt.Errorf("sequence %d: masks, but the kernel's attention has none", i)
@@ -177,16 +183,16 @@ func (r *Ragged) checkMasks(i int, s *kv.Sequence, steps int) error {
 	return nil
 }
 
-func (r *Ragged) refuseSteps(sequences, steps int) error {
+func (r *Session) refuseSteps(sequences, steps int) error {
 	return fmt.Errorf("%d sequences and %d steps, want at least 1 and 1 to %d", sequences, steps, r.o.Steps)
 }
 
-func (r *Ragged) refuseToken(i int, token int64) error {
+func (r *Session) refuseToken(i int, token int64) error {
 	return fmt.Errorf("sequence %d: token %d, want 0 to %d", i, token, r.mk.Config.Vocab-1)
 }
 
 // plan plans the attention work of a launch and says which row is a sequence's last.
-func (r *Ragged) plan(q kv.Request) (*kv.Plan, error) {
+func (r *Session) plan(q kv.Request) (*kv.Plan, error) {
 	q.Classes = r.mk.Classes()
 	q.Single = q.Single || r.o.Single
 	if q.PinTokens == 0 {
