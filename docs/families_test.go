@@ -83,8 +83,8 @@ func familyTable(t *testing.T) string {
 	return b.String()
 }
 
-// formatTable is the table of families.md of which kernels each family has: those that are built, of a model as wide as all formats
-// want.
+// formatTable is the table of families.md of which kernels each family has: those that are built, of a model as wide as
+// all formats want.
 func formatTable(t *testing.T) string {
 	all, err := families.All()
 	require.NoError(t, err)

@@ -18,8 +18,8 @@ type TensorMap struct {
 	b *ir.Buf
 }
 
-// NewTensorMap declares a tensor map over bytes of a global buffer from from on: dims elements of 2 bytes in three dimensions,
-// the first contiguous, the others strides bytes apart, of which a copy takes a box.
+// NewTensorMap declares a tensor map over bytes of a global buffer from from on: dims elements of 2 bytes in three
+// dimensions, the first contiguous, the others strides bytes apart, of which a copy takes a box.
 func NewTensorMap[T Elem](k *Kernel, name string, of Buf[T], from int64, dims [3]int64, strides [2]int64, box [3]int, opts ...BufOpt) TensorMap {
 	of.aligned(16)
 	b := &ir.Buf{Name: name, Space: ir.Global, Elem: ir.B128, Len: ir.MapBytes / 16, Align: ir.MapPlace, ReadOnly: true,
@@ -30,9 +30,10 @@ func NewTensorMap[T Elem](k *Kernel, name string, of Buf[T], from int64, dims [3
 // BoxBytes is what a copy of the map moves into a CTA.
 func (m TensorMap) BoxBytes() int { return int(m.b.Map.BoxBytes()) }
 
-// TensorCopy starts an asynchronous copy of the map's box at the coordinates, the innermost first, to shared element di of dst, a
-// multiple of 128 bytes. It completes as BoxBytes on mbarrier mi of bars; what lies outside of the map is 0. With a
-// mask the box goes to element di of every CTA of the cluster whose bit is set, and completes on its mbarrier mi.
+// TensorCopy starts an asynchronous copy of the map's box at the coordinates, the innermost first, to shared element di
+// of dst, a multiple of 128 bytes. It completes as BoxBytes on mbarrier mi of bars; what lies outside of the map is 0.
+// With a mask the box goes to element di of every CTA of the cluster whose bit is set, and completes on its mbarrier
+// mi.
 func TensorCopy[D Elem](dst Buf[D], di Index, m TensorMap, at [3]Val[I32], bars MBars, mi Index, mask uint16) {
 	k := kern(dst.k, m.k)
 	r := dst.b.Base()

@@ -24,8 +24,8 @@ type frame struct {
 const nearFrames = 32
 
 // resolved keeps the innermost frames of every stack that here met, and every program counter's frame. They are of the
-// program's code, which is why all kernels share them: a kernel of thousands of instructions has few different stacks, and
-// the next has mostly the same.
+// program's code, which is why all kernels share them: a kernel of thousands of instructions has few different stacks,
+// and the next has mostly the same.
 var resolved = struct {
 	sync.RWMutex
 	near   map[[nearFrames]uintptr][]frame

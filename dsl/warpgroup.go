@@ -9,12 +9,13 @@ type Tile = ir.Tile
 const WarpsPerGroup = 4
 
 // WGMMA adds A·B to the sums by the warpgroup's tensor core, asynchronously: A is 64×16, from element ai of a, B 16×N,
-// its N columns stored as rows from element bi of b, both bf16 (P is BF16x2) or f16. N is 2·len(sums), 8 to 256. Warp w of the four
-// holds rows 16w … 16w+15: with g = lane/4 and t = lane%4, sums 4j, 4j+1 are columns 8j+2t, 8j+2t+1 of row g,
-// sums 4j+2, 4j+3 of row g+8. The next 16 columns of K begin 32 bytes on in a row of the tile.
+// its N columns stored as rows from element bi of b, both bf16 (P is BF16x2) or f16. N is 2·len(sums), 8 to 256. Warp w
+// of the four holds rows 16w … 16w+15: with g = lane/4 and t = lane%4, sums 4j, 4j+1 are columns 8j+2t, 8j+2t+1 of row
+// g, sums 4j+2, 4j+3 of row g+8. The next 16 columns of K begin 32 bytes on in a row of the tile.
 //
 // WGMMAFence goes between other uses of the sums and the first WGMMA, WGMMACommit and WGMMAWait behind the last one.
-// What ordinary stores wrote there needs FenceProxyAsyncShared before, and nothing may overwrite the operands until then.
+// What ordinary stores wrote there needs FenceProxyAsyncShared before, and nothing may overwrite the operands until
+// then.
 func WGMMA[P Pair, A, B Elem](sums []*Var[F32], a Buf[A], ai Index, ta Tile, b Buf[B], bi Index, tb Tile) {
 	in := &ir.Instr{Op: ir.OpWGMMA, T: typeOf[P](), Mem: append(a.addr(ai), b.addr(bi)...), Attr: ir.Attr{Vars: varsOf(sums), Tiles: []Tile{ta, tb}}}
 	a.aligned(16)
@@ -22,7 +23,8 @@ func WGMMA[P Pair, A, B Elem](sums []*Var[F32], a Buf[A], ai Index, ta Tile, b B
 	kern(a.k, b.k).emit(in)
 }
 
-// WGMMARegisters is WGMMA with A in variables, each warp's 16 rows as MMA wants them. They may be read, not set, until the wait.
+// WGMMARegisters is WGMMA with A in variables, each warp's 16 rows as MMA wants them. They may be read, not set, until
+// the wait.
 func WGMMARegisters[P Pair, B Elem](sums []*Var[F32], a [4]*Var[P], b Buf[B], bi Index, tb Tile) {
 	in := &ir.Instr{Op: ir.OpWGMMA, T: typeOf[P](), Mem: b.addr(bi), Attr: ir.Attr{Vars: append(varsOf(a[:]), varsOf(sums)...), Tiles: []Tile{tb}}}
 	b.aligned(16)

@@ -21,8 +21,8 @@ type Options struct {
 type Source struct {
 	Text  []byte
 	Lines []ir.Pos // per line of Text, from line 1 at index 0; empty where no statement is printed
-	// Instrs are, per line of Text, the instructions whose text is in the statement there: the one that the statement is
-	// for, and those that are printed where their results are used. A statement of several lines has them on each.
+	// Instrs are, per line of Text, the instructions whose text is in the statement there: the one that the statement
+	// is for, and those that are printed where their results are used. A statement of several lines has them on each.
 	Instrs [][]*ir.Instr
 }
 

@@ -103,15 +103,15 @@ func spellTensor(p *printer, in *ir.Instr) expr {
 	return call(p.fixed("tensor_g2s_multicast"), append(args, fmt.Sprintf("%#x", in.Attr.Imm))...)
 }
 
-// tileLayout is what a wgmma descriptor says besides the address: kind of swizzle, bytes between groups of 8 rows (both in
-// units of 16), and 1 for what a swizzled layout does not use.
+// tileLayout is what a wgmma descriptor says besides the address: kind of swizzle, bytes between groups of 8 rows (both
+// in units of 16), and 1 for what a swizzled layout does not use.
 func tileLayout(t ir.Tile) uint64 {
 	kind := map[int]uint64{64: 2, 128: 1}[t.Swizzle]
 	return kind<<62 | uint64(t.Stride)>>4<<32 | 1<<16
 }
 
-// spellWGMMA calls a helper of its shape with the variables by reference: as operands of one asm statement that are both read and
-// written they stay in their registers from one wgmma to the next.
+// spellWGMMA calls a helper of its shape with the variables by reference: as operands of one asm statement that are
+// both read and written they stay in their registers from one wgmma to the next.
 func spellWGMMA(p *printer, in *ir.Instr) expr {
 	var args []string
 	for i, m := range in.Mem {

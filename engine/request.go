@@ -36,23 +36,25 @@ type Request struct {
 	// tokens have probability 0, and the host chooses, one token a launch, greedy requests
 	// too. It means nothing with IgnoreEnds. Stop texts end the generation at any time.
 	MinTokens int
-	// StopTokens end the generation beside Options.Ends; the one that does is the last of Result.Tokens and gives no text.
+	// StopTokens end the generation beside Options.Ends; the one that does is the last of Result.Tokens and gives no
+	// text.
 	StopTokens []int
 
-	// Logprobs asks for the log-probability of every token chosen, and of the TopLogprobs (at most sampling.MaxLogprobs)
-	// most probable ones in its place.
+	// Logprobs asks for the log-probability of every token chosen, and of the TopLogprobs (at most
+	// sampling.MaxLogprobs) most probable ones in its place.
 	Logprobs    bool
 	TopLogprobs int
-	// PromptLogprobs asks for them of the prompt's tokens, too. Then the whole prompt is fed, whatever the cache remembers.
+	// PromptLogprobs asks for them of the prompt's tokens, too. Then the whole prompt is fed, whatever the cache
+	// remembers.
 	PromptLogprobs bool
 
-	// Progress, nil for none, is told how many of the prompt's tokens are in the cache: while a long prompt is fed, and once when all
-	// are, before the first token. The Engine calls it on a goroutine of its own, and waits for it.
+	// Progress, nil for none, is told how many of the prompt's tokens are in the cache: while a long prompt is fed, and
+	// once when all are, before the first token. The Engine calls it on a goroutine of its own, and waits for it.
 	Progress func(fed, of int)
 }
 
-// LogitsMask rules tokens out, step by step: that is how answers are kept to a grammar. It is called by one goroutine at a
-// time.
+// LogitsMask rules tokens out, step by step: that is how answers are kept to a grammar. It is called by one goroutine
+// at a time.
 type LogitsMask interface {
 	// Mask writes which tokens may be next: bit t%32 of word t/32 is 1 where token t may. At least one may be.
 	Mask(allowed []uint32)
@@ -100,7 +102,8 @@ type Usage struct {
 	// and to feed its tokens again later.
 	Preempted int
 
-	// Drafted is how many tokens were fed on trial, with Options.Lookup, and Accepted how many of them the model chose too.
+	// Drafted is how many tokens were fed on trial, with Options.Lookup, and Accepted how many of them the model chose
+	// too.
 	Drafted, Accepted int
 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A sequence that grows beyond the first training's context of a model with longrope is fed again, and one that is short again, too.
+// A sequence that grows beyond the first training's context of a model with longrope is fed again, and one that is
+// short again, too.
 func TestASequenceThatGrowsBeyondShortIsFedAgain(t *testing.T) {
 	const most = 12
 	e, _ := newFake(t, func(o *Options) {

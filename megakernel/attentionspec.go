@@ -207,8 +207,8 @@ func attentionText(classes []attentionSpec, pattern []int) string {
 	return strings.Join(words, "/")
 }
 
-// ownAttention is Options.Attention of the attention that a model was trained with, nothing for plain attention. Windows that
-// no context of the model fills are none.
+// ownAttention is Options.Attention of the attention that a model was trained with, nothing for plain attention.
+// Windows that no context of the model fills are none.
 func ownAttention(c *models.Config) string {
 	a := c.Arch()
 	var classes []attentionSpec

@@ -15,8 +15,8 @@ import (
 
 // Explain writes the plan in detail, after what Summary writes: matrices and
 // who owns how many of their tiles, the phases' predicted times and what hand-offs cost on a
-// machine that is not the executor, KV cache and splits, the params block, and what the program is made of. The same kernel and
-// machine give the same text. The error is w's.
+// machine that is not the executor, KV cache and splits, the params block, and what the program is made of. The same
+// kernel and machine give the same text. The error is w's.
 func (mk *Kernel) Explain(w io.Writer, m *machine.Machine) error {
 	if err := mk.Summary(w, m); err != nil {
 		return err

@@ -81,8 +81,8 @@ func withFixed(list []Fault, o *Options) []Fault {
 	return list
 }
 
-// spoil is the attention of a kernel with FaultAttention: windows are a token wider, soft caps 1e4, which leaves logits as they
-// are, and a sigmoid's bias is off by 0.1.
+// spoil is the attention of a kernel with FaultAttention: windows are a token wider, soft caps 1e4, which leaves logits
+// as they are, and a sigmoid's bias is off by 0.1.
 func (s attentionSpec) spoil() attentionSpec {
 	s = slices.Clone(s)
 	for i := range s {

@@ -16,8 +16,8 @@ const (
 	BufferRopeFactors = "rope_factors" // what cosines and sines are multiplied by
 )
 
-// kind is the description of a layer. Layers differ in windows and rotation only, so the first one's norms, biases and sizes
-// are those of all; Supports refuses others.
+// kind is the description of a layer. Layers differ in windows and rotation only, so the first one's norms, biases and
+// sizes are those of all; Supports refuses others.
 func (mk *Kernel) kind() *models.Layer { return mk.described().Layer(0) }
 
 // described is the model's mathematics, also of a Kernel that was not built, which has only its configuration.

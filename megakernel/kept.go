@@ -10,8 +10,8 @@ import (
 // regionResidual holds the residual vector of a kernel of one row, where norms stand behind attention and the MLP.
 const regionResidual = "residual"
 
-// kept is whether norms stand behind attention and the MLP, so that what they add is known when all of it is: a kernel of one
-// row keeps the residual vector in every SM then (tasks.Kept), one of several rows adds in phases of their own.
+// kept is whether norms stand behind attention and the MLP, so that what they add is known when all of it is: a kernel
+// of one row keeps the residual vector in every SM then (tasks.Kept), one of several rows adds in phases of their own.
 func (mk *Kernel) kept() bool { return mk.kind().PostAttn.Kind != models.NoNorm }
 
 // addedAt is where in the region of a product's input a vector that is added lies, in bytes: behind the input.

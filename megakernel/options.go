@@ -325,7 +325,8 @@ func (o *Options) statesInWords() bool {
 	return o.Merge == MergeWords
 }
 
-// completeAttention brings Attention into its one form, the model's own where none is named, and refuses what cannot be.
+// completeAttention brings Attention into its one form, the model's own where none is named, and refuses what cannot
+// be.
 func (o *Options) completeAttention(c *models.Config) error {
 	own := ownAttention(c)
 	specs, pattern, err := parseAttention(cmp.Or(o.Attention, own), c.Layers)

@@ -21,9 +21,9 @@ type Reader interface {
 	Reading(f func(row func(tensor string, row int, scratch []uint16) ([]byte, error)) error) error
 }
 
-// Coded is what Tensors may implement beside Row where the layers' matrices have codes of their own in the kernel's format, to be packed
-// as they are, integers (pipeline.OwnFormats) or e4m3: Int4Row fills codes, of each column, and scales and zeros, of each scale group, with those of
-// a row. It is called from several goroutines at a time.
+// Coded is what Tensors may implement beside Row where the layers' matrices have codes of their own in the kernel's
+// format, to be packed as they are, integers (pipeline.OwnFormats) or e4m3: Int4Row fills codes, of each column, and
+// scales and zeros, of each scale group, with those of a row. It is called from several goroutines at a time.
 type Coded interface {
 	Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error
 }

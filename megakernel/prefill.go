@@ -11,9 +11,9 @@ import (
 	"github.com/mkgen/mkgen/tasks"
 )
 
-// Prefill is the kernel of a prefill step: up to hundreds of consecutive tokens of one sequence, whose keys and values it appends to the
-// cache, and the token that follows the last one, where that is wanted. Packed weights, norm gains, embedding and KV cache are
-// those of the decode kernel it is made for.
+// Prefill is the kernel of a prefill step: up to hundreds of consecutive tokens of one sequence, whose keys and values
+// it appends to the cache, and the token that follows the last one, where that is wanted. Packed weights, norm gains,
+// embedding and KV cache are those of the decode kernel it is made for.
 type Prefill struct {
 	Of      *Kernel // the decode kernel
 	Options PrefillOptions
@@ -46,8 +46,8 @@ func (o *PrefillOptions) Padded() int {
 	return tasks.PrefillTokens(o.Groups) * o.Cluster
 }
 
-// Names of a prefill kernel's own buffers; BufferPrompt are the step's tokens, BufferPrefillTable the sequence's pages in order, BufferChosen
-// the token that follows.
+// Names of a prefill kernel's own buffers; BufferPrompt are the step's tokens, BufferPrefillTable the sequence's pages
+// in order, BufferChosen the token that follows.
 const (
 	BufferPrompt       = "prompt"
 	BufferPrefillTable = "page_table"
@@ -60,8 +60,8 @@ const (
 	prefillHead     = layerMatrices
 )
 
-// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet: other models than those of Llama's
-// mathematics, weights and caches in other formats than bf16, attention that is not plain.
+// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet: other models than
+// those of Llama's mathematics, weights and caches in other formats than bf16, attention that is not plain.
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {
@@ -109,8 +109,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 // smallPrefill is the number of tokens of the kernel for short prompts: those of a CTA's tile.
 const smallPrefill = 128
 
-// BuildPrefills makes the kernel of steps of so many tokens, 0 for the default, and where these are many one for short prompts beside it, whose tiles
-// have fewer rows, so that all SMs have some.
+// BuildPrefills makes the kernel of steps of so many tokens, 0 for the default, and where these are many one for short
+// prompts beside it, whose tiles have fewer rows, so that all SMs have some.
 func BuildPrefills(mk *Kernel, tokens int) (all []*Prefill, err error) {
 	sizes := []int{tokens}
 	if tokens == 0 || tokens >= 2*smallPrefill {
@@ -138,7 +138,8 @@ func (p *Prefill) Room() int {
 }
 
 // choose plans the tiles: for each matrix the rows of a tile with which the grid is done first, as many as can be; as
-// many stages as fit, 6 at most; and two times the columns in a stage where there is room for them: small tiles have more under way then.
+// many stages as fit, 6 at most; and two times the columns in a stage where there is room for them: small tiles have
+// more under way then.
 func (p *Prefill) choose() {
 	clusters := p.Of.Options.SMs / p.Options.Cluster
 	together := p.Room() / p.Options.Padded()
@@ -160,7 +161,8 @@ func (p *Prefill) choose() {
 			if p.Options.apart() {
 				units /= p.Options.Cluster
 			}
-			// A wave takes as long as a tile's products, which cost what reading their operands costs at least, and its rest.
+			// A wave takes as long as a tile's products, which cost what reading their operands costs at least, and its
+			// rest.
 			cost := ceilDiv(units, clusters) * (max(5*n, 3*(n/shared+tokens)) + 80)
 			if best == 0 || cost <= best { // larger tiles read less
 				best, rows = cost, n

@@ -146,7 +146,8 @@ func (f *prefillFlow) epochNow() dsl.Val[dsl.U32] {
 	return dsl.Uniform(f.bufs.epoch.Load(dsl.At(0)), dsl.GPUScope)
 }
 
-// consumers is the arithmetic: each phase ends at a barrier of the grid, and what tensor maps read of it is fenced before.
+// consumers is the arithmetic: each phase ends at a barrier of the grid, and what tensor maps read of it is fenced
+// before.
 func (f *prefillFlow) consumers() {
 	mk, k, e := f.p.Of, f.k, f.env
 	c := &mk.Config
@@ -187,12 +188,14 @@ func (f *prefillFlow) consumers() {
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.epoch.Store(dsl.At(0), f.bar.Epoch()) })
 }
 
-// goesOn is whether a layer has more to do than keys and values: all but the last one do, and that one where the step chooses.
+// goesOn is whether a layer has more to do than keys and values: all but the last one do, and that one where the step
+// chooses.
 func (f *prefillFlow) goesOn(layer dsl.Val[dsl.U32]) dsl.Pred {
 	return layer.NeC(f.p.Of.Config.Layers - 1).Or(f.chooses.NeC(0))
 }
 
-// span is the tokens whose vectors are wanted behind a layer's keys and values: behind those of the last layer of the last token alone.
+// span is the tokens whose vectors are wanted behind a layer's keys and values: behind those of the last layer of the
+// last token alone.
 func (f *prefillFlow) span(layer dsl.Val[dsl.U32]) tasks.PrefillSpan {
 	last := layer.EqC(f.p.Of.Config.Layers - 1)
 	return tasks.PrefillSpan{N: f.count, Last: &last}
@@ -240,7 +243,8 @@ const prefillBarriers = 5
 
 var prefillInputs = [prefillMatrices]int{MatrixQKV: 0, MatrixO: 2, MatrixGateUp: 3, MatrixDown: 4, prefillHead: 0}
 
-// producer streams tiles. Weights run ahead as far as the ring goes; inputs wait for the barrier in front of their product.
+// producer streams tiles. Weights run ahead as far as the ring goes; inputs wait for the barrier in front of their
+// product.
 func (f *prefillFlow) producer() {
 	k, e := f.k, f.env
 	if f.p.Options.Groups == 2 {

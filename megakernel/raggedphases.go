@@ -88,8 +88,8 @@ func (f *ragged) embedPhase() phase {
 		}}
 }
 
-// addPhase adds what attention or the MLP has made, behind its norm, to the residual vectors; next is the norm that these go
-// through then.
+// addPhase adds what attention or the MLP has made, behind its norm, to the residual vectors; next is the norm that
+// these go through then.
 func (f *ragged) addPhase(p Phase, role models.Role, next func(s tasks.Step, add func(n models.Norm, row dsl.Val[dsl.U32]))) phase {
 	l, norm := f.mk.kind(), f.mk.kind().PostAttn
 	if role == models.RolePostMLP {

@@ -253,8 +253,8 @@ func (f *single) fetchGains(s tasks.Step, r models.Role) {
 	}
 }
 
-// fetchAdded fetches the gains of the norm behind the branch that a phase adds to the residual vector first: the layer's own
-// attention, or the MLP of the layer before.
+// fetchAdded fetches the gains of the norm behind the branch that a phase adds to the residual vector first: the
+// layer's own attention, or the MLP of the layer before.
 func (f *single) fetchAdded(s tasks.Step, r models.Role) {
 	if f.added != nil {
 		f.added.Fetch(f.env, f.addedRow(s.Layer, r))

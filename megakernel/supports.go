@@ -8,8 +8,8 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// Supports lists the features of a model that no template computes yet, each once and in the order of a step; none for a
-// model that a kernel can be made of. It is the one place that refuses them.
+// Supports lists the features of a model that no template computes yet, each once and in the order of a step; none for
+// a model that a kernel can be made of. It is the one place that refuses them.
 func Supports(a *models.Arch) (missing []string) {
 	lacks := func(has bool, feature string) {
 		if has && !slices.Contains(missing, feature) {

@@ -179,8 +179,8 @@ func (v *vectors) afterDown(s tasks.Step) tasks.Epilogue {
 	return v.add(s, phaseDown, v.f.earlyOf(MatrixDown).Vector(func() tasks.Vector { return v.addedToInDown(s) }))
 }
 
-// addedToInO and addedToInDown are what o's and down's products are added to: the residual vector and the biases, or where the
-// vector is kept in shared memory these alone.
+// addedToInO and addedToInDown are what o's and down's products are added to: the residual vector and the biases, or
+// where the vector is kept in shared memory these alone.
 func (v *vectors) addedToInO(s tasks.Step) tasks.Vector {
 	if v.f.mk.kept() {
 		return v.biased(s, MatrixO, v.nothing(), 1)

@@ -30,8 +30,8 @@ const (
 // are written into a new directory beside it, which then takes its name.
 // Directories above dir are made as needed. Of what exists only an empty
 // directory or one of an earlier WriteDir (see LayoutFile) with no other file in
-// it, and none that was edited since, is replaced, its permissions kept; anything else is refused. On an error, and when ctx ends
-// before the last step, nothing is left behind and what was there still is.
+// it, and none that was edited since, is replaced, its permissions kept; anything else is refused. On an error, and
+// when ctx ends before the last step, nothing is left behind and what was there still is.
 func WriteDir(ctx context.Context, dir string, files []File) error {
 	w := dirWriter{create: func(path string) (io.WriteCloser, error) {
 		return os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o666)

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// String prints the description: a line for the embedding, one for every kind of layer with the layers that are of it, one for the
-// head.
+// String prints the description: a line for the embedding, one for every kind of layer with the layers that are of it,
+// one for the head.
 func (a *Arch) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "embed %d × %d%s\n", a.Vocab, a.Hidden, times(a.Embed.Scale))

@@ -26,12 +26,15 @@ type Config struct {
 
 	// Family is the name of the family ("model_type"); "" for llama.
 	Family string
-	// Names are the tensors of a checkpoint that are not called as in LlamaForCausalLM; nil for none. Not to be changed.
+	// Names are the tensors of a checkpoint that are not called as in LlamaForCausalLM; nil for none. Not to be
+	// changed.
 	Names TensorNames
-	// TextPart says that the file describes a multimodal model, of which this is the text part: other tensors are passed over.
+	// TextPart says that the file describes a multimodal model, of which this is the text part: other tensors are
+	// passed over.
 	TextPart bool
-	// Skipped are the numbers of a checkpoint's layers that are passed over, in order, and that Layers does not count: those of
-	// cross-attention, through which text does not go. EmbedMore is how many rows the embedding has beyond Vocab.
+	// Skipped are the numbers of a checkpoint's layers that are passed over, in order, and that Layers does not count:
+	// those of cross-attention, through which text does not go. EmbedMore is how many rows the embedding has beyond
+	// Vocab.
 	Skipped   []int
 	EmbedMore int
 	// Traits is what the mathematics has beyond the above or otherwise: zero for Llama.
@@ -79,8 +82,8 @@ const (
 )
 
 // Scaling holds the parameters of one rule; those of other rules are zero. Of llama3, frequencies whose wavelength
-// exceeds OriginalPositions/LowFreqFactor are divided by Factor, those below OriginalPositions/HighFreqFactor stay, those
-// between are interpolated.
+// exceeds OriginalPositions/LowFreqFactor are divided by Factor, those below OriginalPositions/HighFreqFactor stay,
+// those between are interpolated.
 type Scaling struct {
 	Type              ScalingType
 	Factor            float64 // 1 to 10000 ("factor")
@@ -94,6 +97,7 @@ type Scaling struct {
 
 	ShortFactors, LongFactors []float64 // of longrope: divisors of the frequencies up to and beyond OriginalPositions
 
-	// AttentionFactor multiplies sines and cosines of yarn and longrope, so scores by its square; 0 and 1 for no change.
+	// AttentionFactor multiplies sines and cosines of yarn and longrope, so scores by its square; 0 and 1 for no
+	// change.
 	AttentionFactor float64
 }

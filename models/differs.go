@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Differs names the first field of config.json in which c and other are not the same mathematics with the same tensors, with
-// both values; field is "" where there is none. Names and special tokens do not count.
+// Differs names the first field of config.json in which c and other are not the same mathematics with the same tensors,
+// with both values; field is "" where there is none. Names and special tokens do not count.
 func (c Config) Differs(other Config) (field, own, others string) {
 	for i, s := range c.sizes() {
 		if theirs := *other.sizes()[i].value; *s.value != theirs {

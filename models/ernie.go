@@ -1,7 +1,7 @@
 package models
 
-// ernie45 is ERNIE 4.5, the dense models: Llama with neighbours rotated together, and biases where the file says so (transformers:
-// modeling_ernie4_5.py).
+// ernie45 is ERNIE 4.5, the dense models: Llama with neighbours rotated together, and biases where the file says so
+// (transformers: modeling_ernie4_5.py).
 func ernie45() Family {
 	return Family{
 		Name: "ernie4_5", Title: "ERNIE 4.5", Class: "Ernie4_5ForCausalLM",

@@ -12,10 +12,11 @@ type Family struct {
 	Name  string // model_type in config.json
 	Title string // in listings, such as "Qwen 3"
 	Class string // the class of the causal language model in "architectures"
-	// Defaults is a JSON object with what transformers takes for absent fields, as far as published files leave them out.
+	// Defaults is a JSON object with what transformers takes for absent fields, as far as published files leave them
+	// out.
 	Defaults string
-	// Read sets Traits and whatever else differs from Llama. Sizes, norm epsilon, tokens, dtype, rotary embedding are read
-	// before it, and what it asks Fields for is accepted. Of an impossible value it adds a problem and goes on.
+	// Read sets Traits and whatever else differs from Llama. Sizes, norm epsilon, tokens, dtype, rotary embedding are
+	// read before it, and what it asks Fields for is accepted. Of an impossible value it adds a problem and goes on.
 	Read func(f *Fields, c *Config)
 	// PartialRotary says that partial_rotary_factor counts.
 	PartialRotary bool
@@ -123,8 +124,8 @@ func indices(n int) []int {
 	return out
 }
 
-// Window reads a sliding window: the positions that a token sees, itself included. It is 0 where the field is absent, or
-// so large that no position is ever hidden.
+// Window reads a sliding window: the positions that a token sees, itself included. It is 0 where the field is absent,
+// or so large that no position is ever hidden.
 func (f *Fields) Window(field string, c *Config) int {
 	w := f.Optional(field, 1, MaxMaxPositions)
 	if w >= c.MaxPositions {
@@ -133,8 +134,8 @@ func (f *Fields) Window(field string, c *Config) int {
 	return w
 }
 
-// Sliding reads layer_types, a list of "sliding_attention" and "full_attention", one for each layer; where it is absent,
-// otherwise says which layers have a window.
+// Sliding reads layer_types, a list of "sliding_attention" and "full_attention", one for each layer; where it is
+// absent, otherwise says which layers have a window.
 func (f *Fields) Sliding(c *Config, otherwise func(layer int) bool) func(layer int) bool {
 	flags := f.flags("layer_types", c.Layers, `"sliding_attention" or "full_attention" each`, func(entry any) (bool, bool) {
 		return entry == "sliding_attention", entry == "sliding_attention" || entry == "full_attention"

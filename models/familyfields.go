@@ -8,10 +8,10 @@ import (
 	"strconv"
 )
 
-// Fields takes typed fields out of a config.json for a Family's Read. It adds a problem for each field that is missing or
-// of the wrong kind, and remembers which names it was asked for: a field that nobody asked for is refused unless it is
-// known not to matter. A field that holds null counts as absent; an absent field has the value that the family's Defaults
-// give it.
+// Fields takes typed fields out of a config.json for a Family's Read. It adds a problem for each field that is missing
+// or of the wrong kind, and remembers which names it was asked for: a field that nobody asked for is refused unless it
+// is known not to matter. A field that holds null counts as absent; an absent field has the value that the family's
+// Defaults give it.
 type Fields struct {
 	object
 	defaults object

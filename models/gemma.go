@@ -44,7 +44,8 @@ func gemma() Family {
 	}
 }
 
-// gemma2 is Gemma 2: every second layer has a window, scores and logits have soft caps (transformers: modeling_gemma2.py).
+// gemma2 is Gemma 2: every second layer has a window, scores and logits have soft caps (transformers:
+// modeling_gemma2.py).
 func gemma2() Family {
 	return Family{
 		Name: "gemma2", Title: "Gemma 2", Class: "Gemma2ForCausalLM",

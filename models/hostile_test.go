@@ -12,8 +12,8 @@ import (
 // goWords are what no message may have: types, packages and errors of Go.
 var goWords = regexp.MustCompile(`%!|\b(models|json|strconv|reflect|map|runtime)\.|\b(float64|int64|uint64|int|nil|interface|struct|slice|goroutine|panic|unmarshal|NaN|Inf)\b|\[\]|0x[0-9a-f]`)
 
-// Each of these is what somebody's script, editor or malice makes of a config.json. There is one complaint, of the field, and in words
-// of config.json.
+// Each of these is what somebody's script, editor or malice makes of a config.json. There is one complaint, of the
+// field, and in words of config.json.
 func TestHostileConfigsGetOneClearError(t *testing.T) {
 	deep := strings.Repeat("[", 20000) + strings.Repeat("]", 20000)
 	for _, c := range []struct{ field, text, says string }{

@@ -1,6 +1,7 @@
 package models
 
-// internLM3 is InternLM 3: Llama, with biases where the file says so, under two names (transformers: modeling_llama.py).
+// internLM3 is InternLM 3: Llama, with biases where the file says so, under two names (transformers:
+// modeling_llama.py).
 func internLM3() Family {
 	return Family{
 		Name: "internlm3", Title: "InternLM 3", Class: "InternLM3ForCausalLM",

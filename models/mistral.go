@@ -13,8 +13,8 @@ func mistral() Family {
 	}
 }
 
-// ministral3 is Ministral 3, the text part of models of type mistral3: Mistral with yarn and a factor of scores that grows with the
-// position (transformers: modeling_ministral3.py).
+// ministral3 is Ministral 3, the text part of models of type mistral3: Mistral with yarn and a factor of scores that
+// grows with the position (transformers: modeling_ministral3.py).
 func ministral3() Family {
 	return Family{
 		Name: "ministral3", Title: "Ministral 3", Class: "Ministral3ForCausalLM",

@@ -2,8 +2,9 @@ package models
 
 import "slices"
 
-// mllama is the text part of Llama 3.2 Vision: Llama 3.1 with layers of cross-attention between its own, which text passes by as
-// long as there is no image, and an embedding of 8 more tokens than the LM head has (transformers: modeling_mllama.py).
+// mllama is the text part of Llama 3.2 Vision: Llama 3.1 with layers of cross-attention between its own, which text
+// passes by as long as there is no image, and an embedding of 8 more tokens than the LM head has (transformers:
+// modeling_mllama.py).
 func mllama() Family {
 	return Family{
 		Name: "mllama_text_model", Title: "Llama 3.2 Vision", Class: "MllamaForCausalLM",
@@ -42,7 +43,8 @@ func (r *Fields) layerNumbers(field string, layers int) (numbers []int) {
 	return numbers
 }
 
-// LayerNumber is the number in a model's own layers of layer n of its checkpoint; false where that layer is passed over.
+// LayerNumber is the number in a model's own layers of layer n of its checkpoint; false where that layer is passed
+// over.
 func (c *Config) LayerNumber(n int) (int, bool) {
 	at, skipped := slices.BinarySearch(c.Skipped, n)
 	return n - at, !skipped

@@ -15,8 +15,8 @@ func (f *Fields) olmoTraits(c *Config) {
 	f.Biases(c, "attention_bias")
 }
 
-// olmo2 is OLMo 2: norms of what attention and MLP give instead of what they take, one norm over all heads of q, and one
-// of k (transformers: modeling_olmo2.py).
+// olmo2 is OLMo 2: norms of what attention and MLP give instead of what they take, one norm over all heads of q, and
+// one of k (transformers: modeling_olmo2.py).
 func olmo2() Family {
 	return Family{
 		Name: "olmo2", Title: "OLMo 2", Class: "Olmo2ForCausalLM",

@@ -67,7 +67,8 @@ func (r *Fields) byLayerType(c *Config, outer Rope, field string, o object) {
 	whole.others()
 }
 
-// SlidingRope returns the rotary embedding that rope_parameters has for the layers with a window; nil where it has none.
+// SlidingRope returns the rotary embedding that rope_parameters has for the layers with a window; nil where it has
+// none.
 func (r *Fields) SlidingRope() *Rope {
 	r.slidingTaken = true
 	return r.sliding
@@ -240,8 +241,8 @@ func (r *Fields) factors(field string, n int) []float64 {
 	return out
 }
 
-// original reads original_max_position_embeddings inside or, as Phi-3 has it, outside the rope object; otherwise stands in
-// where it is in neither and not 0.
+// original reads original_max_position_embeddings inside or, as Phi-3 has it, outside the rope object; otherwise stands
+// in where it is in neither and not 0.
 func (r *Fields) original(outer *Fields, otherwise int) int {
 	const field = "original_max_position_embeddings"
 	outer.originalTaken = true

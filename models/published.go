@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// lines holds, by name, what matters of the config.json of published models, and of tiny. The models of a group share fields; each
-// has a line with its name, seven sizes, and fields of its own, which win.
+// lines holds, by name, what matters of the config.json of published models, and of tiny. The models of a group share
+// fields; each has a line with its name, seven sizes, and fields of its own, which win.
 func lines() map[string][]byte {
 	all := map[string][]byte{}
 	add := func(family, shared, group string) {
@@ -18,9 +18,10 @@ func lines() map[string][]byte {
 		}
 	}
 	// name layers hidden intermediate heads KV-heads head_dim vocab, and what differs in the group.
-	// tiny is the model of the tests on the executor. Its shapes are awkward on purpose: attention rows unlike hidden, an odd number of
-	// query heads to a KV head, an intermediate that is no multiple of 64, and a rope whose 16 frequencies fall into all three bands of
-	// the scaling. hidden is a multiple of heads, which transformers insists on, though head_dim is not the quotient.
+	// tiny is the model of the tests on the executor. Its shapes are awkward on purpose: attention rows unlike hidden,
+	// an odd number of query heads to a KV head, an intermediate that is no multiple of 64, and a rope whose 16
+	// frequencies fall into all three bands of the scaling. hidden is a multiple of heads, which transformers insists
+	// on, though head_dim is not the quotient.
 	add("llama", `"rms_norm_eps": 1e-5, "max_position_embeddings": 512, "rope_theta": 10000, "tie_word_embeddings": true, "bos_token_id": 0, "eos_token_id": [1, 2],
 		"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64}`, `
 		tiny 2 96 352 6 2 32 320`)

@@ -19,8 +19,8 @@ func All() []Config {
 	return all
 }
 
-// Checked returns those whose kernels every change is checked with: built, verified, compiled, as far as their size allows.
-// They are sorted by name and fresh values.
+// Checked returns those whose kernels every change is checked with: built, verified, compiled, as far as their size
+// allows. They are sorted by name and fresh values.
 func Checked() []Config {
 	var some []Config
 	for _, name := range []string{"llama3-70b", "llama3-8b", "llama3.2-1b", "llama3.2-3b", "tiny"} {
@@ -32,7 +32,8 @@ func Checked() []Config {
 // Names returns the names of the registered configurations, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(lines())) }
 
-// Text returns the config.json of a registered model, as far as it matters, as a published file has it; nil for another name.
+// Text returns the config.json of a registered model, as far as it matters, as a published file has it; nil for another
+// name.
 func Text(name string) []byte { return lines()[name] }
 
 // Lookup returns a fresh copy of the configuration registered under name, which

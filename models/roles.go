@@ -69,9 +69,9 @@ func (r Role) IsBias() bool {
 	return false
 }
 
-// Tensor is one tensor of the mathematics and where a checkpoint has it: Rows rows of the tensor Name, from row First on.
-// Name has Stored rows in all, more than Rows where a family packs several roles into one tensor, one below the other
-// (Phi-3's qkv_proj). A vector is one row, or in a packed vector as many elements as it has Rows; see Vector.
+// Tensor is one tensor of the mathematics and where a checkpoint has it: Rows rows of the tensor Name, from row First
+// on. Name has Stored rows in all, more than Rows where a family packs several roles into one tensor, one below the
+// other (Phi-3's qkv_proj). A vector is one row, or in a packed vector as many elements as it has Rows; see Vector.
 type Tensor struct {
 	Role       Role
 	Layer      int // -1 for a tensor of no layer
@@ -152,8 +152,8 @@ func (a *Arch) shape(r Role, l *Layer) (rows, cols int) {
 	panic("BUG: models: shape of " + r.String())
 }
 
-// TensorNames is what a family calls the tensors of each role, with %d for the layer's number. Roles of one name are packed:
-// rows one below the other, in the order of roles.
+// TensorNames is what a family calls the tensors of each role, with %d for the layer's number. Roles of one name are
+// packed: rows one below the other, in the order of roles.
 type TensorNames map[Role]string
 
 // llamaNames are the names of LlamaForCausalLM, which most families share.
@@ -181,8 +181,8 @@ func (c *Config) names() TensorNames {
 	return names
 }
 
-// Tensors lists the weights of c by role: embedding, the layers' one after the other, final norm, LM head; of a layer in
-// the order of roles. c must be valid.
+// Tensors lists the weights of c by role: embedding, the layers' one after the other, final norm, LM head; of a layer
+// in the order of roles. c must be valid.
 func (c Config) Tensors() []Tensor {
 	a, names := c.Arch(), c.names()
 	list := a.add(nil, names, RoleEmbed, RoleEmbed, -1)
@@ -213,8 +213,8 @@ func (c *Config) TensorOf(r Role, layer int) (Tensor, bool) {
 	return Tensor{}, false
 }
 
-// TensorName returns what the tensor of a role is called, with %d for the layer's number; "" where the family has no such
-// role.
+// TensorName returns what the tensor of a role is called, with %d for the layer's number; "" where the family has no
+// such role.
 func (c *Config) TensorName(r Role) string { return c.names()[r] }
 
 // Stored is a tensor as a checkpoint has it.

@@ -6,9 +6,9 @@ import "math"
 // elements i and i+len/2 of a head are rotated by p*f[i] radians. c must be valid.
 func RopeInvFreq(c Config) []float32 { return c.Rope.over(c.HeadDim).InvFreq(c.MaxPositions) }
 
-// ShortPositions returns up to how many tokens a sequence has another rotary embedding than longer ones, that of longrope's
-// short factors; 0 where length does not matter. transformers decides so in every step, and computes a cache anew when its
-// sequence grows beyond.
+// ShortPositions returns up to how many tokens a sequence has another rotary embedding than longer ones, that of
+// longrope's short factors; 0 where length does not matter. transformers decides so in every step, and computes a cache
+// anew when its sequence grows beyond.
 func (c *Config) ShortPositions() int {
 	n := 0
 	for _, k := range c.Traits.kinds() {
@@ -29,14 +29,14 @@ func (r Rope) Factor() float64 {
 }
 
 // InvFreq returns the Dims/2 inverse frequencies for a context of so many positions, on which only dynamic and longrope
-// depend; Dims must be resolved, as Arch has it. Keys are rotated once and kept, so with dynamic a context's length is what may
-// come, not what is there: vLLM does the same, transformers goes on with other frequencies when a context grows. With longrope
-// there are two sets of frequencies; see Config.ShortPositions.
+// depend; Dims must be resolved, as Arch has it. Keys are rotated once and kept, so with dynamic a context's length is
+// what may come, not what is there: vLLM does the same, transformers goes on with other frequencies when a context
+// grows. With longrope there are two sets of frequencies; see Config.ShortPositions.
 //
 // Formulas and order of the float32 operations follow Hugging Face transformers: compute_default_rope_parameters and
-// modeling_rope_utils.py (5.23). There a Python number over a tensor is the tensor's reciprocal times the number. Powers
-// are taken in float64 and rounded once; torch's float32 pow may differ from that in the last place, though it does not in
-// any golden of the tests.
+// modeling_rope_utils.py (5.23). There a Python number over a tensor is the tensor's reciprocal times the number.
+// Powers are taken in float64 and rounded once; torch's float32 pow may differ from that in the last place, though it
+// does not in any golden of the tests.
 func (r Rope) InvFreq(positions int) []float32 {
 	freqs := make([]float32, r.Dims/2)
 	theta := float64(float32(r.theta(positions)))

@@ -170,8 +170,8 @@ func (p *Plan) window(have, layer, matrix int) (*MatrixPlan, error) {
 	return &ms[matrix], nil
 }
 
-// eachTile calls a worker's function for every tile of m, blocks of tiles handed out in ascending order to as many workers as there are processors.
-// The error returned is that of the lowest tile that fails: no block below a failing
+// eachTile calls a worker's function for every tile of m, blocks of tiles handed out in ascending order to as many
+// workers as there are processors. The error returned is that of the lowest tile that fails: no block below a failing
 // one is skipped.
 func eachTile(m *MatrixPlan, worker func() func(tile int) error) error {
 	const block = 16

@@ -87,8 +87,8 @@ type Request struct {
 	// after the other.
 	BatchTiles int
 
-	// BatchWide is how many times the columns of bf16 a chunk has at most where there are batches and elements are narrower, 1
-	// to Format.Parts: a warp keeps the input of its columns in registers. 0 = 1.
+	// BatchWide is how many times the columns of bf16 a chunk has at most where there are batches and elements are
+	// narrower, 1 to Format.Parts: a warp keeps the input of its columns in registers. 0 = 1.
 	BatchWide int
 
 	// Slack is how many tiles of one matrix an SM's share may lie off the even one

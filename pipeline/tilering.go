@@ -2,9 +2,9 @@ package pipeline
 
 import "github.com/mkgen/mkgen/dsl"
 
-// TileRing is the ring of a kernel that multiplies many tokens: stages that a producer warp fills through tensor maps and consumer
-// warpgroups multiply from by wgmma. In a cluster some of a stage's copies go to all its CTAs. So a stage is free when the consumers of
-// every CTA of the cluster have released it.
+// TileRing is the ring of a kernel that multiplies many tokens: stages that a producer warp fills through tensor maps
+// and consumer warpgroups multiply from by wgmma. In a cluster some of a stage's copies go to all its CTAs. So a stage
+// is free when the consumers of every CTA of the cluster have released it.
 //
 // Consumers read stages in the async proxy only, so nothing is fenced on the way back to the copies.
 type TileRing struct {
@@ -24,9 +24,9 @@ type TileStages struct {
 	Cluster int // CTAs of a cluster, 1 or 2
 }
 
-// NewTileRing declares the ring's shared memory. watch, unless nil, makes its waits end when the launch is given up, by the second wish only: what hangs
-// at first is a barrier of the grid, and once that lets go the ring runs on in step. Out of step a CTA's copies could come a lap too early for
-// another one's stages.
+// NewTileRing declares the ring's shared memory. watch, unless nil, makes its waits end when the launch is given up, by
+// the second wish only: what hangs at first is a barrier of the grid, and once that lets go the ring runs on in step.
+// Out of step a CTA's copies could come a lap too early for another one's stages.
 func NewTileRing(k *dsl.Kernel, s TileStages, watch *Watch) *TileRing {
 	k.Require(s.Stages >= 2 && s.Bytes > 0 && s.Bytes%1024 == 0, "tile ring: %d stages of %d bytes, want 2 or more of a multiple of 1024", s.Stages, s.Bytes)
 	k.Require(s.Cluster == 1 || s.Cluster == 2, "tile ring: clusters of %d CTAs, want 1 or 2", s.Cluster)
@@ -72,8 +72,8 @@ func (s TileStage) Copy(at dsl.Val[dsl.U32], m dsl.TensorMap, coordinates [3]dsl
 	dsl.TensorCopy(r.Data, s.index.MulC(r.shape.Bytes/16).Add(at.DivC(16)), m, coordinates, r.full, s.index, mask)
 }
 
-// Fill waits for the next stage to be free, announces bytes, and calls copy in one lane, which starts copies of so many bytes into this CTA's
-// stage, those of other CTAs with a mask included.
+// Fill waits for the next stage to be free, announces bytes, and calls copy in one lane, which starts copies of so many
+// bytes into this CTA's stage, those of other CTAs with a mask included.
 func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
 	r, k := p.r, p.r.k
 	stage := p.next.stage.Get().Named("stage")
@@ -89,7 +89,8 @@ func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
 // At is the stage that the next Fill fills.
 func (p *TileProducer) At() dsl.Val[dsl.U32] { return p.next.stage.Get() }
 
-// Add calls copy in one lane for the stage that was filled n behind first (At before), to start what Fill has announced and not started.
+// Add calls copy in one lane for the stage that was filled n behind first (At before), to start what Fill has announced
+// and not started.
 func (p *TileProducer) Add(first, n dsl.Val[dsl.U32], copy func(s TileStage)) {
 	k := p.r.k
 	k.If(k.Elect(), func() { copy(TileStage{p.r, first.Add(n).RemC(p.r.shape.Stages).Named("stage")}) })
@@ -107,9 +108,9 @@ func (r *TileRing) Consumer() *TileConsumer {
 	return &TileConsumer{r: r, next: newCursor(r.k, r.shape.Stages, 0, 0, "drain")}
 }
 
-// Steps calls use for n stages (at least 1), as they arrive, with the stage's first byte as an element of Data. use starts wgmmas on
-// the stage, commits them as one group, and leaves that alone under way; so a stage is released behind the next one's, and the last one
-// when its group has ended.
+// Steps calls use for n stages (at least 1), as they arrive, with the stage's first byte as an element of Data. use
+// starts wgmmas on the stage, commits them as one group, and leaves that alone under way; so a stage is released behind
+// the next one's, and the last one when its group has ended.
 func (c *TileConsumer) Steps(n int, use func(base dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	k.For(k.U32(0), k.U32(n), func(i dsl.Val[dsl.U32]) {

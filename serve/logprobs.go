@@ -86,7 +86,8 @@ type namedLogprob struct {
 	logprob float64
 }
 
-// ranking is of the most probable tokens and of the one that is there. Of tokens that are spelled alike the first counts.
+// ranking is of the most probable tokens and of the one that is there. Of tokens that are spelled alike the first
+// counts.
 func (s *Server) ranking(l *sampling.Logprobs) *ranking {
 	all := ranking{}
 	for _, one := range append(slices.Clone(l.Top), l.Logprob) {

@@ -39,7 +39,8 @@ func logprobsOf(t *testing.T, raw json.RawMessage) (l textLogprobs) {
 	return l
 }
 
-// bf16Slack is by how much a log-probability of float32 may differ in bf16, as the kernel computes: unlikely tokens by more.
+// bf16Slack is by how much a log-probability of float32 may differ in bf16, as the kernel computes: unlikely tokens by
+// more.
 func bf16Slack(logprob float64) float64 { return 0.06 + 0.01*math.Abs(logprob) }
 
 func TestLikelihoodsOfPromptsAreTransformers(t *testing.T) {

@@ -145,8 +145,8 @@ func penaltiesOf(f *fields) sampling.Penalties {
 	return p
 }
 
-// logprobsOf reads which log-probabilities are wanted: of completions logprobs is how many tokens beside the chosen one,
-// of chats it is true or false, and top_logprobs says how many.
+// logprobsOf reads which log-probabilities are wanted: of completions logprobs is how many tokens beside the chosen
+// one, of chats it is true or false, and top_logprobs says how many.
 func (t *task) logprobsOf(f *fields) {
 	r := &t.request
 	if !t.chat {

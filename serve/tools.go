@@ -30,8 +30,8 @@ type functionCall struct {
 	Arguments string `json:"arguments"` // JSON
 }
 
-// tools reads tools and tool_choice. The template tells the model of the tools; an answer that must be a call is kept to the
-// schema of calls.
+// tools reads tools and tool_choice. The template tells the model of the tools; an answer that must be a call is kept
+// to the schema of calls.
 func (s *Server) tools(t *task, f *fields) json.RawMessage {
 	if f.empty("tools") {
 		if choice := f.raw["tool_choice"]; f.has("tool_choice") && string(choice) != `"none"` && string(choice) != `"auto"` {
@@ -102,8 +102,9 @@ func callSchema(all []tool) json.RawMessage {
 // callTag begins a call in the form of Hermes, Qwen and others.
 const callTag, callEnd = "<tool_call>", "</tool_call>"
 
-// calls finds calls of the named functions in an answer, and the text before them. Models write a call as a JSON object of name and
-// arguments or parameters: within tags, or as all of the answer, alone or in a list. An answer in another form is text.
+// calls finds calls of the named functions in an answer, and the text before them. Models write a call as a JSON object
+// of name and arguments or parameters: within tags, or as all of the answer, alone or in a list. An answer in another
+// form is text.
 func calls(answer string, names []string) (text string, all []functionCall) {
 	if len(names) == 0 {
 		return answer, nil
@@ -128,7 +129,8 @@ func calls(answer string, names []string) (text string, all []functionCall) {
 	return strings.TrimRight(before, " \n"), all
 }
 
-// callsOf reads an object, a list of objects, or several with semicolons between them; nil where they are not all calls.
+// callsOf reads an object, a list of objects, or several with semicolons between them; nil where they are not all
+// calls.
 func callsOf(text string, names []string) (all []functionCall) {
 	type call struct {
 		Name       string          `json:"name"`
@@ -192,7 +194,8 @@ type answered struct {
 	sent int
 }
 
-// withCalls makes the message of what comes of a choice: text that is in no case a call, and at the end the calls, if it is some.
+// withCalls makes the message of what comes of a choice: text that is in no case a call, and at the end the calls, if
+// it is some.
 func (r *reply) withCalls(i int, text string, c *choice) *message {
 	a := &r.answers[i]
 	a.said += text

@@ -18,9 +18,9 @@ func ColumnsPadded(tokens int) int {
 }
 
 // Activations is a matrix product's input of T tokens (2 to MaxColumns) and K
-// columns, in the type in which Format's weights are multiplied, in fragment order: [K/32][padded T][32], so that the fragments
-// of a k group are one stretch of 512 bytes for 8 tokens. For weights of integers the 32 are in the order of inOrder. Columns
-// from K to the next multiple of 32 and rows of unused tokens are never read.
+// columns, in the type in which Format's weights are multiplied, in fragment order: [K/32][padded T][32], so that the
+// fragments of a k group are one stretch of 512 bytes for 8 tokens. For weights of integers the 32 are in the order of
+// inOrder. Columns from K to the next multiple of 32 and rows of unused tokens are never read.
 type Activations struct {
 	K, T   int
 	Format pipeline.Format
@@ -43,8 +43,8 @@ func (a Activations) Index(t, k int) int {
 	return (k/pipeline.GroupK*a.Padded()+t)*pipeline.GroupK + in
 }
 
-// inOrder is the place of a column of a k group in it. Of integers a lane's 16 bytes are its columns of a block of weights
-// (package i4): 4t to 4t + 3 and 16 further on, t being the lane modulo 4.
+// inOrder is the place of a column of a k group in it. Of integers a lane's 16 bytes are its columns of a block of
+// weights (package i4): 4t to 4t + 3 and 16 further on, t being the lane modulo 4.
 func inOrder(f pipeline.Format, in u32) u32 {
 	if !inFixed(f) {
 		return in

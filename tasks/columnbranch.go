@@ -4,8 +4,8 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 )
 
-// BranchColumns is the epilogue of a projection behind which a norm comes before it is added to the residual vectors: it
-// writes y, and each CTA's sums of squares of it.
+// BranchColumns is the epilogue of a projection behind which a norm comes before it is added to the residual vectors:
+// it writes y, and each CTA's sums of squares of it.
 type BranchColumns struct {
 	N, T   int
 	Y      dsl.Buf[dsl.F32] // [T][N] out
@@ -23,8 +23,8 @@ func (t *BranchColumns) Start(e *Env) (epilogue ColumnEpilogue, publish func()) 
 	return epilogue, func() { sums.publish(t.SQ) }
 }
 
-// AddedColumns are residual vectors with the norm of a branch added: rows for EmbedColumns, which writes them back, and what
-// the next product wants of them.
+// AddedColumns are residual vectors with the norm of a branch added: rows for EmbedColumns, which writes them back, and
+// what the next product wants of them.
 type AddedColumns struct {
 	N       int
 	X, Y    dsl.Buf[dsl.F32]  // [T][N]

@@ -97,7 +97,8 @@ func fixedUnit(k *dsl.Kernel, most u32) (exponent u32, up f32) {
 	return exponent, dsl.Bits[dsl.F32](k.U32(2*127 + 14).Sub(exponent).ShlC(23))
 }
 
-// unitOf is 2^e/16 of what fixedUnit says, or where weights are wide 2^e; NaN where the largest element is none or infinite.
+// unitOf is 2^e/16 of what fixedUnit says, or where weights are wide 2^e; NaN where the largest element is none or
+// infinite.
 func unitOf(k *dsl.Kernel, exponent, most u32, wide bool) f32 {
 	less := 14 + 4
 	if wide {

@@ -47,8 +47,8 @@ func DefaultBatchTiles(padded int) int {
 	return 10
 }
 
-// BatchWide is how many times the columns of bf16 a chunk has at most (pipeline.Request): with 4 bits and up to 8 tokens there
-// are registers for the input of twice as many.
+// BatchWide is how many times the columns of bf16 a chunk has at most (pipeline.Request): with 4 bits and up to 8
+// tokens there are registers for the input of twice as many.
 func BatchWide(f pipeline.Format, tokens int) int {
 	if inFixed(f) && ColumnsPadded(tokens) == 8 {
 		return 2

@@ -6,9 +6,9 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// How a GEMM multiplies weights of integers. The input comes from memory in f16, as of 8 bits, in the order of Activations. A warp
-// turns its blocks of a chunk into fixed point once, for all tiles of a batch: a lane has all that it needs in its own registers,
-// and a group's largest element is among four lanes.
+// How a GEMM multiplies weights of integers. The input comes from memory in f16, as of 8 bits, in the order of
+// Activations. A warp turns its blocks of a chunk into fixed point once, for all tiles of a batch: a lane has all that
+// it needs in its own registers, and a group's largest element is among four lanes.
 
 // int4 is the product of a tile, nil of other weights; without a ring it says sizes only.
 func (g *GEMM) int4(r *pipeline.Ring) *Int4 {
@@ -19,7 +19,8 @@ func (g *GEMM) int4(r *pipeline.Ring) *Int4 {
 	return p
 }
 
-// piece is how many tile groups that lie side by side a warp takes at once: of integers blocks, whose scales it loads together.
+// piece is how many tile groups that lie side by side a warp takes at once: of integers blocks, whose scales it loads
+// together.
 func (g *GEMM) piece(consumers int) int {
 	if p := g.int4(nil); p != nil {
 		return pieceOf(consumers, p, g.M.ChunkK)
@@ -46,8 +47,8 @@ func newFixedBlock(k *dsl.Kernel, shape i4.Shape) *fixedBlock {
 	return b
 }
 
-// set turns the block's four k groups into fixed point, x being f16 of inputScale of them: what FixedInput.Stage makes of the
-// elements themselves. All lanes of a warp call it together.
+// set turns the block's four k groups into fixed point, x being f16 of inputScale of them: what FixedInput.Stage makes
+// of the elements themselves. All lanes of a warp call it together.
 func (b *fixedBlock) set(k *dsl.Kernel, x [][]*dsl.Var[dsl.BF16x2]) {
 	var words []u32
 	for _, four := range x {
@@ -121,7 +122,8 @@ func values[T dsl.Elem](vars []*dsl.Var[T]) (all []dsl.Val[T]) {
 	return all
 }
 
-// weightsInt4 loads the warp's pieces of a chunk of so many blocks. A warp that has one less loads another's, and does not look.
+// weightsInt4 loads the warp's pieces of a chunk of so many blocks. A warp that has one less loads another's, and does
+// not look.
 func (g *GEMM) weightsInt4(e *Env, p *Int4, base u32, chunk int) (w []*Int4Weights) {
 	n := g.piece(e.Consumers)
 	for i := range groups(e, chunk/n) {

@@ -184,7 +184,8 @@ func (g *GEMM) multiply(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragm
 	}, func(w [][][]pair) { g.products(e, x, acc, w, chunk) })
 }
 
-// inTurn drains the weights of tiles first and first + 1 of a batch, as far as it has them, and then multiplies with both.
+// inTurn drains the weights of tiles first and first + 1 of a batch, as far as it has them, and then multiplies with
+// both.
 func inTurn[W any](g *GEMM, k *dsl.Kernel, tiles u32, first int, drain func() W, products func(w []W)) {
 	k.If(tiles.Gt(k.U32(first)), func() {
 		w := []W{drain()}

@@ -180,8 +180,8 @@ func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 const maxInputsAhead = 4
 
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
-// products of rows 2l and 2l+1, or of integers and e4m3 lane 4l of row l. held is the tile's number among those of which chunks
-// are held, or noTile.
+// products of rows 2l and 2l+1, or of integers and e4m3 lane 4l of row l. held is the tile's number among those of
+// which chunks are held, or noTile.
 //
 // What a warp does from a chunk's landing to its stage's release is short: the weights'
 // addresses are computed before, and the input of the first groups is read.
@@ -257,8 +257,8 @@ func (g *GEMV) input(chunk, group, quarter u32) []pair {
 	return dsl.View[dsl.BF16x2](g.X).LoadN(at, 4)
 }
 
-// multiply adds a tile group's products. Of e4m3 the sums that count are those of A's rows 0 to 7 in B's even columns, and of its rows 8
-// to 15 in the odd ones.
+// multiply adds a tile group's products. Of e4m3 the sums that count are those of A's rows 0 to 7 in B's even columns,
+// and of its rows 8 to 15 in the odd ones.
 func (g *GEMV) multiply(acc [][]*dsl.Var[dsl.F32], x, w []pair) {
 	all := operands(g.M.Format, w)
 	if !inHalf(g.M.Format) {

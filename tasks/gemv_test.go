@@ -222,8 +222,8 @@ func (c product) packedIn(f pipeline.Format) product {
 	return c
 }
 
-// Results are those of the weights that the codes stand for: zeros, numbers of all sizes, and subnormals. A row of zeros but for one
-// column is that column's product, exactly, whichever it is.
+// Results are those of the weights that the codes stand for: zeros, numbers of all sizes, and subnormals. A row of
+// zeros but for one column is that column's product, exactly, whichever it is.
 func TestE4M3ProductsAreThoseOfWhatTheCodesStandFor(t *testing.T) {
 	c := product{rows: 24, k: 320, sms: 1, consumers: 1, format: pipeline.FormatE4M3}
 	rng := newRand(7)

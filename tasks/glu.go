@@ -13,9 +13,9 @@ type GLU struct {
 	Bias Rows // of the packed matrix; nil for none
 }
 
-// Epilogue stores act(gate)·up of pairs of rows from element from of act on, rounded to what the next product's format takes:
-// from + i of rows 2i and 2i + 1. scale is RMSNorm's. silu(x) = x/(1 + e^−x) is −0 far below zero and NaN at −inf, as the
-// formula is; NaN stays.
+// Epilogue stores act(gate)·up of pairs of rows from element from of act on, rounded to what the next product's format
+// takes: from + i of rows 2i and 2i + 1. scale is RMSNorm's. silu(x) = x/(1 + e^−x) is −0 far below zero and NaN at
+// −inf, as the formula is; NaN stays.
 func (g GLU) Epilogue(e *Env, act dsl.Buf[dsl.BF16], from u32, format pipeline.Format, scale f32) Epilogue {
 	return func(row u32, y0, y1 f32) {
 		gate, up := g.of(e.K, row, y0, y1, scale)
@@ -23,8 +23,8 @@ func (g GLU) Epilogue(e *Env, act dsl.Buf[dsl.BF16], from u32, format pipeline.F
 	}
 }
 
-// of is act(gate) and up. GELU by tanh, x/2·(1+tanh(u)) with u = √(2/π)·(x+0.044715·x³), is x/(1+e^−2u), so it costs two
-// products more than SiLU.
+// of is act(gate) and up. GELU by tanh, x/2·(1+tanh(u)) with u = √(2/π)·(x+0.044715·x³), is x/(1+e^−2u), so it costs
+// two products more than SiLU.
 func (g GLU) of(k *dsl.Kernel, row u32, y0, y1, scale f32) (gate, up f32) {
 	gate, up = y0.Mul(scale), y1.Mul(scale)
 	if g.Bias != nil {

@@ -2,12 +2,12 @@ package tasks
 
 import "github.com/mkgen/mkgen/dsl"
 
-// HeadNorm normalises q and k before the rotation: RMSNorm of every head by itself (Qwen3, Gemma 3), or of all heads of q, and
-// all of k, together (OLMo-2).
+// HeadNorm normalises q and k before the rotation: RMSNorm of every head by itself (Qwen3, Gemma 3), or of all heads of
+// q, and all of k, together (OLMo-2).
 //
-// A head's rows lie on several SMs, none of which knows its sum of squares. But the norm's factor is one number for the head
-// and commutes with gains and rotation. So the rows' owner applies these, and passes on with every pair the squares of it. Who
-// needs the head reads all of its pairs, adds the squares up, and multiplies: no exchange more.
+// A head's rows lie on several SMs, none of which knows its sum of squares. But the norm's factor is one number for the
+// head and commutes with gains and rotation. So the rows' owner applies these, and passes on with every pair the
+// squares of it. Who needs the head reads all of its pairs, adds the squares up, and multiplies: no exchange more.
 type HeadNorm struct {
 	Eps     float64
 	Gain    func(Step) Rows // of a layer's packed rows of q and k
@@ -15,14 +15,14 @@ type HeadNorm struct {
 
 	KeysAsTheyAre bool // plants a fault: keys get their gains, and no more
 
-	// Sums, for a norm of all heads together, are where SMs tell each other their sums of squares, a word each; no buffer for
-	// norms of each head.
+	// Sums, for a norm of all heads together, are where SMs tell each other their sums of squares, a word each; no
+	// buffer for norms of each head.
 	Sums dsl.Buf[dsl.B128]
 
 	// Wide, without words, is whether all heads are normalised together.
 	Wide bool
-	// Raw, without words, is [T][Heads][D/2] and then [T][KV heads][D/2] of pairs that are not normalised yet, with the sum of
-	// their squares: what NormColumns reads.
+	// Raw, without words, is [T][Heads][D/2] and then [T][KV heads][D/2] of pairs that are not normalised yet, with the
+	// sum of their squares: what NormColumns reads.
 	Raw dsl.Buf[dsl.B128]
 
 	own []*dsl.Var[dsl.F32] // this thread's sums of squares of q and k, with Sums
@@ -77,8 +77,8 @@ func (n *HeadNorm) scale(e *Env, sum f32, elements int) f32 {
 	return dsl.Rsqrt(sum.Mul(e.K.F32(1 / float64(elements))).Add(e.K.F32(n.Eps)))
 }
 
-// normedStores hands q and k on before their norm: words of two f32, the sum of their squares, and a tag. Only attention knows
-// a key whole, so it puts it into the cache.
+// normedStores hands q and k on before their norm: words of two f32, the sum of their squares, and a tag. Only
+// attention knows a key whole, so it puts it into the cache.
 type normedStores struct{ passedStores }
 
 func (p normedStores) query(head, i u32, r turned) {
@@ -200,7 +200,8 @@ func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what strin
 	}
 }
 
-// sums are the sums of squares of all of q and of all of k, with norms of all heads together: every SM's, in their order.
+// sums are the sums of squares of all of q and of all of k, with norms of all heads together: every SM's, in their
+// order.
 func (n *HeadNorm) sums(e *Env, w *Words) (out [2]f32) {
 	if !n.wide() {
 		return out

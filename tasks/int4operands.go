@@ -75,7 +75,8 @@ func (p *Int4) load(e *Env, x *Int4Input, first u32, n int, token, of u32, quart
 	x.units = append(x.units, loadMany(p.X.Units, place, n))
 }
 
-// sum is the sum of a group's fixed points over quarters of its columns, from first to before end, of those that a lane has.
+// sum is the sum of a group's fixed points over quarters of its columns, from first to before end, of those that a lane
+// has.
 func (x *Int4Input) sum(set, i, first, end int) i32 {
 	if len(x.sums[set]) == 0 {
 		return i32{}

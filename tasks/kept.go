@@ -5,9 +5,9 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// Kept is a residual vector that every CTA keeps in shared memory of its own: what models with norms behind attention and
-// the MLP add to it (Gemma 2 and 3, OLMo-2, GLM-4) is norm(y), whose factor is known when all of y is. So SMs hand on y and
-// not the sum, and every one adds for itself, in the same order: all have the same bits.
+// Kept is a residual vector that every CTA keeps in shared memory of its own: what models with norms behind attention
+// and the MLP add to it (Gemma 2 and 3, OLMo-2, GLM-4) is norm(y), whose factor is known when all of y is. So SMs hand
+// on y and not the sum, and every one adds for itself, in the same order: all have the same bits.
 type Kept struct {
 	N       int
 	X       dsl.Buf[dsl.F32]  // shared memory, [N]
@@ -57,8 +57,8 @@ type keptSum struct {
 	norm u32
 }
 
-// elements goes through y twice, by way of Y: for the sum of squares, and for the vector. A thread sees the same elements both
-// times.
+// elements goes through y twice, by way of Y: for the sum of squares, and for the vector. A thread sees the same
+// elements both times.
 func (t keptSum) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 	k, norm := e.K, dsl.Optional(t.norm)
 	squares := dsl.NewVar(k.F32(0), "squares")

@@ -39,9 +39,9 @@ type KVLayout struct {
 
 // Rotary says which elements of a head of D are rotated together. The zero value is i and i + D/2, for all of them.
 //
-// Scores do not depend on the order of a head's elements, as long as it is the same in q and k. So a kernel keeps them in the
-// order in which any rotation is that of i and i + D/2: only QKV.SourceRow, which orders the matrix's rows, and KeyOrder know
-// another. What is not rotated has a frequency of 0.
+// Scores do not depend on the order of a head's elements, as long as it is the same in q and k. So a kernel keeps them
+// in the order in which any rotation is that of i and i + D/2: only QKV.SourceRow, which orders the matrix's rows, and
+// KeyOrder know another. What is not rotated has a frequency of 0.
 type Rotary struct {
 	Dims        int  // the first so many are rotated, an even number; 0 for all
 	Interleaved bool // 2i and 2i + 1 are rotated together, and not i and i + Dims/2

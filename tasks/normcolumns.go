@@ -27,8 +27,8 @@ func (p rawStores) store(head, i u32, r turned) {
 // RawLen is the length of HeadNorm.Raw for so many tokens.
 func (t *QKV) RawLen(tokens int) int { return tokens * (t.Heads + t.KV.Heads) * t.KV.D / 2 }
 
-// Normalise finishes q and k behind a hand-off: a warp takes a head of a token, which it normalises and puts into Q or the
-// cache. The warps of all CTAs share the work. It runs in the consumer warps; rows must have been loaded.
+// Normalise finishes q and k behind a hand-off: a warp takes a head of a token, which it normalises and puts into Q or
+// the cache. The warps of all CTAs share the work. It runs in the consumer warps; rows must have been loaded.
 func (t *QKVColumns) Normalise(e *Env, s Step, rows *ColumnRows) {
 	k, all := e.K, t.Heads+t.KV.Heads
 	if p := cmp.Or(t.problem(), t.KV.stepProblem(s)); p != "" {
@@ -48,8 +48,8 @@ func (t *QKVColumns) Normalise(e *Env, s Step, rows *ColumnRows) {
 	}, dsl.Unroll(1))
 }
 
-// normalise calls use in one warp for the pairs of a row of Raw, normalised with the sum of squares of its own pairs, or of
-// those of so many rows from first on.
+// normalise calls use in one warp for the pairs of a row of Raw, normalised with the sum of squares of its own pairs,
+// or of those of so many rows from first on.
 func (t *QKVColumns) normalise(e *Env, row, first u32, heads int, asTheyAre bool, use func(i u32, r turned)) {
 	k, pairs, norm := e.K, t.KV.D/2, t.Norm
 	load := func(at u32) (r turned) {

@@ -6,10 +6,11 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 )
 
-// PrefillAttention is causal attention of consecutive tokens of one sequence over its pages, whose keys and values, those of these tokens
-// included, are in the cache. Each warp works alone on tiles of 16 rows, those of a CTA on neighbouring ones, whose keys and values are the same: the query heads of a KV head for as many tokens as fit, row r being
-// query head r mod Group of token r / Group. It reads keys and values from global memory straight into the operands of mma.m16n8k16,
-// whose terms may come in any order:
+// PrefillAttention is causal attention of consecutive tokens of one sequence over its pages, whose keys and values,
+// those of these tokens included, are in the cache. Each warp works alone on tiles of 16 rows, those of a CTA on
+// neighbouring ones, whose keys and values are the same: the query heads of a KV head for as many tokens as fit, row r
+// being query head r mod Group of token r / Group. It reads keys and values from global memory straight into the
+// operands of mma.m16n8k16, whose terms may come in any order:
 //
 //   - of Q·Kᵀ, lane l holds units l mod 4, 4 + l mod 4, … (16 bytes, 8 dimensions) of a row of Q and of the key of token l / 4; two of a
 //     unit's words are the operands of one mma, the others of the next one;
@@ -40,8 +41,8 @@ func (t *PrefillAttention) problem() string {
 		need(t.Out.K == t.Heads*t.KV.D, "prefill attention: an output of %d columns, want %d", t.Out.K, t.Heads*t.KV.D))
 }
 
-// Emit runs in the consumer warps for tokens of a step whose first is at s.Pos. Tokens that pad the step to a multiple of padded, which is what the
-// products take at once, get zeros.
+// Emit runs in the consumer warps for tokens of a step whose first is at s.Pos. Tokens that pad the step to a multiple
+// of padded, which is what the products take at once, get zeros.
 func (t *PrefillAttention) Emit(e *Env, s Step, span PrefillSpan, padded int) {
 	k := e.K
 	if p := t.problem(); p != "" {
@@ -60,8 +61,8 @@ func (t *PrefillAttention) Emit(e *Env, s Step, span PrefillSpan, padded int) {
 		count = dsl.Select(*span.Last, tiles.MinC(last), tiles)
 		from = dsl.Select(*span.Last, tiles.MaxC(last).SubC(last), k.U32(0))
 	}
-	// A CTA takes pieces of a KV head, a tile a warp; those that see most come first, and every second round of the grid goes backwards, so that all
-	// CTAs have as much to do.
+	// A CTA takes pieces of a KV head, a tile a warp; those that see most come first, and every second round of the
+	// grid goes backwards, so that all CTAs have as much to do.
 	groups := count.AddC(e.Consumers - 1).DivC(e.Consumers)
 	pieces := groups.MulC(t.KV.Heads)
 	k.ForStep(k.U32(0), pieces, e.Grid, func(round u32) {
@@ -183,7 +184,8 @@ func (w *prefillTileState) start() {
 	}
 }
 
-// fetchKeys fetches the keys of the block at positions from to from+15, and which page the next one has. Tokens beyond the last one are the last one.
+// fetchKeys fetches the keys of the block at positions from to from+15, and which page the next one has. Tokens beyond
+// the last one are the last one.
 func (w *prefillTileState) fetchKeys(from u32) {
 	if w.blocked {
 		w.page.Set(w.next.Get())
@@ -233,8 +235,8 @@ func (w *prefillTileState) unit(base dsl.Val[dsl.U64], slot u32, v int, u u32) [
 	return dsl.Split(w.s.Cache.Load(base.Add(dsl.Cast[dsl.U64](w.t.KV.unit(v, u, slot)))))
 }
 
-// block adds the tokens at positions from to from+15 to the state, and fetches those of the next block: keys behind the products of these,
-// values behind theirs.
+// block adds the tokens at positions from to from+15 to the state, and fetches those of the next block: keys behind the
+// products of these, values behind theirs.
 func (w *prefillTileState) block(from u32) {
 	e, k := w.e, w.e.K
 	zero := k.F32(0)
@@ -263,8 +265,8 @@ func (w *prefillTileState) block(from u32) {
 	w.fetchValues(next)
 }
 
-// weights turns scores into weights. What there is is scaled to a new maximum only when that is more than 2⁸ times as much: weights of up to 2⁸ are
-// as exact, and most blocks scale nothing.
+// weights turns scores into weights. What there is is scaled to a new maximum only when that is more than 2⁸ times as
+// much: weights of up to 2⁸ are as exact, and most blocks scale nothing.
 func (w *prefillTileState) weights(scores [2][4]f32) [4]pair {
 	k := w.e.K
 	var most [2]f32

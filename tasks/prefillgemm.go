@@ -16,8 +16,9 @@ const (
 // PrefillTokens is the number of tokens of a CTA's tile with so many consumer warpgroups.
 func PrefillTokens(groups int) int { return groups * groupRows }
 
-// PrefillActivations is a product's input of T tokens (a multiple of 8) and K columns (a multiple of 32) in bf16. It lies as the packed
-// weights do, tokens being rows: tiles of 8 tokens, in each the groups of 32 columns, each wgmma's atom of 64-byte rows.
+// PrefillActivations is a product's input of T tokens (a multiple of 8) and K columns (a multiple of 32) in bf16. It
+// lies as the packed weights do, tokens being rows: tiles of 8 tokens, in each the groups of 32 columns, each wgmma's
+// atom of 64-byte rows.
 type PrefillActivations struct{ K, T int }
 
 // Len is the number of elements.
@@ -35,9 +36,10 @@ func (a PrefillActivations) At(t, k u32) u32 {
 	return tile.Add(k.DivC(8).AndC(3).Xor(row.DivC(2)).MulC(8)).Add(k.RemC(8))
 }
 
-// PrefillGEMM is Y = X·Wᵀ for the tokens of a prefill step: tiles of 64 tokens a consumer warpgroup by Columns rows of the matrix, which the clusters
-// of the grid take in turns. The CTAs of a cluster take the same rows and neighbouring tiles of tokens, and each fetches its part of the
-// rows for all; or, Apart, the same tokens and neighbouring tiles of rows, and each fetches its part of the tokens for all.
+// PrefillGEMM is Y = X·Wᵀ for the tokens of a prefill step: tiles of 64 tokens a consumer warpgroup by Columns rows of
+// the matrix, which the clusters of the grid take in turns. The CTAs of a cluster take the same rows and neighbouring
+// tiles of tokens, and each fetches its part of the rows for all; or, Apart, the same tokens and neighbouring tiles of
+// rows, and each fetches its part of the tokens for all.
 type PrefillGEMM struct {
 	Name    string
 	M       *pipeline.MatrixPlan // of bf16
@@ -52,9 +54,10 @@ type PrefillGEMM struct {
 	w, x dsl.TensorMap // see Maps
 }
 
-// Maps declares the tensor maps of the packed weights and of the input x, of which a copy takes this CTA's part of a stage. Where a tile ends in the middle
-// of a stage, what follows in memory comes with it, other weights or padding, which an input of zeros meets. Layers are dealt with by the second
-// coordinate, k groups from the first layer's on: a layer's are LayerBytes/512 behind those of the layer before.
+// Maps declares the tensor maps of the packed weights and of the input x, of which a copy takes this CTA's part of a
+// stage. Where a tile ends in the middle of a stage, what follows in memory comes with it, other weights or padding,
+// which an input of zeros meets. Layers are dealt with by the second coordinate, k groups from the first layer's on: a
+// layer's are LayerBytes/512 behind those of the layer before.
 func (g *PrefillGEMM) Maps(k *dsl.Kernel, weights dsl.Buf[dsl.B128], a PrefillActivations, x dsl.Buf[dsl.BF16]) {
 	rows, tokens := g.parts()
 	k.Require(a.K%pipeline.GroupK == 0 && a.T%8 == 0 && rows%8 == 0 && tokens%8 == 0, "%s: %d tokens of %d columns in boxes of %d tokens and %d rows, want multiples of 8, %d, 8 and 8",
@@ -76,8 +79,8 @@ func (g *PrefillGEMM) parts() (rows, tokens int) {
 	return g.Columns / g.Cluster, PrefillTokens(g.Groups)
 }
 
-// PrefillSpan is the tokens that a product or attention of a step is of: N, at least 1, or with Last of these only as many as a cluster takes
-// at once, the last one among them.
+// PrefillSpan is the tokens that a product or attention of a step is of: N, at least 1, or with Last of these only as
+// many as a cluster takes at once, the last one among them.
 type PrefillSpan struct {
 	N    u32
 	Last *dsl.Pred // nil: never
@@ -92,10 +95,10 @@ func (s PrefillSpan) tiles(k *dsl.Kernel, size int) (all, count, first u32) {
 	return all, dsl.Select(*s.Last, k.U32(1), all), dsl.Select(*s.Last, all.SubC(1), k.U32(0))
 }
 
-// PrefillEpilogue begins to finish a thread's part of a tile: two tokens, 8 apart, and pairs of rows of the packed matrix. each gets row and
-// row+1 (row even) of a token, whose dot products are y0 and y1; rows that pad the matrix are left out, tokens that pad the step are
-// not. done, which may be nil, comes behind the tile's last, in all lanes together; the four lanes that differ in their last two bits share the
-// tokens. tile is the number of the tile of rows.
+// PrefillEpilogue begins to finish a thread's part of a tile: two tokens, 8 apart, and pairs of rows of the packed
+// matrix. each gets row and row+1 (row even) of a token, whose dot products are y0 and y1; rows that pad the matrix are
+// left out, tokens that pad the step are not. done, which may be nil, comes behind the tile's last, in all lanes
+// together; the four lanes that differ in their last two bits share the tokens. tile is the number of the tile of rows.
 type PrefillEpilogue func(tokens [2]u32, tile u32) (each func(half int, row u32, y0, y1 f32), done func())
 
 // StageBytes is what a stage must hold.
@@ -212,7 +215,8 @@ func (g *PrefillGEMM) input(e *Env, s pipeline.TileStage, u prefillUnit, step u3
 	g.part(e, s, g.x, g.Columns, step.MulC(g.Depth/pipeline.GroupK), u.token.DivC(8), tokens, g.Apart)
 }
 
-// part starts the copy of rows rows, from tile first on, to where the stage's row at is; in a cluster that shares them of this CTA's part, for all.
+// part starts the copy of rows rows, from tile first on, to where the stage's row at is; in a cluster that shares them
+// of this CTA's part, for all.
 func (g *PrefillGEMM) part(e *Env, s pipeline.TileStage, m dsl.TensorMap, at int, group, first u32, rows int, shared bool) {
 	to := e.K.U32(at / 8 * g.rowBytes())
 	if g.Cluster == 1 || !shared {

@@ -45,8 +45,8 @@ type PrefillResidual struct {
 	Norm PrefillNorm        // whose sums are written
 }
 
-// Epilogue is x += y of a projection back into the residual vectors, whose tiles are the parts of the sums of squares. norm is the next
-// norm's row of Gain.
+// Epilogue is x += y of a projection back into the residual vectors, whose tiles are the parts of the sums of squares.
+// norm is the next norm's row of Gain.
 func (t *PrefillResidual) Epilogue(e *Env, norm u32) PrefillEpilogue {
 	k := e.K
 	return func(tokens [2]u32, tile u32) (func(half int, row u32, y0, y1 f32), func()) {
@@ -68,7 +68,8 @@ func (t *PrefillResidual) Epilogue(e *Env, norm u32) PrefillEpilogue {
 	}
 }
 
-// keep stores neighbouring elements of a token's vector, from element row on at at in X, and what the next product has of them.
+// keep stores neighbouring elements of a token's vector, from element row on at at in X, and what the next product has
+// of them.
 func (t *PrefillResidual) keep(k *dsl.Kernel, token, at, row, norm u32, x []f32, squares *dsl.Var[dsl.F32]) {
 	gains := dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.Out.K/2).Add(row.DivC(2)), len(x)/2, dsl.CacheHint(dsl.NonCoherent))
 	t.X.StoreN(at, x)
@@ -83,8 +84,8 @@ func (t *PrefillResidual) keep(k *dsl.Kernel, token, at, row, norm u32, x []f32,
 	dsl.View[dsl.BF16x2](t.Next).StoreN(t.Out.At(token, row).DivC(2), next)
 }
 
-// Embed makes the vectors of n tokens, and zeros for those that pad them up to a multiple of padded. A warp makes a token's, whose sum of
-// squares is the first part.
+// Embed makes the vectors of n tokens, and zeros for those that pad them up to a multiple of padded. A warp makes a
+// token's, whose sum of squares is the first part.
 func (t *PrefillResidual) Embed(e *Env, n, norm u32, padded int, id func(token u32) u32, embedding func(e *Env, token u32) Vector) {
 	k := e.K
 	if t.Out.K%4 != 0 {
@@ -154,8 +155,8 @@ func (t *PrefillQKV) Epilogue(e *Env, s Step, n u32) PrefillEpilogue {
 	}
 }
 
-// PrefillLogits is the epilogue of an LM head whose logits are wanted of the step's last token, the last of n, alone. The others' are not
-// stored. search is begun before the first tile, of that token's scale, see Argmax.Start.
+// PrefillLogits is the epilogue of an LM head whose logits are wanted of the step's last token, the last of n, alone.
+// The others' are not stored. search is begun before the first tile, of that token's scale, see Argmax.Start.
 func PrefillLogits(e *Env, n u32, search Epilogue) PrefillEpilogue {
 	return func(tokens [2]u32, _ u32) (func(half int, row u32, y0, y1 f32), func()) {
 		return func(half int, row u32, y0, y1 f32) {

@@ -92,8 +92,8 @@ func (t *QKV) Publish(e *Env) {
 	}
 }
 
-// Ahead is what Early fetches for a row of the packed matrix: the cosine and the sine by which its q or k is rotated, of no
-// use for a row of v, and behind them its biases, and gains of the norm, where there are any.
+// Ahead is what Early fetches for a row of the packed matrix: the cosine and the sine by which its q or k is rotated,
+// of no use for a row of v, and behind them its biases, and gains of the norm, where there are any.
 func (t *QKV) Ahead(e *Env, s Step, row u32) []f32 {
 	cos, sin := t.turning(e, s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos, func() u32 { return t.turn(s, row.RemC(t.KV.D).DivC(2).Named("i")) })
 	all := []f32{cos, sin}
@@ -281,7 +281,8 @@ type Growth struct {
 	Every int
 }
 
-// turning is what a pair of a token at pos, of q or not, is multiplied by: cosine and sine of its angle, times what grows.
+// turning is what a pair of a token at pos, of q or not, is multiplied by: cosine and sine of its angle, times what
+// grows.
 func (t *QKV) turning(e *Env, s Step, query func() dsl.Pred, pos u32, turn func() u32) (c, sn f32) {
 	c, sn = t.angle(e, t.position(s, query, pos), turn())
 	if t.Grows.Every == 0 {

@@ -257,8 +257,8 @@ func (t *NormInput) plain(e *Env) f32 {
 	return e.K.F32(1)
 }
 
-// gainsOf are the factors of two elements of a norm: their gains, or 1 more. The sum of 1 and a bf16 is exact in f32 down
-// to gains of 2⁻¹⁶, and below that as exact as f32 is.
+// gainsOf are the factors of two elements of a norm: their gains, or 1 more. The sum of 1 and a bf16 is exact in f32
+// down to gains of 2⁻¹⁶, and below that as exact as f32 is.
 func gainsOf(k *dsl.Kernel, g pair, plusOne bool) (lo, hi f32) {
 	lo, hi = dsl.Unpack(g)
 	if plusOne {

@@ -15,11 +15,12 @@ import (
 	"github.com/mkgen/mkgen/models/bundled"
 )
 
-// bundledNoise is how far apart the two best logits must be, in transformers' float32, for the kernel to have to agree about the best:
-// roundings to bf16 move a logit of the bundled model by less than half of it.
+// bundledNoise is how far apart the two best logits must be, in transformers' float32, for the kernel to have to agree
+// about the best: roundings to bf16 move a logit of the bundled model by less than half of it.
 const bundledNoise = 0.6
 
-// The bundled model on the executor chooses the tokens that transformers chose, each after transformers' own choices before it.
+// The bundled model on the executor chooses the tokens that transformers chose, each after transformers' own choices
+// before it.
 func TestBundledWeightsGiveTransformersTokensOnTheExecutor(t *testing.T) {
 	data, err := os.ReadFile("../models/bundled/testdata/golden.json")
 	require.NoError(t, err)

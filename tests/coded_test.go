@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Checkpoints of 4 and 8 bits that the quantisers' packages wrote are multiplied as they are: the kernel's image holds for every weight
-// just (code − zero point) · scale, and what the package dequantises it to is that, rounded to its type. Kernels of one row and of
-// several compute on the executor what float64 does with the package's numbers.
+// Checkpoints of 4 and 8 bits that the quantisers' packages wrote are multiplied as they are: the kernel's image holds
+// for every weight just (code − zero point) · scale, and what the package dequantises it to is that, rounded to its
+// type. Kernels of one row and of several compute on the executor what float64 does with the package's numbers.
 func TestCodesAreTheCheckpoints(t *testing.T) {
 	formats := map[pipeline.Format]bool{}
 	dirs, err := filepath.Glob("../models/quant/testdata/*_[iw][48]*/config.json")

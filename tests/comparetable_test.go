@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// README's comparison has one kind of time, the GPU's, and its ratios are of the times beside them, all as the records have them.
+// README's comparison has one kind of time, the GPU's, and its ratios are of the times beside them, all as the records
+// have them.
 func TestTheReadmesComparisonIsItsRecords(t *testing.T) {
 	text, err := os.ReadFile("../docs/results.md")
 	require.NoError(t, err)

@@ -22,9 +22,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The kernel's own roundings in torch, float32, cost what they cost in Go, float64: KL(o‖s) of tests/gpu/reference.py against
-// reference.AsKernel on the same weights and positions. The two are not the same bits: what falls on a border of bf16 goes
-// either way.
+// The kernel's own roundings in torch, float32, cost what they cost in Go, float64: KL(o‖s) of tests/gpu/reference.py
+// against reference.AsKernel on the same weights and positions. The two are not the same bits: what falls on a border
+// of bf16 goes either way.
 func TestRoundingsOfThePythonReferenceAreTheKernels(t *testing.T) {
 	t.Run("tiny", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "bf16", "120,64:20", 0.15) })
 	t.Run("tiny, 4 bits", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "i4g32", "60", 0.15) })
@@ -75,7 +75,8 @@ func TestRoundingsOfThePythonReferenceAreTheKernelsInEveryFamily(t *testing.T) {
 	}
 }
 
-// judgeRoundings runs the Python reference of a model, whose config.json is at path, with arguments that say which it is.
+// judgeRoundings runs the Python reference of a model, whose config.json is at path, with arguments that say which it
+// is.
 func judgeRoundings(t *testing.T, python, dir, path string, which []string, format pipeline.Format, sequences string, within float64) {
 	if out, err := exec.Command(python, "-c", "import transformers").CombinedOutput(); err != nil {
 		t.Skipf("%s has no transformers: %.200s", python, out)

@@ -299,8 +299,8 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	return b.report(cmd.OutOrStdout(), s, o)
 }
 
-// load is choice.load, and makes the kernel's format that of a checkpoint's own codes where no other is asked for. With --reference,
-// which is of widened weights, it does not.
+// load is choice.load, and makes the kernel's format that of a checkpoint's own codes where no other is asked for. With
+// --reference, which is of widened weights, it does not.
 func (b *benchFlags) load(cmd *cobra.Command) (models.Config, error) {
 	config, err := b.choice.load(cmd)
 	if err != nil || b.checkpoint == "" || b.reference != "" {

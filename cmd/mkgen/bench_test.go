@@ -159,7 +159,8 @@ func TestStepsOfSeveralRowsAreMeasured(t *testing.T) {
 	require.Contains(t, stderr, "--plot, --tokens-per-launch and --splits go with one row")
 }
 
-// TestBenchTakesAQuantisedCheckpointsOwnCodes: what is measured is the kernel that mkgen run makes of it, and not its weights widened.
+// TestBenchTakesAQuantisedCheckpointsOwnCodes: what is measured is the kernel that mkgen run makes of it, and not its
+// weights widened.
 func TestBenchTakesAQuantisedCheckpointsOwnCodes(t *testing.T) {
 	const column = `(?m)^ +2 +2 +([0-9.]+) kB`
 	var read []float64

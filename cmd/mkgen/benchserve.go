@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// serveBenchFlags are what mkgen bench --serve is told. The load comes from aiperf, which others wrote, and which counts tokens and times
-// on its own.
+// serveBenchFlags are what mkgen bench --serve is told. The load comes from aiperf, which others wrote, and which
+// counts tokens and times on its own.
 type serveBenchFlags struct {
 	url, generator, tokenizer, name string
 	concurrency                     contexts

@@ -151,8 +151,9 @@ func namedKernels(mk *megakernel.Kernel, prefill int) (all []namedKernel, err er
 	return all, nil
 }
 
-// eventsHeld says how many synchronising instructions of a cubin stand for the program's, and "-" where nothing is known, which is a line
-// on stderr or, with strict, an error. Machine code that does not synchronise as the program does is an error.
+// eventsHeld says how many synchronising instructions of a cubin stand for the program's, and "-" where nothing is
+// known, which is a line on stderr or, with strict, an error. Machine code that does not synchronise as the program
+// does is an error.
 func eventsHeld(stderr io.Writer, name string, r *compile.Result, strict bool) (string, error) {
 	err := r.Held()
 	switch {

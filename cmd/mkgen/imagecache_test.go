@@ -42,8 +42,8 @@ func TestImageCache(t *testing.T) {
 	require.Contains(t, told, "--image-cache goes with --checkpoint")
 }
 
-// TestImagesOfOwnCodes: a checkpoint of 4 bits has an image for each format that a kernel takes it in, and none of them outlives a
-// change of its codes, its scales or its config.json, though files keep their size.
+// TestImagesOfOwnCodes: a checkpoint of 4 bits has an image for each format that a kernel takes it in, and none of them
+// outlives a change of its codes, its scales or its config.json, though files keep their size.
 func TestImagesOfOwnCodes(t *testing.T) {
 	t.Setenv("MKGEN_CACHE", t.TempDir())
 	dir := filepath.Join(t.TempDir(), "checkpoint")

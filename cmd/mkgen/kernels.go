@@ -20,8 +20,8 @@ const manyRows = 8
 // results must not depend on which kernel a launch takes (--pin-split), where the weights are
 // packed otherwise (--mlp), or where --rows is 1.
 //
-// Where requests are sampled the kernels draw. A server has both: kernels without draws for launches of greedy requests,
-// which are faster for having less to do, and beside each one that draws.
+// Where requests are sampled the kernels draw. A server has both: kernels without draws for launches of greedy
+// requests, which are faster for having less to do, and beside each one that draws.
 func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*megakernel.Kernel, err error) {
 	o := r.chosen(config)
 	alone := r.opts.Tokens == 1 || r.pin > 0 || o.Selection || o.MLP == megakernel.MLPFused

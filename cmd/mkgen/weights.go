@@ -79,8 +79,8 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	return f, nil
 }
 
-// withCodes returns t with its own codes where the kernel multiplies just these, and what a user is told of it instead of
-// note. The kernel's format becomes theirs unless --weight-format asks for another.
+// withCodes returns t with its own codes where the kernel multiplies just these, and what a user is told of it instead
+// of note. The kernel's format becomes theirs unless --weight-format asks for another.
 func (c *choice) withCodes(cmd *cobra.Command, t megakernel.Tensors, note string) (megakernel.Tensors, string) {
 	q, ok := t.(*quant.Model)
 	if !ok || c.opts.MLP == megakernel.MLPFused {

@@ -221,7 +221,8 @@ func cmpF32(a, b uint64) int {
 	return 2
 }
 
-// compare is a predicate of what cmpI32, cmpU and cmpF32 return. Each type has a loop of its own: kernels do little as often.
+// compare is a predicate of what cmpI32, cmpU and cmpF32 return. Each type has a loop of its own: kernels do little as
+// often.
 func compare(holds func(c int) bool) binder {
 	var is [4]uint64 // by that plus one
 	for i := range is {

@@ -24,8 +24,8 @@ func (m *machine) peer(w *warp, in *inst, l int, r int64) *cta {
 	return c
 }
 
-// stepMBarArriveAt arrives at mbarriers of other CTAs. It is taken to synchronise with their waits although its scope, the
-// default, is that of a CTA: what it hands over is room for the async proxy, and CUTLASS does the same.
+// stepMBarArriveAt arrives at mbarriers of other CTAs. It is taken to synchronise with their waits although its scope,
+// the default, is that of a CTA: what it hands over is room for the async proxy, and CUTLASS does the same.
 func stepMBarArriveAt(m *machine, w *warp, in *inst) {
 	m.arriveLanes(w, in, arrival{rank: m.in(w, in.a[0])})
 }

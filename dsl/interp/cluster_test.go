@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The pair: a cluster of two CTAs multiplies 64 rows of X each by 16 rows of W, of which each fetches 8 for both. The rows of X that one takes the other has written.
+// The pair: a cluster of two CTAs multiplies 64 rows of X each by 16 rows of W, of which each fetches 8 for both. The
+// rows of X that one takes the other has written.
 const (
 	pairK      = 128 // columns
 	pairSteps  = pairK / 32

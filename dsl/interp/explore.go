@@ -6,14 +6,15 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 )
 
-// Exploration instead of drawn schedules: stateless model checking. A program is run again and again from its start, each time
-// with other choices, until one execution of every equivalence class has been seen. Two executions are equivalent when they
-// order all dependent operations alike. What is explored and what is not: docs/verify.md.
+// Exploration instead of drawn schedules: stateless model checking. A program is run again and again from its start,
+// each time with other choices, until one execution of every equivalence class has been seen. Two executions are
+// equivalent when they order all dependent operations alike. What is explored and what is not: docs/verify.md.
 //
-// The algorithm is source-DPOR with sleep sets (Abdulla, Aronis, Jonsson and Sagonas, Optimal Dynamic Partial Order Reduction,
-// POPL 2014). Processes are warps, and bulk copies between issue and completion. A transition is one synchronising
-// instruction and what its warp executes behind it up to the next one; plain accesses are no choice, since the race check is
-// about order and does not depend on when they execute. A wait can be executed only when it would be answered.
+// The algorithm is source-DPOR with sleep sets (Abdulla, Aronis, Jonsson and Sagonas, Optimal Dynamic Partial Order
+// Reduction, POPL 2014). Processes are warps, and bulk copies between issue and completion. A transition is one
+// synchronising instruction and what its warp executes behind it up to the next one; plain accesses are no choice,
+// since the race check is about order and does not depend on when they execute. A wait can be executed only when it
+// would be answered.
 
 // Bounds of an exploration.
 type Bounds struct {
@@ -30,9 +31,9 @@ type Exploration struct {
 	Complete    bool  // nothing is left to explore within Bounds.Stale
 }
 
-// Explore executes the program once for each way in which its synchronising operations can be ordered, and stops at the first
-// fault (an error that is a *Fault). mem makes the memory that an execution starts with. Seed, Policy and Host of the options
-// are not used.
+// Explore executes the program once for each way in which its synchronising operations can be ordered, and stops at the
+// first fault (an error that is a *Fault). mem makes the memory that an execution starts with. Seed, Policy and Host of
+// the options are not used.
 func (p *Program) Explore(mem func() *Memory, o Options, b Bounds) (*Exploration, error) {
 	o.Host = nil
 	x := &explorer{p: p, bounds: b, procs: map[procName]int{}}
@@ -89,8 +90,9 @@ func conflict(a, b use) bool {
 	return a.object == b.object && (a.mode == useWrite || b.mode == useWrite || a.mode != b.mode || a.mode == useAdd && a.gen != b.gen)
 }
 
-// reversible says whether a later transition's uses b could have come before a's: not where all that they conflict in is that b is
-// let go on by a, with others: who has waited at a barrier, or for the phase of an mbarrier, has waited for every arrival.
+// reversible says whether a later transition's uses b could have come before a's: not where all that they conflict in
+// is that b is let go on by a, with others: who has waited at a barrier, or for the phase of an mbarrier, has waited
+// for every arrival.
 func reversible(a, b []use) bool {
 	for _, x := range a {
 		for _, y := range b {
@@ -341,8 +343,8 @@ func join(a, b []int32) {
 	}
 }
 
-// reverse makes sure that the state before event i explores a process that can begin an execution in which the last event comes
-// before event i, where there is one.
+// reverse makes sure that the state before event i explores a process that can begin an execution in which the last
+// event comes before event i, where there is one.
 func (x *explorer) reverse(i int) {
 	first, n := &x.events[i], x.path[i]
 	after := func(e *event) bool { return e.clock[first.proc] >= first.seq }

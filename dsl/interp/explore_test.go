@@ -80,7 +80,8 @@ func TestExplorationCountsClasses(t *testing.T) {
 	}
 }
 
-// mixed is a kernel of two CTAs of two warps whose synchronisation is drawn: atomics, polls, barriers, mbarriers, copies.
+// mixed is a kernel of two CTAs of two warps whose synchronisation is drawn: atomics, polls, barriers, mbarriers,
+// copies.
 func mixed(t *testing.T, rng *rand.Rand) *interp.Program {
 	k := dsl.New("mixed", dsl.Options{Warps: 2, Grid: 2, SharedLimit: 4096})
 	g := dsl.Global[dsl.U32](k, "g", 4)

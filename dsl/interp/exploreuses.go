@@ -62,8 +62,8 @@ func (x *explorer) use(kind objectKind, mode useMode, cta, root int32, at int64,
 	}
 }
 
-// usesMBar notes a use of an mbarrier of CTA c in a phase: for an arrival or a copy the running one, for a wait the one that it has
-// waited for. Arrivals and copies of a phase may be exchanged.
+// usesMBar notes a use of an mbarrier of CTA c in a phase: for an arrival or a copy the running one, for a wait the one
+// that it has waited for. Arrivals and copies of a phase may be exchanged.
 func (m *machine) usesMBar(c *cta, comp int32, mode useMode, phase uint32) {
 	if m.ex != nil {
 		m.ex.use(objMBar, mode, c.id, 0, int64(comp), phase)
@@ -110,8 +110,8 @@ func (x *explorer) pick(n int) int {
 	return at.picks[x.taken-1].at
 }
 
-// answered says whether w's next instruction can be executed now: whether it is no wait, or one that finds what it waits for. What
-// would be a fault is executed.
+// answered says whether w's next instruction can be executed now: whether it is no wait, or one that finds what it
+// waits for. What would be a fault is executed.
 func (m *machine) answered(w *warp) bool {
 	in := &m.p.code[w.pc]
 	if in.op != ir.OpWaitMem && in.op != ir.OpWaitTag && in.op != ir.OpWaitMBar {

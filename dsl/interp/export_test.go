@@ -53,8 +53,8 @@ func (p *Program) Classes(mem func() *Memory, most int) (classes map[string]bool
 	return classes, again, &x.Exploration, nil
 }
 
-// DrawnClass is the class of an execution in which draw chooses among the processes that can go on. Copies have the names that an
-// exploration gives them, in the order in which warps issue them.
+// DrawnClass is the class of an execution in which draw chooses among the processes that can go on. Copies have the
+// names that an exploration gives them, in the order in which warps issue them.
 func (p *Program) DrawnClass(mem *Memory, draw func(n int) int) (string, error) {
 	m, err := p.newMachine(mem, Options{})
 	if err != nil {

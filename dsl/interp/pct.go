@@ -11,14 +11,15 @@ const PCTDepth = 3
 // pctSteps is the length of a run that is assumed where Options.Length does not say.
 const pctSteps = 1 << 16
 
-// pctPatience is for how many steps a warp may go on alone: one that asks again and again (mbar.test) goes behind all others then.
+// pctPatience is for how many steps a warp may go on alone: one that asks again and again (mbar.test) goes behind all
+// others then.
 const pctPatience = 1 << 14
 
-// priorities schedule by probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi and Nagarakatte, A Randomized Scheduler
-// with Probabilistic Guarantees of Finding Bugs, ASPLOS 2010). Warps and bulk copies have distinct random priorities, and the highest
-// that can go on does, one instruction at a time. At PCTDepth − 1 random steps of the run the one that goes on goes behind all others.
-// In a run of n agents and at most k steps a fault that needs d ordering constraints shows with a probability of at least
-// 1 / (n·k^(d−1)).
+// priorities schedule by probabilistic concurrency testing (Burckhardt, Kothari, Musuvathi and Nagarakatte, A
+// Randomized Scheduler with Probabilistic Guarantees of Finding Bugs, ASPLOS 2010). Warps and bulk copies have distinct
+// random priorities, and the highest that can go on does, one instruction at a time. At PCTDepth − 1 random steps of
+// the run the one that goes on goes behind all others. In a run of n agents and at most k steps a fault that needs d
+// ordering constraints shows with a probability of at least 1 / (n·k^(d−1)).
 type priorities struct {
 	of     []float64 // of warps
 	change []int64   // steps, ascending

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each outcome of two stores and two loads of a word needs at most three ordering constraints (1 and then 2: store, load, store, load),
-// so by the theorem a run of n agents and k steps shows it with probability 1/(n·k²) at least.
+// Each outcome of two stores and two loads of a word needs at most three ordering constraints (1 and then 2: store,
+// load, store, load), so by the theorem a run of n agents and k steps shows it with probability 1/(n·k²) at least.
 func TestPCTKeepsItsGuarantee(t *testing.T) {
 	p := litmusProgram(t, 2, false, []func(*lit){
 		func(l *lit) { l.st(0, 1, rlx); l.st(0, 2, rlx) },

@@ -2,8 +2,8 @@ package interp
 
 import "github.com/mkgen/mkgen/dsl/ir"
 
-// stepTensor issues cp.async.bulk.tensor of a box in three dimensions, for each CTA of the mask a copy of its own. What lies
-// outside of the map comes as zeros, and counts as bytes that have come.
+// stepTensor issues cp.async.bulk.tensor of a box in three dimensions, for each CTA of the mask a copy of its own. What
+// lies outside of the map comes as zeros, and counts as bytes that have come.
 func stepTensor(m *machine, w *warp, in *inst) {
 	for l := range 32 {
 		if w.mask>>l&1 == 0 {

@@ -95,7 +95,8 @@ func stepWGMMACommit(m *machine, w *warp, in *inst) {
 	g.ends = append(g.ends, w.cta.logs[w.wi/4].at[w.wi%4])
 }
 
-// stepWGMMAWait waits until all groups but the last few have ended, which they do when all four warps have come to what is in them.
+// stepWGMMAWait waits until all groups but the last few have ended, which they do when all four warps have come to what
+// is in them.
 func stepWGMMAWait(m *machine, w *warp, in *inst) {
 	g := m.grouped(w, in)
 	if g == nil {
@@ -231,7 +232,8 @@ func fragment(w *warp, in *inst, a *[16][16]float32, wide func(uint64) float32) 
 	}
 }
 
-// tileAt is the byte of the CTA's shared memory at which operand i begins: the same for all lanes, in the first row of a group.
+// tileAt is the byte of the CTA's shared memory at which operand i begins: the same for all lanes, in the first row of
+// a group.
 func (m *machine) tileAt(w *warp, in *inst, i int) (int64, bool) {
 	r := &in.mem[i]
 	first := m.index(w, r, 0)
@@ -250,7 +252,8 @@ func (m *machine) tileAt(w *warp, in *inst, i int) (int64, bool) {
 	return abs, true
 }
 
-// readTile reads 16 columns of some rows of operand i, as bulk copies read: in the async proxy, until the group has ended.
+// readTile reads 16 columns of some rows of operand i, as bulk copies read: in the async proxy, until the group has
+// ended.
 func (m *machine) readTile(w *warp, in *inst, i int, at int64, first int, rows [][16]float32, wide func(uint64) float32) bool {
 	r, t := &in.mem[i], in.attr.Tiles[i]
 	rg := w.cta.shared[r.root]

@@ -12,8 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// swizzled lays rows of K 16-bit elements out as wgmma's operands: groups of 8 rows, each a run of atoms of 8 rows of swizzle
-// bytes, whose 16-byte units change places as PTX's swizzle modes say: address bits 4 to 6 xor bits 7 to 9, the last ones of swizzle.
+// swizzled lays rows of K 16-bit elements out as wgmma's operands: groups of 8 rows, each a run of atoms of 8 rows of
+// swizzle bytes, whose 16-byte units change places as PTX's swizzle modes say: address bits 4 to 6 xor bits 7 to 9, the
+// last ones of swizzle.
 func swizzled(rows [][]uint16, swizzle int) (data []byte, stride int) {
 	per := swizzle / 2
 	stride = len(rows[0]) / per * 8 * swizzle
@@ -58,7 +59,8 @@ type groupCase struct {
 	f16, regs     bool
 }
 
-// groupKernel multiplies A (64 rows in memory, or in registers) by B on one warpgroup and stores the sums of column c of row r at 64·c + r.
+// groupKernel multiplies A (64 rows in memory, or in registers) by B on one warpgroup and stores the sums of column c
+// of row r at 64·c + r.
 func groupKernel(k *dsl.Kernel, c groupCase, strideA, strideB int) {
 	a := dsl.Global[dsl.U32](k, "a", int64(32*c.k))
 	b := dsl.Global[dsl.U32](k, "b", int64(c.n*c.k/2))

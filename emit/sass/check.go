@@ -60,8 +60,8 @@ const (
 	maxStates   = 1 << 22
 )
 
-// Check holds the disassembly of a cubin (nvdisasm -c -gi; compiled with -lineinfo, which changes no instruction) against
-// kernel k and the text that was printed of it.
+// Check holds the disassembly of a cubin (nvdisasm -c -gi; compiled with -lineinfo, which changes no instruction)
+// against kernel k and the text that was printed of it.
 func Check(k *ir.Kernel, text *emit.Source, disassembly string) (*Report, error) {
 	c, err := parse(disassembly, k.Name)
 	if err != nil {
@@ -114,8 +114,9 @@ type walk struct {
 	live     []uint32 // by machine instruction: predicates, as bits, that guards ask for before they are written
 }
 
-// label finds, by the lines that the compiler noted, which places a machine instruction can stand for. The compiler's notes are
-// sometimes those of another poll (loops that it rotated share them), so where a poll is possible they are not believed.
+// label finds, by the lines that the compiler noted, which places a machine instruction can stand for. The compiler's
+// notes are sometimes those of another poll (loops that it rotated share them), so where a poll is possible they are
+// not believed.
 func (w *walk) label(text *emit.Source) {
 	byInstr := map[*ir.Instr][]int{}
 	for i, pl := range w.p.places {
@@ -200,7 +201,8 @@ func (w *walk) run() {
 	w.r.States = len(w.seen)
 }
 
-// endless reports where no way leads to an exit any more: a loop that nothing in it ends. It says nothing of who waits for whom.
+// endless reports where no way leads to an exit any more: a loop that nothing in it ends. It says nothing of who waits
+// for whom.
 func (w *walk) endless() {
 	if len(w.r.Findings) > 0 {
 		return // walks end at findings
@@ -281,8 +283,9 @@ func (w *walk) step(at state) {
 	w.push(at, next)
 }
 
-// elects is what a vote of the warp gives a uniform predicate, -1 where an instruction is none: whether a thread's predicate holds
-// anywhere. What one elected lane does for its warp is written so, and is that lane's: to it both predicates are one.
+// elects is what a vote of the warp gives a uniform predicate, -1 where an instruction is none: whether a thread's
+// predicate holds anywhere. What one elected lane does for its warp is written so, and is that lane's: to it both
+// predicates are one.
 func (in *instruction) elects() (to, from int, not bool) {
 	if in.op[0] != "VOTEU" || len(in.op) < 2 || in.op[1] != "ANY" || in.guard != "" || len(in.args) != 2 || in.args[0][0] != 'U' || len(in.args[0]) != 3 {
 		return -1, -1, false

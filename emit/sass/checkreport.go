@@ -8,7 +8,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 )
 
-// stands says whether a machine instruction of one kind may stand for a place of another: ptxas begins some waits with a test.
+// stands says whether a machine instruction of one kind may stand for a place of another: ptxas begins some waits with
+// a test.
 func stands(machine, place string) bool {
 	return machine == place || machine == kindTest && place == kindTry
 }
@@ -18,8 +19,8 @@ func weakens(machine, place string) bool {
 	return machine == plainLoad && strings.HasPrefix(place, "ld.") || machine == plainStore && strings.HasPrefix(place, "st.")
 }
 
-// spare says whether the compiler may add one: a fence of the CTA before others, a proxy fence before an mbarrier's first use, L1
-// lines dropped once more.
+// spare says whether the compiler may add one: a fence of the CTA before others, a proxy fence before an mbarrier's
+// first use, L1 lines dropped once more.
 func spare(kind string) bool {
 	return kind == membar(ir.CTA) || kind == kindInval || kind == proxyFence(ir.FenceShared)
 }
@@ -80,8 +81,8 @@ func (w *walk) unmatched() {
 	}
 }
 
-// guards are, by machine instruction, the predicates that the guards there and behind it ask for before they are written anew.
-// What is known of others need not be remembered.
+// guards are, by machine instruction, the predicates that the guards there and behind it ask for before they are
+// written anew. What is known of others need not be remembered.
 func guards(c *code) []uint32 {
 	live := make([]uint32, len(c.ins)+1)
 	for changed := true; changed; {

@@ -43,8 +43,9 @@ func isPlain(kind string) bool {
 	return false
 }
 
-// lets says whether plain accesses to a space may be exchanged with an event. Strong accesses order none to other places: what does are
-// the fences and dropped lines beside them, which an acquire of the CTA's scope has not: its accesses are exchanged with none. A proxy fence of one space orders no accesses to the other.
+// lets says whether plain accesses to a space may be exchanged with an event. Strong accesses order none to other
+// places: what does are the fences and dropped lines beside them, which an acquire of the CTA's scope has not: its
+// accesses are exchanged with none. A proxy fence of one space orders no accesses to the other.
 func lets(event, space string) bool {
 	for _, what := range []string{"ld", "st", "rmw"} {
 		if strings.HasPrefix(event, what+".") && !strings.HasPrefix(event, what+".cta.") || strings.HasPrefix(event, what+" of shared.") {
@@ -65,8 +66,8 @@ func proxyFence(space int64) string {
 	return "proxy fence of " + [...]string{"all", "global", "shared"}[space]
 }
 
-// items are the machine instructions that an instruction becomes, those apart that synchronise nothing. It is an error where this
-// package does not know them.
+// items are the machine instructions that an instruction becomes, those apart that synchronise nothing. It is an error
+// where this package does not know them.
 func items(in *ir.Instr) ([]item, error) {
 	one := func(kind string) ([]item, error) { return []item{{kind: kind}}, nil }
 	switch in.Op {

@@ -154,8 +154,9 @@ func (b *builder) wait(in *ir.Instr, from []int) []int {
 	return b.add(ends, place{})
 }
 
-// follow is the events that may come next behind place at, and the plain accesses that may lie between: those that the program has
-// there, and those that only events part from there which do not order them, so that the compiler may exchange both.
+// follow is the events that may come next behind place at, and the plain accesses that may lie between: those that the
+// program has there, and those that only events part from there which do not order them, so that the compiler may
+// exchange both.
 func (p *program) follow(at int) (events []int, plains map[int]bool) {
 	if p.plains[at] != nil {
 		return p.follows[at], p.plains[at]

@@ -31,7 +31,8 @@ func source(t *testing.T, o megakernel.Options) compile.Source {
 	return s
 }
 
-// machineCode compiles and disassembles, or skips the test where nvcc or nvdisasm is missing, unless MKGEN_NEED_NVCC is set.
+// machineCode compiles and disassembles, or skips the test where nvcc or nvdisasm is missing, unless MKGEN_NEED_NVCC is
+// set.
 func machineCode(t *testing.T, s compile.Source) *listing {
 	t.Helper()
 	c := nvcctest.Need(t)
@@ -45,7 +46,8 @@ func machineCode(t *testing.T, s compile.Source) *listing {
 	return read(text)
 }
 
-// listing is a disassembly whose instructions can be moved. What the compiler noted of an instruction's line moves with it.
+// listing is a disassembly whose instructions can be moved. What the compiler noted of an instruction's line moves with
+// it.
 type listing struct{ lines []entry }
 
 // entry is a line: an instruction with the notes of its place, or anything else.
@@ -133,7 +135,8 @@ func TestCompiledKernelsSynchroniseAsTheirPrograms(t *testing.T) {
 	}
 }
 
-// Each fault is one that a compiler could make. The finding names the machine instruction and the Go line of the program.
+// Each fault is one that a compiler could make. The finding names the machine instruction and the Go line of the
+// program.
 func TestDoctoredMachineCodeIsFound(t *testing.T) {
 	s := source(t, megakernel.Options{})
 	whole := machineCode(t, s)
@@ -179,12 +182,13 @@ func TestDoctoredMachineCodeIsFound(t *testing.T) {
 	}
 }
 
-// events are instructions whose loss matters. Left out are those that the compiler adds of its own (fences of the CTA, lines of L1
-// dropped), and relaxed loads: polls repeat them, and what a lost one breaks is a value.
+// events are instructions whose loss matters. Left out are those that the compiler adds of its own (fences of the CTA,
+// lines of L1 dropped), and relaxed loads: polls repeat them, and what a lost one breaks is a value.
 var events = regexp.MustCompile(` (MEMBAR\.\S+\.(GPU|SYS)|BAR\.\S+|SYNCS\.\S+|UBLKCP\S*|REDG\S*|ATOMG\S*|STG\S*\.STRONG\S*|FENCE\.VIEW\.ASYNC\.G) `)
 
-// TestEveryLostEventIsFound drops synchronising instructions one at a time: all of them with -deep, else some. Three have copies
-// elsewhere and stand under conditions that the program has, too: without one the code looks as where its condition does not hold.
+// TestEveryLostEventIsFound drops synchronising instructions one at a time: all of them with -deep, else some. Three
+// have copies elsewhere and stand under conditions that the program has, too: without one the code looks as where its
+// condition does not hold.
 func TestEveryLostEventIsFound(t *testing.T) {
 	s := source(t, megakernel.Options{})
 	whole := machineCode(t, s)

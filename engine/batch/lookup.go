@@ -1,13 +1,13 @@
 package batch
 
-// Prompt lookup: where the last tokens of a sequence are tokens that it had before, those that followed then are drafts of what follows
-// now. A step feeds them beside the sequence's own next token; of what it chooses for each, everything up to the first that
-// differs from the draft stands. Only tokens by argmax can be verified so.
+// Prompt lookup: where the last tokens of a sequence are tokens that it had before, those that followed then are drafts
+// of what follows now. A step feeds them beside the sequence's own next token; of what it chooses for each, everything
+// up to the first that differs from the draft stands. Only tokens by argmax can be verified so.
 
 const (
 	lookupTokens = 3 // that must be the same
-	// A step with drafts costs about 1.2 of one without, and is a launch of its own: below this many tokens accepted a step, as a
-	// running mean, drafts lose.
+	// A step with drafts costs about 1.2 of one without, and is a launch of its own: below this many tokens accepted a
+	// step, as a running mean, drafts lose.
 	leastAccepted = 0.4
 	meanWeight    = 0.2
 	firstPause    = 64 // tokens without drafts when they have lost; twice as many each time
@@ -29,7 +29,8 @@ func newLookup() *lookup {
 	return &lookup{places: map[[lookupTokens]int]int{}, mean: 1, pause: firstPause}
 }
 
-// find is where tokens like the last ones end; 0 for nowhere. The last ones are indexed afterwards, so that they do not find themselves.
+// find is where tokens like the last ones end; 0 for nowhere. The last ones are indexed afterwards, so that they do not
+// find themselves.
 func (l *lookup) find(tokens []int) int {
 	n := len(tokens)
 	if n < lookupTokens || n < l.resume {
@@ -113,8 +114,8 @@ func undraft(parts []part) (ok bool) {
 	return ok
 }
 
-// accept hands out what a step chose for a part with drafts, up to the first that differs from its draft, and returns how many of them
-// stand.
+// accept hands out what a step chose for a part with drafts, up to the first that differs from its draft, and returns
+// how many of them stand.
 func (l *launch) accept(i int, p part) (accepted int, err error) {
 	j := p.j
 	for k := 0; ; k++ {

@@ -1,8 +1,8 @@
 package batch
 
-// Where Options.Short is not 0, keys of a sequence of up to so many tokens are rotated otherwise than those of a longer one. So a
-// launch is of short sequences or of long ones, in turns where both run; the prefixes of both are kept apart; and a sequence
-// that grows beyond Short is fed again, whole.
+// Where Options.Short is not 0, keys of a sequence of up to so many tokens are rotated otherwise than those of a longer
+// one. So a launch is of short sequences or of long ones, in turns where both run; the prefixes of both are kept apart;
+// and a sequence that grows beyond Short is fed again, whole.
 
 // isShort reports whether a sequence of so many tokens, those to be fed included, is short.
 func (s *Scheduler) isShort(tokens int) bool { return s.o.Short > 0 && tokens <= s.o.Short }

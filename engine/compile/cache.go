@@ -60,7 +60,8 @@ func folder(dir string) (string, error) {
 	return dir, os.MkdirAll(dir, 0o755)
 }
 
-// cached takes the kernel from the cache, or compiles and stores it. What is wrong with the cache is never an error, only a note.
+// cached takes the kernel from the cache, or compiles and stores it. What is wrong with the cache is never an error,
+// only a note.
 func (j *job) cached(ctx context.Context, dir string) (*Result, error) {
 	dir, err := folder(dir)
 	if err != nil {
@@ -108,7 +109,8 @@ func (j *job) uncached(ctx context.Context, note string) (*Result, error) {
 	return r, nil
 }
 
-// load reads an entry. An entry that is not there is neither a result nor an error; a damaged one is an error that says how.
+// load reads an entry. An entry that is not there is neither a result nor an error; a damaged one is an error that says
+// how.
 func load(dir, key string) (*Result, error) {
 	path := filepath.Join(dir, key)
 	text, err := os.ReadFile(path + ".json")
@@ -136,7 +138,8 @@ func load(dir, key string) (*Result, error) {
 	return r, nil
 }
 
-// sweep removes what a process that was killed while it stored this entry left beside it. The caller has the entry's lock.
+// sweep removes what a process that was killed while it stored this entry left beside it. The caller has the entry's
+// lock.
 func sweep(dir, key string) {
 	left, _ := filepath.Glob(filepath.Join(dir, "."+key+".*-*")) // a folder with *, ? or [ in its name may hide some: they only take room
 	for _, path := range left {
@@ -144,7 +147,8 @@ func sweep(dir, key string) {
 	}
 }
 
-// store writes an entry, the cubin first: a .json without its cubin is not a state that a crash can leave. It returns the cubin's path.
+// store writes an entry, the cubin first: a .json without its cubin is not a state that a crash can leave. It returns
+// the cubin's path.
 func store(dir, key, name string, r *Result) (string, error) {
 	figures, err := json.Marshal(r)
 	if err != nil {
@@ -161,8 +165,8 @@ func store(dir, key, name string, r *Result) (string, error) {
 	return path + ".cubin", writeFile(path+".json", append(text, '\n'))
 }
 
-// writeFile writes a file whole or not at all: beside its place first, renamed when it is complete and on disk. The mode is 0644. Errors
-// name the file itself.
+// writeFile writes a file whole or not at all: beside its place first, renamed when it is complete and on disk. The
+// mode is 0644. Errors name the file itself.
 func writeFile(path string, data []byte) error {
 	err := writeBeside(path, data)
 	var at *fs.PathError

@@ -15,15 +15,16 @@ type compiler interface {
 	name() string
 	// identity is all that decides the cubin beside the text: which build of which compiler, and every argument.
 	identity(target emit.Target, extra []string) []string
-	// compile returns the cubin and what the compiler said, ptxas's figures among it. A text it does not take is a *refusal.
+	// compile returns the cubin and what the compiler said, ptxas's figures among it. A text it does not take is a
+	// *refusal.
 	compile(ctx context.Context, text []byte, target emit.Target, extra []string) (cubin []byte, log string, err error)
 }
 
 // errNoNVRTC is what openNVRTC returns (wrapped, with what was looked for where) when there is none.
 var errNoNVRTC = errors.New("no NVRTC")
 
-// choose finds the compiler. An nvcc that is there but cannot be used (too old, does not run) is an error, not a reason to take NVRTC:
-// the user would wonder why.
+// choose finds the compiler. An nvcc that is there but cannot be used (too old, does not run) is an error, not a reason
+// to take NVRTC: the user would wonder why.
 func choose(opt Options) (compiler, error) {
 	switch opt.With {
 	case "", Nvcc, NVRTC:

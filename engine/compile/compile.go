@@ -26,15 +26,17 @@ type Source struct {
 	Arch string
 	// Text is the CUDA C++, one file without #include.
 	Text []byte
-	// Lines are the Go positions of Text's lines, from line 1 at index 0, as emit.Print gives them; without them errors name no Go line.
+	// Lines are the Go positions of Text's lines, from line 1 at index 0, as emit.Print gives them; without them errors
+	// name no Go line.
 	Lines []ir.Pos
-	// Kernel is the program that Text was printed of, and Instrs are its instructions by line, as emit.Print gives them: what the
-	// machine code is held against. Without a program it is not.
+	// Kernel is the program that Text was printed of, and Instrs are its instructions by line, as emit.Print gives
+	// them: what the machine code is held against. Without a program it is not.
 	Kernel *ir.Kernel
 	Instrs [][]*ir.Instr
 }
 
-// SourceOf prints the kernel of a model for an architecture ("sm_90a"), as mkgen writes it. It refuses what emit.Print refuses.
+// SourceOf prints the kernel of a model for an architecture ("sm_90a"), as mkgen writes it. It refuses what emit.Print
+// refuses.
 func SourceOf(mk *megakernel.Kernel, arch string) (Source, error) {
 	return SourceOfKernel(mk.Config.Name, mk.IR, arch)
 }
@@ -82,39 +84,43 @@ type Result struct {
 	Function string `json:"function"`
 	// Registers are 32 bits wide.
 	Registers int `json:"registers"`
-	// SpillStores and SpillLoads are bytes, summed over the kernel and device functions that were not inlined; SpillBytes is their sum.
+	// SpillStores and SpillLoads are bytes, summed over the kernel and device functions that were not inlined;
+	// SpillBytes is their sum.
 	SpillStores int `json:"spill_stores"`
 	SpillLoads  int `json:"spill_loads"`
 	SpillBytes  int `json:"spill_bytes"`
-	// Stack is the kernel's stack frame in bytes; Barriers the named barriers it uses; Shared its static shared memory in bytes.
+	// Stack is the kernel's stack frame in bytes; Barriers the named barriers it uses; Shared its static shared memory
+	// in bytes.
 	Stack    int `json:"stack"`
 	Barriers int `json:"barriers"`
 	Shared   int `json:"shared"`
 	// Bytes is the length of Cubin.
 	Bytes int `json:"bytes"`
-	// Machine says how the machine code was held against the program (package emit/sass); nil where it was not. Unchecked says why not.
+	// Machine says how the machine code was held against the program (package emit/sass); nil where it was not.
+	// Unchecked says why not.
 	Machine   *sass.Report `json:"machine,omitempty"`
 	Unchecked string       `json:"unchecked,omitempty"`
 	// Took is how long the compiler took when it made the cubin, wall clock.
 	Took time.Duration `json:"took_ns"`
 
-	// Cached says that the cubin came from the cache: made by an earlier call, or by another process while this one waited for it.
+	// Cached says that the cubin came from the cache: made by an earlier call, or by another process while this one
+	// waited for it.
 	Cached bool `json:"-"`
 	// Elapsed is how long this call took.
 	Elapsed time.Duration `json:"-"`
 	// Path is the cubin's file in the cache; empty where the cache was not to be used or could not be.
 	Path string `json:"-"`
-	// Note says what was wrong with the cache, in one line: a damaged entry that was replaced, a folder that cannot be written. It is
-	// empty when nothing was; the cubin is right in any case.
+	// Note says what was wrong with the cache, in one line: a damaged entry that was replaced, a folder that cannot be
+	// written. It is empty when nothing was; the cubin is right in any case.
 	Note string `json:"-"`
 }
 
-// WriteFile writes the cubin to a file, whole or not at all. Its folder is made; what is there under its name is replaced if it is a
-// regular file, behind a link too, else (a folder, a device) left alone: an error.
+// WriteFile writes the cubin to a file, whole or not at all. Its folder is made; what is there under its name is
+// replaced if it is a regular file, behind a link too, else (a folder, a device) left alone: an error.
 func (r *Result) WriteFile(path string) error { return whole.Write(path, r.Cubin) }
 
-// IsCubin says whether a file is a cubin, this program's or another's, by its first 20 bytes or more: it is a little-endian ELF file
-// of the machine that stands for CUDA, 190.
+// IsCubin says whether a file is a cubin, this program's or another's, by its first 20 bytes or more: it is a
+// little-endian ELF file of the machine that stands for CUDA, 190.
 func IsCubin(head []byte) bool {
 	return len(head) >= 20 && bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) && binary.LittleEndian.Uint16(head[18:]) == 190
 }
@@ -122,9 +128,10 @@ func IsCubin(head []byte) bool {
 // ErrNoCompiler is what [Kernel] returns (wrapped, with every place it looked) when there is neither nvcc nor NVRTC.
 var ErrNoCompiler = errors.New("no CUDA compiler")
 
-// Kernel compiles a kernel or takes it from the cache. A text that the compiler refuses is an [*Error], with the Go lines it came from;
-// a missing or too old compiler is an error that says what was looked for and where. When ctx ends the compiler is stopped, nothing
-// half-written remains and the context's error is returned (wrapped). It may be called by any number of goroutines and processes.
+// Kernel compiles a kernel or takes it from the cache. A text that the compiler refuses is an [*Error], with the Go
+// lines it came from; a missing or too old compiler is an error that says what was looked for and where. When ctx ends
+// the compiler is stopped, nothing half-written remains and the context's error is returned (wrapped). It may be called
+// by any number of goroutines and processes.
 func Kernel(ctx context.Context, src Source, opt Options) (*Result, error) {
 	start := time.Now()
 	target, err := emit.TargetFor(src.Arch)

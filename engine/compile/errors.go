@@ -16,7 +16,8 @@ import (
 type Error struct {
 	// Name is the kernel's, Compiler such as "nvcc 13.0.88".
 	Name, Compiler string
-	// Problems are the compiler's errors, each once, in its order; empty where it failed without saying one in a form known here.
+	// Problems are the compiler's errors, each once, in its order; empty where it failed without saying one in a form
+	// known here.
 	Problems []*Problem
 	// Log is all that the compiler said.
 	Log   string
@@ -44,10 +45,12 @@ func (e *Error) Unwrap() error {
 type Problem struct {
 	// Text is what the compiler says.
 	Text string
-	// Line is the line of the kernel text, from 1, and Code what stands there; 0 and empty where the compiler names none.
+	// Line is the line of the kernel text, from 1, and Code what stands there; 0 and empty where the compiler names
+	// none.
 	Line int
 	Code string
-	// Inside is the line of a helper function inlined at Line that the error is in, 0 where it is at Line itself; InsideCode its text.
+	// Inside is the line of a helper function inlined at Line that the error is in, 0 where it is at Line itself;
+	// InsideCode its text.
 	Inside     int
 	InsideCode string
 	// Pos is the template's Go line that emitted Line; zero for what belongs to no template (helpers, declarations).
@@ -69,7 +72,8 @@ func (p *Problem) Error() string {
 	return text + ", emitted by " + p.Pos.String()
 }
 
-// refusal is a compiler's error before it is explained. ptx, when there is any, is what the PTX lines of the log belong to.
+// refusal is a compiler's error before it is explained. ptx, when there is any, is what the PTX lines of the log belong
+// to.
 type refusal struct {
 	compiler, log string
 	ptx           []byte

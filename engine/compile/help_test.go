@@ -11,8 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeText is a compiler in sh. It notes every compilation in $FAKE_RUNS, leaves a temporary file as nvcc does when it is killed, waits $FAKE_SLEEP seconds, and makes a "cubin" of the source's
-// bytes. A line that holds BROKEN is an error there. $FAKE_VERSION is its version.
+// fakeText is a compiler in sh. It notes every compilation in $FAKE_RUNS, leaves a temporary file as nvcc does when it
+// is killed, waits $FAKE_SLEEP seconds, and makes a "cubin" of the source's bytes. A line that holds BROKEN is an error
+// there. $FAKE_VERSION is its version.
 const fakeText = `#!/bin/sh
 if [ "$1" = --version ]; then echo "Cuda compilation tools, release, V$FAKE_VERSION"; exit 0; fi
 echo "$@" >>"$FAKE_RUNS"
@@ -33,7 +34,8 @@ ptxas info    : Function properties for k
 ptxas info    : Used 103 registers, used 2 barriers, 64 bytes smem" >&2
 `
 
-// fake makes an nvcc that is none and sets what it and this package read from the environment. count is how often it has compiled.
+// fake makes an nvcc that is none and sets what it and this package read from the environment. count is how often it
+// has compiled.
 func fake(t *testing.T) (opt Options, count func() int) {
 	t.Helper()
 	dir := t.TempDir()

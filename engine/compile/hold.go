@@ -11,8 +11,8 @@ import (
 	"github.com/mkgen/mkgen/internal/nvcc"
 )
 
-// hold holds the machine code against the program, or notes in r why it could not. What the check finds is in r; the only error is
-// that of ctx.
+// hold holds the machine code against the program, or notes in r why it could not. What the check finds is in r; the
+// only error is that of ctx.
 func (j *job) hold(ctx context.Context, r *Result) error {
 	if j.src.Kernel == nil {
 		r.Unchecked = "there is only the text, no program"
@@ -36,8 +36,8 @@ func (j *job) hold(ctx context.Context, r *Result) error {
 	return nil
 }
 
-// Held is nil where the machine code synchronises as the program does. Else it is an error with both sides of every difference
-// (a [*sass.Mismatch]), or one that wraps [ErrUnchecked] and says why nothing is known.
+// Held is nil where the machine code synchronises as the program does. Else it is an error with both sides of every
+// difference (a [*sass.Mismatch]), or one that wraps [ErrUnchecked] and says why nothing is known.
 func (r *Result) Held() error {
 	if r.Machine == nil {
 		reason, _, _ := strings.Cut(r.Unchecked, "\n")
@@ -46,5 +46,6 @@ func (r *Result) Held() error {
 	return r.Machine.Err()
 }
 
-// ErrUnchecked is what [Result.Held] returns (wrapped, with the reason) where the machine code was not held against the program.
+// ErrUnchecked is what [Result.Held] returns (wrapped, with the reason) where the machine code was not held against the
+// program.
 var ErrUnchecked = errors.New("the machine code was not held against the program: fences, barriers, copies and ordered accesses of the cubin are not checked")

@@ -46,8 +46,8 @@ func (c *nvccCompiler) compile(ctx context.Context, text []byte, target emit.Tar
 	return cubin, report.Text, err
 }
 
-// refusal is nvcc's error. Where ptxas, not the front end, refused the text, its messages name lines of PTX: then nvcc runs once
-// more, keeps the PTX with the source's lines in it, and the messages of that run count.
+// refusal is nvcc's error. Where ptxas, not the front end, refused the text, its messages name lines of PTX: then nvcc
+// runs once more, keeps the PTX with the source's lines in it, and the messages of that run count.
 func (c *nvccCompiler) refusal(ctx context.Context, first *nvcc.Error, src string, opt nvcc.Options) *refusal {
 	r := &refusal{compiler: c.name(), log: first.Text, cause: first.Err}
 	if !ptxasForm.MatchString(first.Text) {

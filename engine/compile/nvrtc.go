@@ -7,7 +7,8 @@ import (
 	"github.com/mkgen/mkgen/emit"
 )
 
-// nvrtcArguments are NVRTC's for what emit.Target.NvccFlags say to nvcc. NVRTC has no -O3: it is how ptxas works when not told otherwise.
+// nvrtcArguments are NVRTC's for what emit.Target.NvccFlags say to nvcc. NVRTC has no -O3: it is how ptxas works when
+// not told otherwise.
 func nvrtcArguments(target emit.Target, extra []string) []string {
 	return append([]string{"--gpu-architecture=" + target.Arch, "--std=" + target.Std, "--ptxas-options=-v"}, extra...)
 }

@@ -138,8 +138,8 @@ func (c *nvrtcCompiler) identity(target emit.Target, extra []string) []string {
 	return append([]string{c.name(), build}, nvrtcArguments(target, extra)...)
 }
 
-// compile compiles in this process. NVRTC of CUDA 13 is told to stop when ctx ends; an older one goes on in the background, and what it
-// makes is dropped.
+// compile compiles in this process. NVRTC of CUDA 13 is told to stop when ctx ends; an older one goes on in the
+// background, and what it makes is dropped.
 func (c *nvrtcCompiler) compile(ctx context.Context, text []byte, target emit.Target, extra []string) ([]byte, string, error) {
 	type outcome struct {
 		cubin []byte

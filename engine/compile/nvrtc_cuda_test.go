@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// library makes the NVRTC beside nvcc the one that is found, unless $NVRTC_HOME has lib64/libnvrtc.so.13 or .12 to be tested.
+// library makes the NVRTC beside nvcc the one that is found, unless $NVRTC_HOME has lib64/libnvrtc.so.13 or .12 to be
+// tested.
 func library(t *testing.T) {
 	t.Helper()
 	home := os.Getenv("NVRTC_HOME")

@@ -36,11 +36,12 @@ func readPTX(ptx []byte) origins {
 	return o
 }
 
-// kernelFile is the number of the kernel text among the files of its PTX; the others are headers that nvcc includes by itself.
+// kernelFile is the number of the kernel text among the files of its PTX; the others are headers that nvcc includes by
+// itself.
 const kernelFile = 1
 
-// at is the line of the kernel's own body behind a line of the PTX, and the line of the text inside a helper function when it comes from
-// an inlined one, else 0. Both are 0 where no .loc precedes it.
+// at is the line of the kernel's own body behind a line of the PTX, and the line of the text inside a helper function
+// when it comes from an inlined one, else 0. Both are 0 where no .loc precedes it.
 func (o origins) at(ptxLine int) (line, inside int) {
 	i := len(o) - 1
 	for i >= 0 && o[i].ptxLine > ptxLine {

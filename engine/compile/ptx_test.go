@@ -6,7 +6,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The kernel's line 336 calls a function of a header that calls another; line 400 calls the helper of line 130, which calls that of 112.
+// The kernel's line 336 calls a function of a header that calls another; line 400 calls the helper of line 130, which
+// calls that of 112.
 const somePTX = `.visible .entry k()
 	.loc	1 333 0
 	mov.u32 %r1, 0;

@@ -61,7 +61,8 @@ func checkTiny(t *testing.T, r *Result) {
 	require.Equal(t, len(r.Cubin), r.Bytes)
 }
 
-// checkBroken demands that errors of the front end and of ptxas lead to the template's Go line. ptx says whether those of ptxas can.
+// checkBroken demands that errors of the front end and of ptxas lead to the template's Go line. ptx says whether those
+// of ptxas can.
 func checkBroken(t *testing.T, opt Options, ptx bool) {
 	t.Helper()
 	s := tiny(t)

@@ -207,8 +207,8 @@ func (n *net) escapedUnit(from int32) int32 {
 		func(s int32) int32 { return surrogate(u(surrogate(u(s), "89abAB")), "cdefCDEF") })
 }
 
-// runes is a character of a range in UTF-8, within a string. Those that JSON wants escaped are, where escape says so, else left out;
-// surrogates are no characters.
+// runes is a character of a range in UTF-8, within a string. Those that JSON wants escaped are, where escape says so,
+// else left out; surrogates are no characters.
 func (n *net) runes(from int32, lo, hi rune, escape bool) int32 {
 	to := n.add()
 	plain := func(lo, hi rune) {

@@ -85,7 +85,8 @@ func key(name string) string {
 	panic("BUG: a name that is no JSON: " + name)
 }
 
-// named is an object of properties. none is where no property has been yet, some where one has: there a comma comes first.
+// named is an object of properties. none is where no property has been yet, some where one has: there a comma comes
+// first.
 func (c *schemas) named(from int32, properties object, required []string, at string) int32 {
 	none, some := c.white(c.byte(from, '{', '{')), c.add()
 	for _, name := range properties.names {

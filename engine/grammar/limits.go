@@ -31,8 +31,8 @@ func (c *schemas) range2(o object, least, most, at string) (lo, hi int) {
 
 var errFraction = errors.New("a number that is not whole")
 
-// limits are the whole numbers between a schema's bounds, as far as maxDigits go. err is about a bound that is not whole, which is
-// rounded inwards.
+// limits are the whole numbers between a schema's bounds, as far as maxDigits go. err is about a bound that is not
+// whole, which is rounded inwards.
 func (c *schemas) limits(o object, at string) (lo, hi int64, err error) {
 	const most = 999_999_999_999_999
 	lo, hi = -most, most

@@ -22,8 +22,8 @@ type state struct {
 	end   bool // of a rule
 }
 
-// net is a network under construction. A rule is known by its first state. Methods that take a state and return another build
-// a way from the one to the other.
+// net is a network under construction. A rule is known by its first state. Methods that take a state and return another
+// build a way from the one to the other.
 type net struct {
 	states []state
 	shared map[string]int32 // rules that are built once
@@ -182,8 +182,8 @@ func keep[T any](all []T, good func(T) bool) []T {
 	return kept
 }
 
-// checkLoops refuses rules that come back to themselves before any byte: their texts would never begin. Rules that can be empty
-// call none that recur.
+// checkLoops refuses rules that come back to themselves before any byte: their texts would never begin. Rules that can
+// be empty call none that recur.
 func (n *net) checkLoops() error {
 	const open, closed = 1, 2
 	seen := make([]byte, len(n.states))

@@ -213,8 +213,8 @@ func valid(s *jsonschema.Schema, text []byte) error {
 	return s.Validate(doc)
 }
 
-// Whatever is sampled under a schema is JSON and fits the schema, as another library sees it; and a value that fits is accepted, with and
-// without spaces.
+// Whatever is sampled under a schema is JSON and fits the schema, as another library sees it; and a value that fits is
+// accepted, with and without spaces.
 func TestWhatIsSampledFitsTheSchema(t *testing.T) {
 	v := testVocab()
 	whole := 0

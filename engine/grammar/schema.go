@@ -161,8 +161,8 @@ func (c *schemas) checkTypes(o object, all []json.RawMessage, how, at string) {
 	}
 }
 
-// exclusive refuses alternatives that a value could fit two of: they must differ in type, or be objects of which a required property
-// has different values.
+// exclusive refuses alternatives that a value could fit two of: they must differ in type, or be objects of which a
+// required property has different values.
 func (c *schemas) exclusive(all []json.RawMessage, at string) {
 	for i := range all {
 		for j := range i {

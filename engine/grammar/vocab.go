@@ -22,8 +22,8 @@ type node struct {
 	from, to int32 // of order: the tokens that end with it
 }
 
-// NewVocab makes one of size tokens. text gives a token's bytes, nil for special tokens and others that are no text; ends are the tokens
-// that end an answer.
+// NewVocab makes one of size tokens. text gives a token's bytes, nil for special tokens and others that are no text;
+// ends are the tokens that end an answer.
 func NewVocab(size int, text func(token int) []byte, ends []int) *Vocab {
 	v := &Vocab{size: size, bytes: make([][]byte, size), ends: slices.Clone(ends)}
 	for token := range size {

@@ -89,8 +89,8 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 	require.NoError(t, b.Logits(1, logits))
 }
 
-// Beside a kernel without draws one that draws runs the launches in which a sequence draws, of one row and of several, and
-// takes the highest logit for the others. Tokens are what the host draws from the logits.
+// Beside a kernel without draws one that draws runs the launches in which a sequence draws, of one row and of several,
+// and takes the highest logit for the others. Tokens are what the host draws from the logits.
 func TestABundleDrawsInKernelsThatCan(t *testing.T) {
 	ofValues(t)
 	all := append(members(t, megakernel.Options{Page: 4}, 2, 1), members(t, megakernel.Options{Page: 4, Draws: true}, 2, 1)...)

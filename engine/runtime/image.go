@@ -19,8 +19,8 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-// Image says where packed weights are kept, so that the next load only reads and copies them. What goes wrong with it is
-// never an error of a load: a damaged or truncated file is packed again.
+// Image says where packed weights are kept, so that the next load only reads and copies them. What goes wrong with it
+// is never an error of a load: a damaged or truncated file is packed again.
 type Image struct {
 	Dir    string // made where it is not there
 	Source string // a hash of what the tensors come from; one that changes with them
@@ -41,8 +41,8 @@ var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 // errDamaged is an image that is not what was written.
 var errDamaged = errors.New("it is damaged")
 
-// key is the name of the image of a load: what source, model, formats and layout say. Kernels that differ in SMs, rows or
-// how they stream have one image.
+// key is the name of the image of a load: what source, model, formats and layout say. Kernels that differ in SMs, rows
+// or how they stream have one image.
 func (g *Image) key(l *load) string {
 	all := []any{imageVersion, g.Source, l.mk.Config}
 	for _, m := range slices.Concat(l.mk.Plan.Layer, l.mk.Plan.Final) {
@@ -141,8 +141,8 @@ func (f *imageFile) drop(why error) {
 	os.Remove(f.path) // what cannot be removed is replaced, or found wrong again
 }
 
-// spotCheck packs the first, the middle and the last job again: an image of other weights, or of another packer, though its
-// key and its sums are right, must not be run.
+// spotCheck packs the first, the middle and the last job again: an image of other weights, or of another packer, though
+// its key and its sums are right, must not be run.
 func (f *imageFile) spotCheck(l *load) error {
 	packer := l.mk.NewPacker(l.t)
 	for _, i := range []int{0, len(l.jobs) / 2, len(l.jobs) - 1} {

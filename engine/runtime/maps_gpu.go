@@ -8,7 +8,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 )
 
-// encode makes the tensor map that b holds, once, from where the buffer lies that it describes. It does nothing for other buffers.
+// encode makes the tensor map that b holds, once, from where the buffer lies that it describes. It does nothing for
+// other buffers.
 func (g *GPU) encode(b *ir.Buf) error {
 	if b.Map == nil || g.mem[b.Name] != nil {
 		return nil

@@ -10,15 +10,17 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-// Prefill is a prefill kernel on one device, beside the decode kernel whose weights and KV cache it uses. Not safe for concurrent use.
+// Prefill is a prefill kernel on one device, beside the decode kernel whose weights and KV cache it uses. Not safe for
+// concurrent use.
 type Prefill struct {
 	runner
 	table  []uint32 // as the device has it
 	chosen int      // what the last launch chose: perhaps batch.NoToken
 }
 
-// OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache, of so many pages, are from's, on
-// which the decode kernel is open. guard is a page that entries of the page table without a use name.
+// OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache, of so many
+// pages, are from's, on which the decode kernel is open. guard is a page that entries of the page table without a use
+// name.
 func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint32) (*Prefill, error) {
 	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from}, table: slices.Repeat([]uint32{guard}, pages)}
 	for _, buf := range p.IR.Globals() {
@@ -50,9 +52,10 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 // Tokens is how many a step takes at most.
 func (r *Prefill) Tokens() int { return r.long.Options.Tokens }
 
-// Run appends the keys and values of tokens to a sequence of so many cached tokens, whose pages are given in order, and returns the token that follows,
-// by argmax; batch.NoToken if it is quiet, which makes no logits. After a *HangError the next
-// launch can run, the tokens of this one are lost; after any other error of a launch none can. It does not end before its time when ctx does.
+// Run appends the keys and values of tokens to a sequence of so many cached tokens, whose pages are given in order, and
+// returns the token that follows, by argmax; batch.NoToken if it is quiet, which makes no logits. After a *HangError
+// the next launch can run, the tokens of this one are lost; after any other error of a launch none can. It does not end
+// before its time when ctx does.
 func (r *Prefill) Run(ctx context.Context, tokens []int, cached int, pages []uint32, quiet bool) (chosen int, err error) {
 	r.chosen = batch.NoToken
 	chosen = batch.NoToken

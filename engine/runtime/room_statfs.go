@@ -4,8 +4,8 @@ package runtime
 
 import "syscall"
 
-// room returns how many bytes are free on the disk of a directory, and how many are to stay so: wanted, or a twentieth of
-// the disk and 1 GiB at least for 0.
+// room returns how many bytes are free on the disk of a directory, and how many are to stay so: wanted, or a twentieth
+// of the disk and 1 GiB at least for 0.
 func room(dir string, wanted int64) (free, want int64, known bool) {
 	var s syscall.Statfs_t
 	if syscall.Statfs(dir, &s) != nil {

@@ -35,7 +35,8 @@ type Session struct {
 	rows, entries, positions, items, merges mirror
 }
 
-// Options are what a session needs beside kernel, device and weights. Those without a use for a kernel's rows are not looked at.
+// Options are what a session needs beside kernel, device and weights. Those without a use for a kernel's rows are not
+// looked at.
 type Options struct {
 	Pages int    // pages a layer of the KV cache, at least 1
 	Guard uint32 // page that page table entries without a use name

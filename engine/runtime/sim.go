@@ -26,8 +26,8 @@ type Sim struct {
 	// Sim's own.
 	Options interp.Options
 
-	// Explore, unless nil, makes a launch explore all of its executions within the bounds first, from the same memory; a fault of any
-	// of them is the launch's. Explored is what that came to.
+	// Explore, unless nil, makes a launch explore all of its executions within the bounds first, from the same memory;
+	// a fault of any of them is the launch's. Explored is what that came to.
 	Explore  *interp.Bounds
 	Explored *interp.Exploration
 

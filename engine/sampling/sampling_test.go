@@ -51,8 +51,9 @@ func TestWhatIsLeftIsWhatTransformersLeaves(t *testing.T) {
 	require.Equal(t, 84, n)
 }
 
-// requireSame compares what stays with transformers'. Of equal logits its top-p keeps what its sort happens to put last; here
-// all of them stay, which may be more. Tokens that transformers keeps at odds below 10⁻¹³ are too far to be drawn.
+// requireSame compares what stays with transformers'. Of equal logits its top-p keeps what its sort happens to put
+// last; here all of them stay, which may be more. Tokens that transformers keeps at odds below 10⁻¹³ are too far to be
+// drawn.
 func requireSame(t *testing.T, want [][2]float64, logits []float32, p Params) {
 	t.Helper()
 	row := p.Row()

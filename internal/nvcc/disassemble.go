@@ -15,8 +15,8 @@ import (
 // ErrNoDisassembler is what [Disassemble] returns (wrapped, with every place it looked) when there is no nvdisasm.
 var ErrNoDisassembler = errors.New("no nvdisasm found")
 
-// Disassemble returns what nvdisasm prints of a cubin: the code with the lines of the source that the compiler noted (-lineinfo).
-// nvdisasm is looked for beside an nvcc, when one is given, and in the places where [Find] looks for nvcc.
+// Disassemble returns what nvdisasm prints of a cubin: the code with the lines of the source that the compiler noted
+// (-lineinfo). nvdisasm is looked for beside an nvcc, when one is given, and in the places where [Find] looks for nvcc.
 func Disassemble(ctx context.Context, cubin []byte, beside string) (string, error) {
 	tool, err := disassembler(beside)
 	if err != nil {

@@ -9,9 +9,10 @@ import (
 	"strings"
 )
 
-// Find returns the first nvcc of: explicit (when not empty, the only place looked at), $NVCC, $CUDA_HOME/bin, PATH, the prefix
-// that .ci/cuda-toolchain installs, /usr/local/cuda/bin. An nvcc named by explicit or $NVCC that does not run is an error, not a
-// reason to look further; nor is one older than [MinMajor]. When there is none the error wraps [ErrNotFound] and says where it looked.
+// Find returns the first nvcc of: explicit (when not empty, the only place looked at), $NVCC, $CUDA_HOME/bin, PATH, the
+// prefix that .ci/cuda-toolchain installs, /usr/local/cuda/bin. An nvcc named by explicit or $NVCC that does not run is
+// an error, not a reason to look further; nor is one older than [MinMajor]. When there is none the error wraps
+// [ErrNotFound] and says where it looked.
 func Find(explicit string) (*Compiler, error) {
 	if explicit != "" {
 		return open(explicit, "asked for")
@@ -60,8 +61,8 @@ func cached() []string {
 	return paths
 }
 
-// CacheDir is mkgen's folder under the user's cache directory, where .ci/cuda-toolchain installs the compiler and compiled kernels
-// are kept: $MKGEN_CACHE, else mkgen under [os.UserCacheDir]. It need not exist.
+// CacheDir is mkgen's folder under the user's cache directory, where .ci/cuda-toolchain installs the compiler and
+// compiled kernels are kept: $MKGEN_CACHE, else mkgen under [os.UserCacheDir]. It need not exist.
 func CacheDir() (string, error) {
 	if dir := os.Getenv("MKGEN_CACHE"); dir != "" {
 		return filepath.Abs(dir)

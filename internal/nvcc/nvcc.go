@@ -1,5 +1,5 @@
-// Package nvcc finds CUDA's compiler, compiles one .cu file to a cubin with it, and reads what ptxas says about the result:
-// registers, spills, stack, shared memory and barriers of every function.
+// Package nvcc finds CUDA's compiler, compiles one .cu file to a cubin with it, and reads what ptxas says about the
+// result: registers, spills, stack, shared memory and barriers of every function.
 //
 // It needs no GPU and no driver, and no cgo. nvcc itself needs gcc on PATH.
 package nvcc
@@ -87,9 +87,10 @@ func (r *Report) Spills() (stores, loads int) {
 var archForm = regexp.MustCompile(`^sm_[0-9]{2,3}[af]?$`)
 
 // Compile compiles the file src for opt.Arch and writes the cubin to out, which is replaced only when the compilation
-// succeeds. The flags are opt.Base, -cubin -Xptxas -v and opt.Flags. A source that nvcc refuses is an [*Error] with nvcc's own text;
-// a cancelled context ends nvcc with the programs it started and is reported as the context's error, in an [*Error] too. nvcc's
-// temporary files lie in out's folder, so that a caller who removes it leaves nothing behind.
+// succeeds. The flags are opt.Base, -cubin -Xptxas -v and opt.Flags. A source that nvcc refuses is an [*Error] with
+// nvcc's own text; a cancelled context ends nvcc with the programs it started and is reported as the context's error,
+// in an [*Error] too. nvcc's temporary files lie in out's folder, so that a caller who removes it leaves nothing
+// behind.
 func (c *Compiler) Compile(ctx context.Context, src, out string, opt Options) (*Report, error) {
 	if !archForm.MatchString(opt.Arch) {
 		return nil, fmt.Errorf("nvcc: architecture %q: want one such as sm_90a", opt.Arch)

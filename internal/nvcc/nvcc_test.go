@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// compiler finds nvcc or skips the test, unless MKGEN_NEED_NVCC is set, as .ci/run does: there a missing nvcc is a failure.
+// compiler finds nvcc or skips the test, unless MKGEN_NEED_NVCC is set, as .ci/run does: there a missing nvcc is a
+// failure.
 func compiler(t *testing.T) *Compiler {
 	t.Helper()
 	c, err := Find("")

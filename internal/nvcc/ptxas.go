@@ -13,8 +13,8 @@ import (
 type Function struct {
 	// Name is the function's name in PTX (mangled, unless it is extern "C").
 	Name string
-	// Entry says that it is a kernel; otherwise it is a device function that was not inlined, of which ptxas gives only the stack
-	// frame and the spills.
+	// Entry says that it is a kernel; otherwise it is a device function that was not inlined, of which ptxas gives only
+	// the stack frame and the spills.
 	Entry bool
 	// Registers is the number of 32-bit registers per thread, Barriers the number of named barriers used.
 	Registers, Barriers int
@@ -36,8 +36,9 @@ var (
 	timeLine  = regexp.MustCompile(`Compile time = ([0-9.]+) ms`)
 )
 
-// ParsePtxas reads the output of `nvcc -Xptxas -v` for one architecture. Lines of other kinds (warnings) are passed over. It is an
-// error if there is no kernel, or a kernel without its spill or register line: then spills would go unseen.
+// ParsePtxas reads the output of `nvcc -Xptxas -v` for one architecture. Lines of other kinds (warnings) are passed
+// over. It is an error if there is no kernel, or a kernel without its spill or register line: then spills would go
+// unseen.
 func ParsePtxas(text string) ([]Function, error) {
 	p := ptxasReader{at: map[string]int{}, spills: map[string]bool{}, used: map[string]bool{}}
 	for line := range strings.Lines(text) {

@@ -46,7 +46,8 @@ type Preparer interface {
 	Prepare(ctx context.Context, k *ir.Kernel) error
 }
 
-// prepare makes all kernels ready that a gate will plant, side by side: compiled one after the other they take longer than they run.
+// prepare makes all kernels ready that a gate will plant, side by side: compiled one after the other they take longer
+// than they run.
 func prepare(ctx context.Context, l Loaded, mk *megakernel.Kernel, builds []megakernel.Options) error {
 	p, ok := l.(Preparer)
 	if !ok || mk.Graph != nil {

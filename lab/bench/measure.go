@@ -137,7 +137,8 @@ func (b *Bench) measure(ctx context.Context, m Method, cached int) (Case, error)
 	return c, nil
 }
 
-// rounds runs the rounds of a case and collects the times of single tokens in µs, and the tokens that every round chose.
+// rounds runs the rounds of a case and collects the times of single tokens in µs, and the tokens that every round
+// chose.
 func (b *Bench) rounds(ctx context.Context, m Method, cached int) (rounds []RoundTimes, each []float64, chosen []int, err error) {
 	for range m.Rounds {
 		r, err := b.Runner.Tokens(ctx, cached, m.Tokens)

@@ -46,8 +46,8 @@ func (c *PrefillCase) Seconds() float64 {
 	return median(all)
 }
 
-// PrefillOutcome is what a suite measured. Error is the root mean square of what the logits behind a prompt differ by from those of the decode
-// kernels alone, over theirs.
+// PrefillOutcome is what a suite measured. Error is the root mean square of what the logits behind a prompt differ by
+// from those of the decode kernels alone, over theirs.
 type PrefillOutcome struct {
 	Cases  []PrefillCase
 	Error  float64
@@ -55,15 +55,16 @@ type PrefillOutcome struct {
 	Gate   *gate.Report // nil without a reference
 }
 
-// MaxPrefillError is the largest error that passes: kernels of other numbers of rows differ by bf16 roundings of what they hand on, 2 % of the
-// logits of a whole model; a wrong tile, token or scale by as much as the logits.
+// MaxPrefillError is the largest error that passes: kernels of other numbers of rows differ by bf16 roundings of what
+// they hand on, 2 % of the logits of a whole model; a wrong tile, token or scale by as much as the logits.
 const MaxPrefillError = 0.05
 
-// agreedTokens are the lengths of the prompts that both ways are compared on: a step of several tiles of tokens, not full, and one of one.
+// agreedTokens are the lengths of the prompts that both ways are compared on: a step of several tiles of tokens, not
+// full, and one of one.
 var agreedTokens = []int{333, 75}
 
-// Run runs the suite. Logits that are too far apart are an error, and nothing is measured. A gate that is not passed is none: see
-// PrefillOutcome.Gate.
+// Run runs the suite. Logits that are too far apart are an error, and nothing is measured. A gate that is not passed is
+// none: see PrefillOutcome.Gate.
 func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
 	r, err := s.open(ctx)
 	if err != nil {
@@ -113,7 +114,8 @@ func (s *PrefillSuite) say(what string) {
 	}
 }
 
-// promptFLOP is the arithmetic of n tokens: two operations a weight of the layers, and of attention's two products over what a token sees.
+// promptFLOP is the arithmetic of n tokens: two operations a weight of the layers, and of attention's two products over
+// what a token sees.
 func promptFLOP(mk *megakernel.Kernel, n int) float64 {
 	c, weights := &mk.Config, 0.0
 	for _, m := range mk.Plan.Layer {

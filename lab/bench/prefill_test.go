@@ -49,7 +49,8 @@ func TestPromptsAreMeasuredThroughThePrefillKernel(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, out.Cases, 2)
 	require.Positive(t, out.Cases[1].Seconds())
-	// 18 tokens of tiny's two layers: 2·(320+96+704)·96 + 2·96·(192 − 96) + 2·96·352 operations, and 2·19·192 of attention.
+	// 18 tokens of tiny's two layers: 2·(320+96+704)·96 + 2·96·(192 − 96) + 2·96·352 operations, and 2·19·192 of
+	// attention.
 	require.InDelta(t, 2*18*(2*(320*96+96*192+704*96+96*352)+2*19*192), out.Cases[0].FLOP, 1)
 	var text strings.Builder
 	require.NoError(t, out.Write(&text, s.Machine.Facts()))
@@ -66,8 +67,8 @@ func TestAPrefillKernelThatIsWrongIsNotMeasured(t *testing.T) {
 	}
 }
 
-// The prefill kernels are as good as the reference at every position of two sequences, in chunks of many sizes between decode steps,
-// and with each planted fault they are not.
+// The prefill kernels are as good as the reference at every position of two sequences, in chunks of many sizes between
+// decode steps, and with each planted fault they are not.
 func TestPrefillKernelsAreJudgedWithPlantedFaults(t *testing.T) {
 	deep.Only(t)
 	s := prefillSuite(t, nil)

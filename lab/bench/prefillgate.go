@@ -12,8 +12,8 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-// judge runs the gate: the reference's sequences in chunks of all sizes up to a prefill step's, mixed with steps of the decode
-// kernels, over one cache, whose rows are compared, too. Faults are planted in the prefill kernels alone.
+// judge runs the gate: the reference's sequences in chunks of all sizes up to a prefill step's, mixed with steps of the
+// decode kernels, over one cache, whose rows are compared, too. Faults are planted in the prefill kernels alone.
 func (r *prefillRun) judge(ctx context.Context) (*gate.Report, error) {
 	owner := r.devices[0]
 	runner := &prefillGateRunner{run: r}
@@ -85,8 +85,9 @@ func (r *prefillRun) plant(ctx context.Context, fault megakernel.Fault) (func(),
 	return restore, nil
 }
 
-// prefillGateRunner is the gate.RaggedRunner of a bundle with prefill kernels. A prefill step makes the logits of its last token
-// alone, so that a part of n tokens takes steps of 1 to n of them, each from the part's first token on; the last one is the part itself.
+// prefillGateRunner is the gate.RaggedRunner of a bundle with prefill kernels. A prefill step makes the logits of its
+// last token alone, so that a part of n tokens takes steps of 1 to n of them, each from the part's first token on; the
+// last one is the part itself.
 type prefillGateRunner struct {
 	run     *prefillRun
 	logits  [][]float32 // what Run returned, to be used again

@@ -210,7 +210,8 @@ func TestCommittedRecordsAreValid(t *testing.T) {
 // olderRules is the last day of records that may be judged by the rules before gate.RulesVersion 2.
 const olderRules = "2026-11-24"
 
-// requireRules wants records after olderRules to be judged by rules that have a version, and older ones to be what they were.
+// requireRules wants records after olderRules to be judged by rules that have a version, and older ones to be what they
+// were.
 func requireRules(t *testing.T, path string, g gate.Record) {
 	t.Helper()
 	if day := filepath.Base(path)[:len(olderRules)]; day > olderRules {

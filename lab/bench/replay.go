@@ -7,15 +7,16 @@ import (
 	"slices"
 )
 
-// Replayer runs what a Runner timed again, in launches of one step, and looks at what launches leave behind. Not safe for
-// concurrent use.
+// Replayer runs what a Runner timed again, in launches of one step, and looks at what launches leave behind. Not safe
+// for concurrent use.
 type Replayer interface {
 	// Renew brings the pages of n tokens of every sequence, from cached on, back to what FillKV wrote there.
 	Renew(cached, n int) error
-	// Step launches one step at a position: a token of every sequence. It returns the tokens chosen. In the launch that was
-	// timed, left steps follow.
+	// Step launches one step at a position: a token of every sequence. It returns the tokens chosen. In the launch that
+	// was timed, left steps follow.
 	Step(ctx context.Context, position, left int, tokens []int) (chosen []int, err error)
-	// Left reads what the last launch left: its last step's logits of every row, and the pages of n tokens from cached on.
+	// Left reads what the last launch left: its last step's logits of every row, and the pages of n tokens from cached
+	// on.
 	Left(cached, n int) (*Left, error)
 }
 
@@ -31,11 +32,11 @@ type PageSum struct {
 	Sum                    [32]byte
 }
 
-// replay shows that the launches which were timed compute what single steps do, which the gate judges. chosen is what every
-// round chose, step after step; first are the tokens of the first step. A round is run again on a cache that has no rows of
-// earlier rounds, then its tokens are fed to single steps on such a cache. Tokens, the last step's logits and the new rows of
-// the cache must be the same, bit for bit; so must the logits that the rounds left. An error names the first difference. The
-// result is how many tokens were replayed.
+// replay shows that the launches which were timed compute what single steps do, which the gate judges. chosen is what
+// every round chose, step after step; first are the tokens of the first step. A round is run again on a cache that has
+// no rows of earlier rounds, then its tokens are fed to single steps on such a cache. Tokens, the last step's logits
+// and the new rows of the cache must be the same, bit for bit; so must the logits that the rounds left. An error names
+// the first difference. The result is how many tokens were replayed.
 func replay(ctx context.Context, r Replayer, cached int, first, chosen []int, again func() (Round, error)) (int, error) {
 	n := len(chosen) / len(first)
 	if err := repeat(r, cached, n, chosen, again); err != nil {
@@ -69,8 +70,8 @@ func replay(ctx context.Context, r Replayer, cached int, first, chosen []int, ag
 	return len(chosen), nil
 }
 
-// repeat runs a round again on a cache that has no rows of earlier rounds, and compares tokens and logits with theirs. n is how
-// many tokens a round appends to a sequence.
+// repeat runs a round again on a cache that has no rows of earlier rounds, and compares tokens and logits with theirs.
+// n is how many tokens a round appends to a sequence.
 func repeat(r Replayer, cached, n int, chosen []int, again func() (Round, error)) error {
 	timed, err := r.Left(cached, n)
 	if err != nil {

@@ -144,10 +144,10 @@ func faulty(w reference.Weights) map[string]variant {
 	}
 }
 
-// The whole gate on the CPU: rounding as a kernel stores passes against rounding as a framework does, and every fault planted
-// into it fails. This is a test of the gate and of the synthetic weights; the GPU's records repeat it with the real kernel.
-// tiny averages rounding errors over few heads, so that a right kernel flips a sure token about once in 8000 positions: of the
-// seeds 1 to 6 the first fails by that rule.
+// The whole gate on the CPU: rounding as a kernel stores passes against rounding as a framework does, and every fault
+// planted into it fails. This is a test of the gate and of the synthetic weights; the GPU's records repeat it with the
+// real kernel. tiny averages rounding errors over few heads, so that a right kernel flips a sure token about once in
+// 8000 positions: of the seeds 1 to 6 the first fails by that rule.
 func TestGateCatchesPlantedFaults(t *testing.T) {
 	if !deep.On() {
 		t.Skip("2048 positions, eight times")

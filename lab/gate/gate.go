@@ -1,6 +1,6 @@
-// Package gate decides whether a kernel's logits are as good as they can be: k (the kernel) may be hardly further from o (the
-// reference in float32) than s (the reference with the kernel's own roundings) is, no further than h (the reference in bf16), and
-// may not flip a token that o is sure of. All four come from the same tokens, teacher-forced.
+// Package gate decides whether a kernel's logits are as good as they can be: k (the kernel) may be hardly further from
+// o (the reference in float32) than s (the reference with the kernel's own roundings) is, no further than h (the
+// reference in bf16), and may not flip a token that o is sure of. All four come from the same tokens, teacher-forced.
 package gate
 
 import (
@@ -15,10 +15,11 @@ type Rules struct {
 	MeanFactor, MeanSlack float64
 	// P99Factor and P99Slack bound the 99th percentiles likewise.
 	P99Factor, P99Slack float64
-	// OwnFactor and OwnSlack bound the mean by what the kernel's own roundings cost: KL(o‖k) <= OwnFactor*KL(o‖s) + OwnSlack.
+	// OwnFactor and OwnSlack bound the mean by what the kernel's own roundings cost: KL(o‖k) <= OwnFactor*KL(o‖s) +
+	// OwnSlack.
 	OwnFactor, OwnSlack float64
-	// Deviations is how many standard errors the mean of one sequence may lie beyond the two bounds of the mean; of a sequence
-	// with fewer than SequencePositions positions each is judged, and their mean is not.
+	// Deviations is how many standard errors the mean of one sequence may lie beyond the two bounds of the mean; of a
+	// sequence with fewer than SequencePositions positions each is judged, and their mean is not.
 	Deviations        float64
 	SequencePositions int
 	// PositionFactor bounds KL(o‖k) at each position; see limits.
@@ -47,9 +48,10 @@ type Position struct {
 	Want, Got           int     // top token of o, of k
 }
 
-// Measure compares one position's rows of logits; own is KL(o‖s) there. Only a reference that cannot judge is an error: rows of
-// different or zero length, NaN or +inf in o or h, no finite value in o or h, own not finite or below 0. A fault in k is no error: NaN or +inf in k, no finite value in k,
-// or -inf in k where o is finite make KLOurs infinite. An entry of -inf in o has probability 0 and is no part of the margin.
+// Measure compares one position's rows of logits; own is KL(o‖s) there. Only a reference that cannot judge is an error:
+// rows of different or zero length, NaN or +inf in o or h, no finite value in o or h, own not finite or below 0. A
+// fault in k is no error: NaN or +inf in k, no finite value in k, or -inf in k where o is finite make KLOurs infinite.
+// An entry of -inf in o has probability 0 and is no part of the margin.
 func Measure(o, h, k []float32, own float64) (Position, error) {
 	if len(o) == 0 || len(h) != len(o) || len(k) != len(o) {
 		return Position{}, fmt.Errorf("gate: o, h and k have %d, %d and %d logits, want the same number, not 0", len(o), len(h), len(k))
@@ -83,7 +85,8 @@ type Gate struct {
 // New returns an empty gate.
 func New(r Rules) *Gate { return &Gate{rules: r} }
 
-// Add measures one position of one sequence and puts it in; Measure says what is an error, and the position then does not count.
+// Add measures one position of one sequence and puts it in; Measure says what is an error, and the position then does
+// not count.
 func (g *Gate) Add(sequence, position int, o, h, k []float32, own float64) error {
 	p, err := Measure(o, h, k, own)
 	if err != nil {
@@ -170,8 +173,8 @@ func (g *Gate) Result() Result {
 	return r
 }
 
-// shows is the result of a run with a fault so far, and whether that is all it takes: it does not pass, for another reason than
-// too few positions.
+// shows is the result of a run with a fault so far, and whether that is all it takes: it does not pass, for another
+// reason than too few positions.
 func (g *Gate) shows() (Result, bool) {
 	part := *g
 	part.rules.MinPositions, part.rules.MinSequences = 1, 1

@@ -156,8 +156,8 @@ func (r *Reference) short(rules Rules) *Reference {
 	return &out
 }
 
-// judging is the reference that a fault is judged by: the short sequences where these are enough, but all for another attention,
-// since a window that is wrong shows behind it only.
+// judging is the reference that a fault is judged by: the short sequences where these are enough, but all for another
+// attention, since a window that is wrong shows behind it only.
 func (r *Reference) judging(rules Rules, fault string) *Reference {
 	if fault == AttentionChanged {
 		return r
@@ -187,8 +187,8 @@ func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks [
 	return g.Result(), nil
 }
 
-// passThen runs all sequences through a gate and calls then behind each, whose tokens the cache then holds; digest is of the first's
-// logits.
+// passThen runs all sequences through a gate and calls then behind each, whose tokens the cache then holds; digest is
+// of the first's logits.
 func (s *Subject) passThen(ctx context.Context, ref *Reference, g *Gate, hooks []hook, then func(q int) error) (digest string, err error) {
 	for q := range ref.Sequences {
 		own, err := s.sequence(ctx, ref, g, q, hooks)
@@ -235,8 +235,8 @@ func (s *Subject) advance(ctx context.Context, tokens []int, last int, hooks []h
 	return nil
 }
 
-// sequence runs one sequence from an empty cache; the logits, of which digest is, are measured by other goroutines while the
-// device goes on.
+// sequence runs one sequence from an empty cache; the logits, of which digest is, are measured by other goroutines
+// while the device goes on.
 func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, hooks []hook) (digest string, err error) {
 	tokens, err := ref.Tokens(q)
 	if err != nil {

@@ -104,9 +104,9 @@ func (g *Gate) limits(r *Result, all columns, sequences [][]place, fail func(for
 }
 
 // sequence is the limit of one sequence's mean: the bounds of the whole mean, and as an allowance for its few positions
-// Deviations standard errors. k is compared with s (or h): where the kernel is sound, the two means over n positions are draws
-// that differ by sqrt((sd_k² + sd_s²)/n) in the root mean square, and k's spread is s's. The spread is that over all
-// positions, or over the sequence's own where that is more: a long context has greater divergences.
+// Deviations standard errors. k is compared with s (or h): where the kernel is sound, the two means over n positions
+// are draws that differ by sqrt((sd_k² + sd_s²)/n) in the root mean square, and k's spread is s's. The spread is that
+// over all positions, or over the sequence's own where that is more: a long context has greater divergences.
 func (r Rules) sequence(all columns, places []place) Worst {
 	c := kls(places)
 	ref, own := mean(c.ref), mean(c.own)
@@ -116,9 +116,9 @@ func (r Rules) sequence(all columns, places []place) Worst {
 	return Worst{Sequence: places[0].Sequence, KLReference: Number(ref), KLOwn: Number(own), KLOurs: Number(mean(c.ours)), Limit: Number(limit)}
 }
 
-// position is the limit at one position: PositionFactor times the sum of three estimates of what the kernel's own roundings cost
-// there. s is one draw of that, and may be near 0 by chance; h is another, of greater roundings, brought to s's size by the ratio
-// of the means; and the mean of s is what any position may cost.
+// position is the limit at one position: PositionFactor times the sum of three estimates of what the kernel's own
+// roundings cost there. s is one draw of that, and may be near 0 by chance; h is another, of greater roundings, brought
+// to s's size by the ratio of the means; and the mean of s is what any position may cost.
 func (r Rules) position(of *Result, p place) Worst {
 	scaled := 0.0
 	if of.KLReference > 0 {

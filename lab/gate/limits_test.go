@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// sound returns positions of a sound kernel: KL(o‖s) and KL(o‖k) are two draws at each position, of errors in dimensions
-// directions, times how much the position makes of them; h's errors are greater.
+// sound returns positions of a sound kernel: KL(o‖s) and KL(o‖k) are two draws at each position, of errors in
+// dimensions directions, times how much the position makes of them; h's errors are greater.
 func sound(seed uint64, n, dimensions int) []Position {
 	random := rand.New(rand.NewPCG(seed, 1))
 	draw := func(scale float64) (kl float64) {

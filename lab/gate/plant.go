@@ -17,7 +17,8 @@ var inKernel = map[string]megakernel.Fault{
 	AttentionChanged: megakernel.FaultAttention, BiasDropped: megakernel.FaultBias, QKNormSkipped: megakernel.FaultQKNorm, PlusOneDropped: megakernel.FaultPlusOne,
 	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm, BytesExchanged: megakernel.FaultInputBytes}
 
-// Builds are the options of the kernels that a judgement builds beside the one that it judges; probe says that local checks are made, too.
+// Builds are the options of the kernels that a judgement builds beside the one that it judges; probe says that local
+// checks are made, too.
 func Builds(mk *megakernel.Kernel, probe bool) (all []megakernel.Options) {
 	with := func(fault megakernel.Fault, probe bool) {
 		o := mk.Options

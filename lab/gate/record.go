@@ -7,9 +7,9 @@ import (
 	"strconv"
 )
 
-// The faults that a record must show the gate failing on. Two of them can be planted so that the mathematics stays right, and
-// then no gate may fail: a rotation off by the same for the query and all keys (plant it in one of them), and whole pages swapped
-// for keys and values alike (plant it in one of them, or swap with another sequence's page).
+// The faults that a record must show the gate failing on. Two of them can be planted so that the mathematics stays
+// right, and then no gate may fail: a rotation off by the same for the query and all keys (plant it in one of them),
+// and whole pages swapped for keys and values alike (plant it in one of them, or swap with another sequence's page).
 const (
 	KVTokenDropped   = "kv_token_dropped"
 	RopeOffByOne     = "rope_off_by_one"
@@ -46,8 +46,8 @@ type Record struct {
 	Local        *Local   `json:"local,omitempty"` // absent: the reference has no rows of the cache
 }
 
-// NewRecord joins the verdict on the kernel with those on the same kernel with planted faults. It passes when the kernel
-// does and every fault of names was planted and failed. lengths are those of the sequences.
+// NewRecord joins the verdict on the kernel with those on the same kernel with planted faults. It passes when the
+// kernel does and every fault of names was planted and failed. lengths are those of the sequences.
 func NewRecord(ours Result, lengths []int, names []string, faults map[string]Result) Record {
 	r := Record{
 		Rules: RulesVersion, KLOwn: Number(ours.KLOwn), Lengths: slices.Clone(lengths), WorstSeq: ours.WorstSequence, WorstPos: ours.WorstPosition,
@@ -79,8 +79,8 @@ func NewRecord(ours Result, lengths []int, names []string, faults map[string]Res
 	return r
 }
 
-// Problems says what is wrong with a record that passed: figures that its rules forbid, or that are missing. Of a record by older
-// rules (Rules 0) only what they had is asked for.
+// Problems says what is wrong with a record that passed: figures that its rules forbid, or that are missing. Of a
+// record by older rules (Rules 0) only what they had is asked for.
 func (r *Record) Problems() (all []string) {
 	rule := func(ok bool, format string, args ...any) {
 		if !ok {

@@ -140,8 +140,8 @@ func (r *Reference) Own(q int) ([]float64, error) {
 	return out, nil
 }
 
-// EachRow calls f for every scored position of sequence q in order with its rows of o and h, [Vocab] each. It stops at f's first
-// error and returns it.
+// EachRow calls f for every scored position of sequence q in order with its rows of o and h, [Vocab] each. It stops at
+// f's first error and returns it.
 func (r *Reference) EachRow(q int, f func(position int, o, h []float32) error) error {
 	return r.eachFrom(q, r.Sequences[q].First, func(position int, row row) error {
 		o, h := row.floats()

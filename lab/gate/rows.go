@@ -20,8 +20,9 @@ func logSumExp(row []float32) float64 {
 	return top + math.Log(sum)
 }
 
-// divergence is KL(p‖q) of two rows with their finite log-sum-exps, never below 0: rounding may leave -1e-17 of nothing. It is
-// summed as p*(log p - log q) + q - p, whose terms are all at least 0, so that small divergences do not drown in cancellation.
+// divergence is KL(p‖q) of two rows with their finite log-sum-exps, never below 0: rounding may leave -1e-17 of
+// nothing. It is summed as p*(log p - log q) + q - p, whose terms are all at least 0, so that small divergences do not
+// drown in cancellation.
 func divergence(p []float32, pSum float64, q []float32, qSum float64) float64 {
 	kl := 0.0
 	for i, x := range p {
@@ -50,8 +51,8 @@ func term(logP, logQ float64) float64 {
 	return math.Exp(logQ) - math.Exp(logP)*(1+d)
 }
 
-// topTwo returns the indices of the greatest and of the second greatest value, the lower of equal ones first; NaN counts as
-// -inf. With one value the second is -1.
+// topTwo returns the indices of the greatest and of the second greatest value, the lower of equal ones first; NaN
+// counts as -inf. With one value the second is -1.
 func topTwo(row []float32) (top, second int) {
 	top, second = -1, -1
 	for i, x := range row {

@@ -36,9 +36,9 @@ func (r *Reference) judges(mk *megakernel.Kernel) error {
 	return nil
 }
 
-// AttentionChanged is the fault of a kernel with another attention than plain: each window a token wider, no soft cap, another
-// bias of the sigmoid, one head's ALiBi slope half as large again; or of what the host says: each row has the mask of the row
-// after it, the first KV head sees the pages that the second should.
+// AttentionChanged is the fault of a kernel with another attention than plain: each window a token wider, no soft cap,
+// another bias of the sigmoid, one head's ALiBi slope half as large again; or of what the host says: each row has the
+// mask of the row after it, the first KV head sees the pages that the second should.
 const AttentionChanged = "attention_changed"
 
 // Faults of what models have beyond Llama, each planted where the model has it.
@@ -111,8 +111,8 @@ func (r *Reference) selected(sequence, head, pages int) []int {
 	return list
 }
 
-// attends adds to a sequence's part of a step what the reference's variant says of it; words are the mask bits of the step so
-// far. changed plants AttentionChanged.
+// attends adds to a sequence's part of a step what the reference's variant says of it; words are the mask bits of the
+// step so far. changed plants AttentionChanged.
 func (p *raggedPass) attends(q *kv.Sequence, part Part, words []uint32) []uint32 {
 	mk := p.s.Kernel
 	if mk.Options.Selection {

@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Masks and selections are those of tests/gpu/variants.py: the figures are printed by its hidden(1, 2, …) and chosen(1, 0, …).
+// Masks and selections are those of tests/gpu/variants.py: the figures are printed by its hidden(1, 2, …) and chosen(1,
+// 0, …).
 func TestMasksAndSelectionsAreThoseOfTheReference(t *testing.T) {
 	r := &Reference{Seed: 1}
 	require.Equal(t, []uint32{1}, r.maskWords(2, 0))

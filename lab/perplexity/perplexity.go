@@ -31,7 +31,8 @@ type Result struct {
 // Perplexity is e to the mean cross entropy of a token.
 func (r Result) Perplexity() float64 { return math.Exp(r.Nats / float64(r.Tokens)) }
 
-// Windows cuts a text's tokens into sequences: bos and as many tokens as fit the length, and no sequence of less than two.
+// Windows cuts a text's tokens into sequences: bos and as many tokens as fit the length, and no sequence of less than
+// two.
 func Windows(ids []int, bos, length int) (windows [][]int) {
 	for part := range slices.Chunk(ids, length-1) {
 		windows = append(windows, append([]int{bos}, part...))
@@ -45,9 +46,10 @@ const Most = 4e12
 // Cost is about how many multiplications so many predicted tokens take.
 func Cost(c models.Config, tokens int) float64 { return float64(c.ParamCount()) * float64(tokens) }
 
-// Measure computes the cross entropy of every token after the first of each window, given those before it in the window,
-// in float64 with no rounding but that of the weights, which are bf16. Progress, if not nil, is called with tokens
-// predicted and in all. All processors work on it, a window each; the result does not depend on how many there are.
+// Measure computes the cross entropy of every token after the first of each window, given those before it in the
+// window, in float64 with no rounding but that of the weights, which are bf16. Progress, if not nil, is called with
+// tokens predicted and in all. All processors work on it, a window each; the result does not depend on how many there
+// are.
 //
 // Errors: more work than Most, a token outside the vocabulary, ctx's, and those of the tensors.
 func Measure(

@@ -6,24 +6,25 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// State is attention over some of the keys, for one head: Out the softmax-weighted mean of the values, LSE the natural logarithm
-// of the sum of exponentials of the scaled scores. No keys: Out is zero and LSE is -inf.
+// State is attention over some of the keys, for one head: Out the softmax-weighted mean of the values, LSE the natural
+// logarithm of the sum of exponentials of the scaled scores. No keys: Out is zero and LSE is -inf.
 type State struct {
 	Out []float64
 	LSE float64
 }
 
-// Attention returns one State per query head of a single query token. q holds heads*headDim elements; each of keys and values
-// holds kvHeads*headDim elements of one token; query head h reads KV head h / (heads/kvHeads). Scores are scaled by
-// 1/sqrt(headDim). Any ratio of heads is allowed as long as it is whole: else it panics. Scores of -inf carry no weight, and all
-// of them -inf is as no keys; a NaN makes its head NaN.
+// Attention returns one State per query head of a single query token. q holds heads*headDim elements; each of keys and
+// values holds kvHeads*headDim elements of one token; query head h reads KV head h / (heads/kvHeads). Scores are scaled
+// by 1/sqrt(headDim). Any ratio of heads is allowed as long as it is whole: else it panics. Scores of -inf carry no
+// weight, and all of them -inf is as no keys; a NaN makes its head NaN.
 func Attention(q []float64, keys, values [][]float64, heads, kvHeads int) []State {
 	mustEqual("Attention's query modulo heads", len(q)%heads, 0)
 	dim := len(q) / heads
 	return AttentionOf(&models.Attn{Heads: heads, KVHeads: kvHeads, HeadDim: dim, Scale: models.PlainScale(dim)}, q, keys, values)
 }
 
-// AttentionOf is Attention with a model's own scale, soft cap and window: keys and values are of all tokens up to the query's.
+// AttentionOf is Attention with a model's own scale, soft cap and window: keys and values are of all tokens up to the
+// query's.
 func AttentionOf(a *models.Attn, q []float64, keys, values [][]float64) []State {
 	mustEqual("Attention's heads modulo KV heads", a.Heads%a.KVHeads, 0)
 	mustEqual("Attention's query", len(q), a.Heads*a.HeadDim)
@@ -72,9 +73,10 @@ func attendHead(a *models.Attn, q []float64, keys, values [][]float64, at int) S
 	return s
 }
 
-// MergeStates returns the State over the union of disjoint sets of keys: the operator ⊕ of FlashInfer (Ye et al., 2025, section
-// 2.2), which is commutative and associative. A state with LSE = -inf is empty and its Out is not read, whatever it holds; no
-// states, or only empty ones, give the empty state of dim elements. A NaN, or an LSE of +inf, makes the result NaN.
+// MergeStates returns the State over the union of disjoint sets of keys: the operator ⊕ of FlashInfer (Ye et al., 2025,
+// section 2.2), which is commutative and associative. A state with LSE = -inf is empty and its Out is not read,
+// whatever it holds; no states, or only empty ones, give the empty state of dim elements. A NaN, or an LSE of +inf,
+// makes the result NaN.
 func MergeStates(dim int, states ...State) State {
 	top := math.Inf(-1)
 	for _, s := range states {

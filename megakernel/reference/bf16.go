@@ -14,8 +14,8 @@ func FromBF16s(bits []uint16) []float64 {
 	return out
 }
 
-// ToBF16 returns the bit pattern of the bf16 nearest to x, ties to even, in one rounding from float64. What is beyond the
-// largest finite bf16 by half a unit becomes an infinity; a NaN becomes a quiet NaN; subnormals are kept.
+// ToBF16 returns the bit pattern of the bf16 nearest to x, ties to even, in one rounding from float64. What is beyond
+// the largest finite bf16 by half a unit becomes an infinity; a NaN becomes a quiet NaN; subnormals are kept.
 func ToBF16(x float64) uint16 {
 	sign := uint16(0)
 	if math.Signbit(x) {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Random weights of a model that scales its embedding and has it as LM head choose other tokens than those that they are
-// given. With gains near 1 the logit of a step's own token would be the largest of all, always.
+// Random weights of a model that scales its embedding and has it as LM head choose other tokens than those that they
+// are given. With gains near 1 the logit of a step's own token would be the largest of all, always.
 func TestRandomModelsDoNotRepeatTheirToken(t *testing.T) {
 	for _, name := range []string{"gemma-2-9b", "gemma-3-1b", "granite-3.3-2b", "llama3.2-1b"} {
 		c, err := models.Lookup(name)

@@ -109,7 +109,8 @@ func TestInvFreqMatchesHuggingFace(t *testing.T) {
 	}
 }
 
-// A golden that the wrong mathematics also meets would be no golden: each of these changes must move the logits visibly.
+// A golden that the wrong mathematics also meets would be no golden: each of these changes must move the logits
+// visibly.
 func TestGoldenSeesWrongMathematics(t *testing.T) {
 	g, s := readHF(t, "tiny_hf.json")
 	weights := Synthetic(s, g.Seed)

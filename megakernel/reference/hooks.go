@@ -31,7 +31,8 @@ const (
 	Logits       Point = "logits"        // [vocab], layer = Layers
 )
 
-// Hooks look into a step or change it: rounding as a kernel stores, faults to be caught. The zero value leaves it alone.
+// Hooks look into a step or change it: rounding as a kernel stores, faults to be caught. The zero value leaves it
+// alone.
 type Hooks struct {
 	// At sees the vector at a point and may change it in place.
 	At func(layer int, p Point, v []float64)
@@ -41,6 +42,7 @@ type Hooks struct {
 	Rotate func(layer int, x []float64, pos int) []float64
 	// Unrotated is whether a layer's queries and keys stay as they are, because Attend rotates them.
 	Unrotated func(layer int) bool
-	// Attend replaces Attention over the layer's cache, this token's key and value included; it returns [heads*headDim].
+	// Attend replaces Attention over the layer's cache, this token's key and value included; it returns
+	// [heads*headDim].
 	Attend func(layer int, q []float64, keys, values [][]float64) []float64
 }

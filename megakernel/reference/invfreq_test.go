@@ -8,10 +8,11 @@ type Scaling struct {
 	OriginalPositions                     int
 }
 
-// InvFreq returns the headDim/2 inverse frequencies theta^(-2i/headDim), scaled when s is not nil: those with a wavelength above
-// OriginalPositions/LowFreqFactor are divided by Factor, those below OriginalPositions/HighFreqFactor stay, between them the two
-// are blended linearly in OriginalPositions/wavelength. Computed in float64 and rounded once: Hugging Face computes in float32
-// and can differ in the last places, so pass Rope the values of the side you compare with.
+// InvFreq returns the headDim/2 inverse frequencies theta^(-2i/headDim), scaled when s is not nil: those with a
+// wavelength above OriginalPositions/LowFreqFactor are divided by Factor, those below OriginalPositions/HighFreqFactor
+// stay, between them the two are blended linearly in OriginalPositions/wavelength. Computed in float64 and rounded
+// once: Hugging Face computes in float32 and can differ in the last places, so pass Rope the values of the side you
+// compare with.
 func InvFreq(theta float64, headDim int, s *Scaling) []float32 {
 	out := make([]float32, headDim/2)
 	for i := range out {

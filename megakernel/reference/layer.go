@@ -36,8 +36,8 @@ func (l *Layer) Project(x []float64, pos int) (q, k, v []float64) {
 	return l.m.project(l.layer, l.m.at(l.layer, Embedded, slices.Clone(x)), pos)
 }
 
-// AfterAttention returns the residual vector behind attention, for the residual vector x before the layer and attention's
-// output out, the input of the output projection.
+// AfterAttention returns the residual vector behind attention, for the residual vector x before the layer and
+// attention's output out, the input of the output projection.
 func (l *Layer) AfterAttention(x, out []float64) []float64 {
 	return l.m.afterAttention(l.layer, x, out)
 }

@@ -7,8 +7,8 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// Weights maps Hugging Face names (model.embed_tokens.weight, model.layers.0.self_attn.q_proj.weight, …) to bf16 bit patterns,
-// row-major, [outputs, inputs].
+// Weights maps Hugging Face names (model.embed_tokens.weight, model.layers.0.self_attn.q_proj.weight, …) to bf16 bit
+// patterns, row-major, [outputs, inputs].
 type Weights map[string][]uint16
 
 // place is a tensor of the mathematics: its role, and its layer or -1.
@@ -17,7 +17,8 @@ type place struct {
 	layer int
 }
 
-// Model is one sequence being decoded: weights and a KV cache that grows by one token per Step. Not safe for concurrent use.
+// Model is one sequence being decoded: weights and a KV cache that grows by one token per Step. Not safe for concurrent
+// use.
 type Model struct {
 	config       models.Config
 	arch         models.Arch
@@ -27,8 +28,9 @@ type Model struct {
 	keys, values [][][]float64 // [layer][token][kvHeads*headDim]
 }
 
-// NewModel checks that every tensor of the model is there with its number of elements, and returns a Model with an empty cache.
-// Rotary frequencies are those of a context of c.MaxPositions. The error names the tensor, what it has and what is wanted.
+// NewModel checks that every tensor of the model is there with its number of elements, and returns a Model with an
+// empty cache. Rotary frequencies are those of a context of c.MaxPositions. The error names the tensor, what it has and
+// what is wanted.
 func NewModel(c models.Config, w Weights, h Hooks) (*Model, error) {
 	m, err := newModel(c, h)
 	if err != nil {
@@ -69,8 +71,8 @@ func (m *Model) Reset() {
 	m.keys, m.values = make([][][]float64, m.arch.Layers()), make([][][]float64, m.arch.Layers())
 }
 
-// Clone returns a Model of the first n tokens of the cache, at most Len, which goes its own way from there. The two share the
-// hooks: those that keep something between points want their Steps one after another.
+// Clone returns a Model of the first n tokens of the cache, at most Len, which goes its own way from there. The two
+// share the hooks: those that keep something between points want their Steps one after another.
 func (m *Model) Clone(n int) *Model {
 	c := *m
 	c.keys, c.values = nil, nil
@@ -83,8 +85,8 @@ func (m *Model) Clone(n int) *Model {
 // Len returns the number of tokens in the cache, which is the position of the next Step.
 func (m *Model) Len() int { return len(m.keys[0]) }
 
-// Append puts a token's rotated key and its value into the cache of one layer without a step; every layer must get as many. The
-// slices become the model's own.
+// Append puts a token's rotated key and its value into the cache of one layer without a step; every layer must get as
+// many. The slices become the model's own.
 func (m *Model) Append(layer int, key, value []float64) {
 	mustEqual("Append's key", len(key), m.config.KVRows())
 	mustEqual("Append's value", len(value), m.config.KVRows())

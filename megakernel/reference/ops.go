@@ -56,8 +56,8 @@ func MatVec(w []uint16, x []float64) []float64 {
 	return out
 }
 
-// SiLU returns x / (1 + exp(-x)), element by element; far below zero it tends to -0, and at -inf itself it is NaN, as the
-// formula is.
+// SiLU returns x / (1 + exp(-x)), element by element; far below zero it tends to -0, and at -inf itself it is NaN, as
+// the formula is.
 func SiLU(v []float64) []float64 {
 	out := make([]float64, len(v))
 	for i, x := range v {
@@ -89,8 +89,8 @@ func GELUTanh(v []float64) []float64 {
 // SwiGLU returns SiLU(gate) * up, element by element; both have the same length. (Shazeer, 2020.)
 func SwiGLU(gate, up []float64) []float64 { return Multiply(SiLU(gate), up) }
 
-// Argmax returns the index of the greatest value, the lowest of them when several are equal, and -1 for no values. NaN is never
-// the greatest; all NaN gives 0.
+// Argmax returns the index of the greatest value, the lowest of them when several are equal, and -1 for no values. NaN
+// is never the greatest; all NaN gives 0.
 func Argmax(v []float64) int {
 	best := -1
 	for i, x := range v {

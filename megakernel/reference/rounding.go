@@ -18,8 +18,8 @@ func KernelRounding() Hooks {
 	}}
 }
 
-// FrameworkRounding returns Hooks that round to bf16 as Hugging Face transformers does when the model runs in bf16: every
-// point, the residual stream included, sines and cosines and the products with them, and the softmax's weights.
+// FrameworkRounding returns Hooks that round to bf16 as Hugging Face transformers does when the model runs in bf16:
+// every point, the residual stream included, sines and cosines and the products with them, and the softmax's weights.
 func FrameworkRounding(c models.Config) Hooks {
 	arch := c.Arch()
 	return Hooks{
@@ -56,7 +56,8 @@ func rotateRounded(x []float64, pos, dim int, r models.Rope, invFreq []float32) 
 	return out
 }
 
-// attendRounded is AttentionOf with the softmax's weights, relative to the greatest, rounded before they meet the values.
+// attendRounded is AttentionOf with the softmax's weights, relative to the greatest, rounded before they meet the
+// values.
 func attendRounded(a *models.Attn, q []float64, keys, values [][]float64) []float64 {
 	exact := AttentionOf(a, q, keys, values)
 	first := 0

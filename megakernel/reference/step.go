@@ -7,8 +7,8 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// Step feeds one token at position Len and returns the vocab logits of the token after it; the cache grows by one. A token
-// outside the vocabulary panics. Formulas: models.Arch.
+// Step feeds one token at position Len and returns the vocab logits of the token after it; the cache grows by one. A
+// token outside the vocabulary panics. Formulas: models.Arch.
 func (m *Model) Step(token int) []float64 {
 	last := m.arch.Layers()
 	x := scale(Embedding(m.weights[place{models.RoleEmbed, -1}], m.arch.Hidden, token), m.arch.Embed.Scale)

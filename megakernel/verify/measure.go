@@ -198,7 +198,8 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 	return cs
 }
 
-// arrived are the arrivals at the grid barrier: as many as steps have, and for each draw at most as many more as it takes.
+// arrived are the arrivals at the grid barrier: as many as steps have, and for each draw at most as many more as it
+// takes.
 func (t *Trial) arrived(runs []*Run) Condition {
 	mk, c := t.mk, Condition{Name: "grid barrier arrivals", Met: true}
 	least := int64(mk.Barriers() * mk.Options.SMs * t.steps)

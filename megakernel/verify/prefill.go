@@ -28,8 +28,8 @@ const (
 	prefillSecond = 17       // tokens of the second step, which begins amid a tile of attention
 )
 
-// prefillTrial is what every schedule of a prefill kernel runs: a prompt in two steps, the second of which chooses; keys, values and logits must be
-// the reference's.
+// prefillTrial is what every schedule of a prefill kernel runs: a prompt in two steps, the second of which chooses;
+// keys, values and logits must be the reference's.
 type prefillTrial struct {
 	*Trial
 	p      *megakernel.Prefill
@@ -105,8 +105,8 @@ func checkPrefill(ctx context.Context, r Request, seeds []uint64, edit func(*ir.
 	return report, nil
 }
 
-// newPrefillTrial shrinks a prefill kernel and computes what must come out of it: steps that have room for several tiles of
-// tokens where the real one has, warpgroups and clusters as they are.
+// newPrefillTrial shrinks a prefill kernel and computes what must come out of it: steps that have room for several
+// tiles of tokens where the real one has, warpgroups and clusters as they are.
 func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	c, o := shrink(real.Of)
 	o.SMs = min(real.Of.Options.SMs, prefillSMs)
@@ -243,8 +243,8 @@ func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtim
 	return nil
 }
 
-// judge compares the cache and the logits behind the prompt with the reference's, and looks for pages that changed and are
-// not the sequence's.
+// judge compares the cache and the logits behind the prompt with the reference's, and looks for pages that changed and
+// are not the sequence's.
 func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefillRun, seed uint64, before []byte) error {
 	after := make([]byte, len(before))
 	if err := decode.Read("kv", 0, after); err != nil {
@@ -291,8 +291,8 @@ func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefi
 	return nil
 }
 
-// givenUp has the host give the first step up somewhere in its middle. Every warp must leave it, and the step after it must
-// write what it would have.
+// givenUp has the host give the first step up somewhere in its middle. Every warp must leave it, and the step after it
+// must write what it would have.
 func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, decode *runtime.Sim, run *prefillRun, seed uint64) error {
 	cache := func() []byte {
 		got := make([]byte, decode.Size("kv"))

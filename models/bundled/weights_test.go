@@ -57,8 +57,8 @@ func bitsOf(m *reference.Model, ids []int) float64 {
 	return bits
 }
 
-// Weights that were not trained need 5 bits for a byte, as 320 tokens of equal chance do; those that know how often each letter occurs
-// need more than 4.
+// Weights that were not trained need 5 bits for a byte, as 320 tokens of equal chance do; those that know how often
+// each letter occurs need more than 4.
 func TestTheModelHasLearnedFromText(t *testing.T) {
 	c, tok := open(t)
 	ids, err := tok.Encode(passage, true)
@@ -74,8 +74,9 @@ func TestTheModelHasLearnedFromText(t *testing.T) {
 	require.Greater(t, bitsOf(random, ids)/float64(len(passage)), 4.5)
 }
 
-// The float64 reference of the same weights must choose what transformers chose, where it was not a toss-up in float32. The kernel's roundings
-// must move no logit by so much that the executor's test of the same continuations (tests/bundled_test.go) would ask for too much.
+// The float64 reference of the same weights must choose what transformers chose, where it was not a toss-up in float32.
+// The kernel's roundings must move no logit by so much that the executor's test of the same continuations
+// (tests/bundled_test.go) would ask for too much.
 func TestTheReferenceChoosesWhatTransformersChose(t *testing.T) {
 	c, tok := open(t)
 	moved := 0.0
@@ -139,8 +140,8 @@ func TestContinuationsAreMostlyWords(t *testing.T) {
 	require.Greater(t, float64(known), 0.7*float64(count), "%d of %d words are known", known, count)
 }
 
-// small computes what tiny does, in wider matrices, but for the roundings of its weights to bf16: what one gives to a token the other
-// gives, too.
+// small computes what tiny does, in wider matrices, but for the roundings of its weights to bf16: what one gives to a
+// token the other gives, too.
 func TestSmallComputesWhatTinyDoes(t *testing.T) {
 	c, tok := open(t)
 	wide, _, err := bundled.Checkpoint("small")

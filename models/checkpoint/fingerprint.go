@@ -18,10 +18,10 @@ const (
 	sampleEvery = 4 << 20
 )
 
-// Fingerprint returns a hash that changes when the weights in directory dir do: over names, sizes and times of change of the
-// safetensors files, over a thousandth of their bytes with all of the headers of up to 4 KiB, and over all of the
-// configurations beside them. Reading all of the weights would take longer than what is kept under such a name saves. A change
-// that keeps size and time of a file and touches none of the samples is not seen.
+// Fingerprint returns a hash that changes when the weights in directory dir do: over names, sizes and times of change
+// of the safetensors files, over a thousandth of their bytes with all of the headers of up to 4 KiB, and over all of
+// the configurations beside them. Reading all of the weights would take longer than what is kept under such a name
+// saves. A change that keeps size and time of a file and touches none of the samples is not seen.
 func Fingerprint(dir string) (string, error) {
 	files, err := filepath.Glob(filepath.Join(dir, "*.safetensors"))
 	if err != nil || len(files) == 0 { // a pattern in the directory's own name

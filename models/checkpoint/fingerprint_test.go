@@ -9,7 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFingerprintsChangeWithTheFiles: with a byte of a header, of the last weights, a time, a name and the configuration.
+// TestFingerprintsChangeWithTheFiles: with a byte of a header, of the last weights, a time, a name and the
+// configuration.
 func TestFingerprintsChangeWithTheFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a[1]") // a pattern, for who looks for patterns
 	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/sharded_f16")))

@@ -11,12 +11,12 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// GenerationFile holds settings for generating text. Of those only the end tokens are read: instruct models list there those that end an
-// answer, of which their config.json may know but one.
+// GenerationFile holds settings for generating text. Of those only the end tokens are read: instruct models list there
+// those that end an answer, of which their config.json may know but one.
 const GenerationFile = "generation_config.json"
 
-// EndTokens returns the tokens that end a text: those of config.json, then those that generation_config.json adds. None is listed twice;
-// nil when neither file names one.
+// EndTokens returns the tokens that end a text: those of config.json, then those that generation_config.json adds. None
+// is listed twice; nil when neither file names one.
 func (c *Checkpoint) EndTokens() []int { return slices.Clone(c.ends) }
 
 // endTokens reads them; a generation_config.json that is not there adds none.

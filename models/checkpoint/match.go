@@ -51,8 +51,8 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 	return p.Err()
 }
 
-// textPart takes the language model's tensors out of a multimodal checkpoint, under the names that they have in one of text
-// alone. Older files put language_model. before a name, newer ones behind model.
+// textPart takes the language model's tensors out of a multimodal checkpoint, under the names that they have in one of
+// text alone. Older files put language_model. before a name, newer ones behind model.
 func textPart(found map[string]*tensor, inOrder []string) (text map[string]*tensor, names []string) {
 	text = map[string]*tensor{}
 	for _, name := range inOrder {
@@ -73,7 +73,8 @@ func textPart(found map[string]*tensor, inOrder []string) (text map[string]*tens
 	return text, names
 }
 
-// renumbered takes out the tensors of layers that are passed over, and gives the others the numbers that they then have.
+// renumbered takes out the tensors of layers that are passed over, and gives the others the numbers that they then
+// have.
 func renumbered(c *models.Config, found map[string]*tensor, inOrder []string) (own map[string]*tensor, names []string) {
 	own = map[string]*tensor{}
 	for _, name := range inOrder {

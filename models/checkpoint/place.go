@@ -12,8 +12,8 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// place is where a checkpoint's files lie: in a directory, whose weights are mapped, or at the root of a file system, whose weights are
-// read into memory.
+// place is where a checkpoint's files lie: in a directory, whose weights are mapped, or at the root of a file system,
+// whose weights are read into memory.
 type place struct {
 	dir  string
 	fsys fs.FS // nil for a directory

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAutoFP8 reads AutoFP8's names: the package is in no registry, so what transformers wrote is renamed. A scale of a tensor
-// is called weight_scale there, and modules that stay as they are ignored_layers.
+// TestAutoFP8 reads AutoFP8's names: the package is in no registry, so what transformers wrote is renamed. A scale of a
+// tensor is called weight_scale there, and modules that stay as they are ignored_layers.
 func TestAutoFP8(t *testing.T) {
 	files := load(t, "testdata/fp8_tensor")
 	want := open(t, "testdata/fp8_tensor")

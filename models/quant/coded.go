@@ -4,8 +4,9 @@ import (
 	"fmt"
 )
 
-// Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, or all e4m3 with a scale a row, which it delivers
-// in one form as they are beside the numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
+// Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, or all e4m3 with a scale a
+// row, which it delivers in one form as they are beside the numbers: (code − zero point) · scale, none of it rounded.
+// What has fewer scales than others has them several times.
 type Coded struct {
 	*Model
 	Bits  int  // of a code, 4 or 8
@@ -57,7 +58,8 @@ func (m *Model) Coded() (c *Coded, why string) {
 	return c, ""
 }
 
-// Int4Row fills codes, of each column, e4m3 as bits, and scales and zeros, of each of Group columns, with those of a row.
+// Int4Row fills codes, of each column, e4m3 as bits, and scales and zeros, of each of Group columns, with those of a
+// row.
 func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
 	w := c.found[tensor]
 	if w == nil {

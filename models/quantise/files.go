@@ -83,8 +83,8 @@ func configWith(text []byte, f Format, ignored []string) ([]byte, error) {
 // object is a JSON object, whose fields are written in the order of their names.
 type object = map[string]any
 
-// config is quantization_config as version 0.20.0 of compressed-tensors writes it: every linear layer but those ignored,
-// weights only.
+// config is quantization_config as version 0.20.0 of compressed-tensors writes it: every linear layer but those
+// ignored, weights only.
 func (f Format) config(ignored []string) object {
 	kind, group := "int", any(nil)
 	if f.float {

@@ -49,8 +49,8 @@ func weights(t *testing.T, m *quant.Matrix) []float32 {
 	return all
 }
 
-// TestWhatIsWrittenIsReadBack by the reader that is tested on the formats' own packages: its weights have the errors that
-// the report tells, and everything else is as it was.
+// TestWhatIsWrittenIsReadBack by the reader that is tested on the formats' own packages: its weights have the errors
+// that the report tells, and everything else is as it was.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	source := open(t, tiny)
 	for name, want := range map[string]string{"i4g32": "i4g32 with bf16 scales", "i8": "i8 a row with bf16 scales", "e4m3": "e4m3 a row with bf16 scales"} {

@@ -19,9 +19,10 @@ const tried = 12
 // ints chooses the scale of integers and writes their codes.
 //
 // For codes q a scale s has the error Σ(w − s·q)², least for s = Σwq / Σq². Codes follow from the scale, so several
-// scales are tried, from the one that reaches the largest weight down to where that is clipped to three fifths of it (to 96 % with
-// 8 bits): what a smaller scale loses there it may win among the others. The best is improved by that formula as long as
-// it helps. A scale is negative where the lowest code, which has no opposite, then serves the largest weight.
+// scales are tried, from the one that reaches the largest weight down to where that is clipped to three fifths of it
+// (to 96 % with 8 bits): what a smaller scale loses there it may win among the others. The best is improved by that
+// formula as long as it helps. A scale is negative where the lowest code, which has no opposite, then serves the
+// largest weight.
 func (r rounder) ints(w []float32, codes []int8) (scale float32) {
 	low, high := float32(0), float32(0)
 	for _, x := range w {
@@ -115,9 +116,9 @@ func code(x, inverse, most float32) float32 {
 	return q
 }
 
-// floats chooses the scale of e4m3 and writes their codes: the least power of two times which 448, the largest code, is the
-// largest weight at least. Weights that readers compute are then exact in bf16, and those that mkgen itself rounds a bf16
-// checkpoint to with --weight-format e4m3.
+// floats chooses the scale of e4m3 and writes their codes: the least power of two times which 448, the largest code, is
+// the largest weight at least. Weights that readers compute are then exact in bf16, and those that mkgen itself rounds
+// a bf16 checkpoint to with --weight-format e4m3.
 func (r rounder) floats(w []float32, codes []int8) (scale float32) {
 	most := float32(0)
 	for _, x := range w {
@@ -154,7 +155,8 @@ func toE4M3(x float64) byte {
 	_, exponent := math.Frexp(x) // x is below 2^exponent
 	exponent = max(exponent, -5) // subnormals have the least normal number's step, 2^-9
 	units := int(math.RoundToEven(math.Ldexp(x, 4-exponent)))
-	// units is 8 to 16 of a normal number, and below 8 of a subnormal one: the carry from 15 to 16 is the next exponent.
+	// units is 8 to 16 of a normal number, and below 8 of a subnormal one: the carry from 15 to 16 is the next
+	// exponent.
 	return sign | byte((exponent+5)<<3+units)
 }
 

@@ -19,8 +19,8 @@ func squared(w []float32, scale, low, high float64) (err float64) {
 	return err
 }
 
-// TestScalesAreNearlyTheBest compares the error with the least of many scales of either sign, and with that of the scale
-// that reaches the largest weight: never more, and less by a fifth on average with 4 bits.
+// TestScalesAreNearlyTheBest compares the error with the least of many scales of either sign, and with that of the
+// scale that reaches the largest weight: never more, and less by a fifth on average with 4 bits.
 func TestScalesAreNearlyTheBest(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	for _, bits := range []int{4, 8} {

@@ -28,12 +28,12 @@ type Options struct {
 // shardBytes is how much transformers writes into a file.
 const shardBytes = 5e9
 
-// Checkpoint quantises the checkpoint in directory dir into directory out, which is made, and appears whole or not at all.
-// Every matrix called *_proj.weight is quantised; embeddings, norms, biases and, but for Options.Head, the LM head are
-// copied, as are the files beside the weights.
+// Checkpoint quantises the checkpoint in directory dir into directory out, which is made, and appears whole or not at
+// all. Every matrix called *_proj.weight is quantised; embeddings, norms, biases and, but for Options.Head, the LM head
+// are copied, as are the files beside the weights.
 //
-// Refused: an out that has something in it, a checkpoint that is quantised already, one that quant.Open refuses, matrices
-// whose columns are no multiple of the group, weights that are not finite. Errors name file or tensor.
+// Refused: an out that has something in it, a checkpoint that is quantised already, one that quant.Open refuses,
+// matrices whose columns are no multiple of the group, weights that are not finite. Errors name file or tensor.
 func Checkpoint(ctx context.Context, dir, out string, o Options) (*Report, error) {
 	c, err := quant.Open(dir)
 	if err != nil {

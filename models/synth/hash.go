@@ -13,10 +13,11 @@ import (
 // sampleElems is how many elements of a tensor SampleHash reads at most.
 const sampleElems = 1 << 16
 
-// SampleHash returns a hash in lower-case hexadecimal that two programs compare to know that they hold the same weights. It is
-// SHA-256 over, for each tensor in the order given: its name, a space, its dimensions in decimal joined by "x", a newline; then
-// the bf16 bits, little-endian, of elements 0, step, 2*step, … with step = max(1, floor(elements / 65536)), 65536 of them at
-// most. read returns the bits of one element; nil reads the generator of that seed.
+// SampleHash returns a hash in lower-case hexadecimal that two programs compare to know that they hold the same
+// weights. It is SHA-256 over, for each tensor in the order given: its name, a space, its dimensions in decimal joined
+// by "x", a newline; then the bf16 bits, little-endian, of elements 0, step, 2*step, … with step = max(1,
+// floor(elements / 65536)), 65536 of them at most. read returns the bits of one element; nil reads the generator of
+// that seed.
 func SampleHash(seed uint64, ts []Tensor, read func(t Tensor, i int64) uint16) (string, error) {
 	sum := sha256.New()
 	for _, t := range ts {

@@ -44,8 +44,9 @@ func (a *added) find(text string, from int) (start, end int, id int32) {
 	return 0, 0, none
 }
 
-// split yields the added tokens of text with their ids, and what lies around them with none. A token that plain excludes is
-// text, and so is one that wants to be a word of its own and is not. lstrip and rstrip take the white space beside a token.
+// split yields the added tokens of text with their ids, and what lies around them with none. A token that plain
+// excludes is text, and so is one that wants to be a word of its own and is not. lstrip and rstrip take the white space
+// beside a token.
 func (a *added) split(text string, plain func(id int32) bool, yield func(from, to int, id int32) error) error {
 	done := 0
 	for at := 0; ; {

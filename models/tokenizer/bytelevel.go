@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// The byte-level alphabet (GPT-2's): each byte has a printable character that stands for it in tokenizer.json. Bytes whose
-// Latin-1 character prints stand for themselves. The others follow from U+0100 on, in order.
+// The byte-level alphabet (GPT-2's): each byte has a printable character that stands for it in tokenizer.json. Bytes
+// whose Latin-1 character prints stand for themselves. The others follow from U+0100 on, in order.
 
 // byteOf gives the byte that the character r stands for, false for a character outside the alphabet.
 func byteOf(r rune) (byte, bool) {

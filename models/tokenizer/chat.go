@@ -22,8 +22,8 @@ type Message struct {
 	Role    string // "system", "user", "assistant", or what else the template knows
 	Content string // text
 
-	// JSON is the whole message as a JSON object, instead of Role and Content: for tool calls and for content in parts. The order of its
-	// fields is kept.
+	// JSON is the whole message as a JSON object, instead of Role and Content: for tool calls and for content in parts.
+	// The order of its fields is kept.
 	JSON json.RawMessage
 }
 
@@ -35,7 +35,8 @@ type ChatOptions struct {
 	Now                 time.Time                  // for strftime_now; the zero value is the present
 }
 
-// TemplateRefusal is the error of a template that called raise_exception: the conversation is not one that it can render.
+// TemplateRefusal is the error of a template that called raise_exception: the conversation is not one that it can
+// render.
 type TemplateRefusal struct{ Message string }
 
 func (r *TemplateRefusal) Error() string { return "the chat template refuses: " + r.Message }
@@ -63,8 +64,8 @@ func (t *Tokenizer) ChatTemplate(name string) (*ChatTemplate, error) {
 	return c, err
 }
 
-// NewChatTemplate parses a Jinja template as Hugging Face does, with trim_blocks and lstrip_blocks. named are the special tokens it may use:
-// "bos_token" and so on. What package jinja does not know is refused.
+// NewChatTemplate parses a Jinja template as Hugging Face does, with trim_blocks and lstrip_blocks. named are the
+// special tokens it may use: "bos_token" and so on. What package jinja does not know is refused.
 func NewChatTemplate(source string, named map[string]string) (*ChatTemplate, error) {
 	template, err := jinja.Parse(source)
 	if err != nil {
@@ -73,9 +74,10 @@ func NewChatTemplate(source string, named map[string]string) (*ChatTemplate, err
 	return &ChatTemplate{template: template, named: named}, nil
 }
 
-// Render writes a conversation as the text that the model was trained on. It has the special tokens in it, begin-of-text too where the
-// template puts it: encode it without addSpecial. What a message contains goes in as it is; a special token in it is one in the text too.
-// The error is a *TemplateRefusal when the template says that the conversation is none it knows.
+// Render writes a conversation as the text that the model was trained on. It has the special tokens in it,
+// begin-of-text too where the template puts it: encode it without addSpecial. What a message contains goes in as it is;
+// a special token in it is one in the text too. The error is a *TemplateRefusal when the template says that the
+// conversation is none it knows.
 func (c *ChatTemplate) Render(messages []Message, options ChatOptions) (string, error) {
 	values, err := c.variables(messages, options)
 	if err != nil {

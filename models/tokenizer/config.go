@@ -98,8 +98,8 @@ func (t *Tokenizer) BOS() (id int, ok bool) {
 	return id, ok
 }
 
-// EOS is the id of the token that ends an answer; false when tokenizer_config.json names none. A checkpoint's generation_config.json may
-// list more than this one.
+// EOS is the id of the token that ends an answer; false when tokenizer_config.json names none. A checkpoint's
+// generation_config.json may list more than this one.
 func (t *Tokenizer) EOS() (id int, ok bool) {
 	_, id, ok = t.Named("eos_token")
 	return id, ok

@@ -2,9 +2,9 @@ package tokenizer
 
 import "strings"
 
-// Decode gives the text of ids; with skipSpecial special tokens are left out. Ids that belong to no token count for nothing.
-// Bytes that are not UTF-8 come out as U+FFFD: with ByteLevel one for each maximal part of a character, as in Rust and in
-// browsers; with ByteFallback one for each byte token of a run that is not UTF-8 as a whole.
+// Decode gives the text of ids; with skipSpecial special tokens are left out. Ids that belong to no token count for
+// nothing. Bytes that are not UTF-8 come out as U+FFFD: with ByteLevel one for each maximal part of a character, as in
+// Rust and in browsers; with ByteFallback one for each byte token of a run that is not UTF-8 as a whole.
 func (t *Tokenizer) Decode(ids []int, skipSpecial bool) string {
 	d := t.NewDecoder(skipSpecial)
 	for _, id := range ids {
@@ -13,7 +13,8 @@ func (t *Tokenizer) Decode(ids []int, skipSpecial bool) string {
 	return d.Flush()
 }
 
-// Decoder turns ids into text one at a time. What Add and Flush return, concatenated, is what Decode gives for all the ids.
+// Decoder turns ids into text one at a time. What Add and Flush return, concatenated, is what Decode gives for all the
+// ids.
 type Decoder struct {
 	t           *Tokenizer
 	skipSpecial bool
@@ -50,15 +51,16 @@ func (d *Decoder) begin() {
 
 func (d *Decoder) write(text string) { d.out.WriteString(text) }
 
-// Behind says that the text stands behind another one: its first token keeps the space that begins a word, which SentencePiece's
-// decoders take from a text's first. It comes before the first Add.
+// Behind says that the text stands behind another one: its first token keeps the space that begins a word, which
+// SentencePiece's decoders take from a text's first. It comes before the first Add.
 func (d *Decoder) Behind() {
 	d.first("a")
 	d.take()
 }
 
-// Add gives the text that id completes. It is empty when id ends within a character, whose bytes are held back until the
-// rest has come. A run of byte tokens (ByteFallback) is held back to its end, because all of it decides what it stands for.
+// Add gives the text that id completes. It is empty when id ends within a character, whose bytes are held back until
+// the rest has come. A run of byte tokens (ByteFallback) is held back to its end, because all of it decides what it
+// stands for.
 func (d *Decoder) Add(id int) string {
 	d.add(id)
 	return d.take()
@@ -76,7 +78,8 @@ func (d *Decoder) take() string {
 	return text
 }
 
-// Flush ends the text: it gives what was held back, with U+FFFD for an unfinished character. The Decoder is as new then.
+// Flush ends the text: it gives what was held back, with U+FFFD for an unfinished character. The Decoder is as new
+// then.
 func (d *Decoder) Flush() string {
 	for i, each := range d.stages {
 		each.flush(d.emits[i])
@@ -86,8 +89,8 @@ func (d *Decoder) Flush() string {
 	return text
 }
 
-// Bytes are what token id adds to a text that has begun, of special tokens their name; false when id belongs to no token.
-// Bytes of tokens one after the other may be a character that none of them is.
+// Bytes are what token id adds to a text that has begun, of special tokens their name; false when id belongs to no
+// token. Bytes of tokens one after the other may be a character that none of them is.
 func (t *Tokenizer) Bytes(id int) ([]byte, bool) {
 	if !t.known(id) {
 		return nil, false

@@ -244,7 +244,8 @@ func compare(tok *Tokenizer, text string, i int, want oracleAnswer) string {
 	return ""
 }
 
-// decodeAll decodes one id at a time and checks that every part is whole characters and that the parts are Decode's text.
+// decodeAll decodes one id at a time and checks that every part is whole characters and that the parts are Decode's
+// text.
 func decodeAll(t *testing.T, tok *Tokenizer, ids []int, skip bool) string {
 	d := tok.NewDecoder(skip)
 	var out strings.Builder

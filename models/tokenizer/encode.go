@@ -15,15 +15,16 @@ type encoder struct {
 	workspace workspace
 }
 
-// Encode gives the ids of text. Added tokens in the text, special ones among them, become their ids; see EncodePlain for text that must not
-// speak for the program. With addSpecial the post-processor's tokens go around: for Llama 3, begin-of-text before it. Text that is not
-// UTF-8 is an error that says where. The empty text has no ids of its own.
+// Encode gives the ids of text. Added tokens in the text, special ones among them, become their ids; see EncodePlain
+// for text that must not speak for the program. With addSpecial the post-processor's tokens go around: for Llama 3,
+// begin-of-text before it. Text that is not UTF-8 is an error that says where. The empty text has no ids of its own.
 func (t *Tokenizer) Encode(text string, addSpecial bool) ([]int, error) {
 	return t.encode(text, addSpecial, false)
 }
 
-// EncodePlain is Encode without addSpecial, for text of a user: what looks like a special token in it is encoded as the characters it
-// consists of. (Hugging Face calls it encode_special_tokens.) Added tokens that are not special are found as ever.
+// EncodePlain is Encode without addSpecial, for text of a user: what looks like a special token in it is encoded as the
+// characters it consists of. (Hugging Face calls it encode_special_tokens.) Added tokens that are not special are found
+// as ever.
 func (t *Tokenizer) EncodePlain(text string) ([]int, error) {
 	return t.encode(text, false, true)
 }
@@ -62,7 +63,8 @@ func notUTF8(text string) int {
 	}
 }
 
-// around appends the ids of the tokens in set that p contains, and leaves the text before, between and after them to rest.
+// around appends the ids of the tokens in set that p contains, and leaves the text before, between and after them to
+// rest.
 func (e *encoder) around(set *added, p piece, rest func(piece) error) error {
 	plain := func(id int32) bool { return e.plain && e.tokens[id].special }
 	return set.split(p.text, plain, func(from, to int, id int32) error {

@@ -39,8 +39,8 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// FuzzRoundTrip: what is encoded comes back from the decoder, in whole characters. Styles that normalize, drop or cannot
-// spell a character are left out; those of SentencePiece know no difference between a space and its sign.
+// FuzzRoundTrip: what is encoded comes back from the decoder, in whole characters. Styles that normalize, drop or
+// cannot spell a character are left out; those of SentencePiece know no difference between a space and its sign.
 func FuzzRoundTrip(f *testing.F) {
 	signs := func(text string) string { return strings.ReplaceAll(text, "▁", " ") }
 	same := func(text string) string { return text }

@@ -4,8 +4,8 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// normalForm is one of Unicode's normal forms with the library's data, which are Unicode 9's. Characters that came later
-// stay as they are and end a run of marks. Unlike golang.org/x/text it leaves runs of more than 30 marks whole.
+// normalForm is one of Unicode's normal forms with the library's data, which are Unicode 9's. Characters that came
+// later stay as they are and end a run of marks. Unlike golang.org/x/text it leaves runs of more than 30 marks whole.
 type normalForm struct{ form norm.Form }
 
 func (n normalForm) normalize(p piece) (piece, error) {
@@ -86,7 +86,8 @@ func sortMarks(run []rune) {
 	copy(run, out)
 }
 
-// compose joins each character with the last starter before it, unless a mark of its class or a higher one lies between.
+// compose joins each character with the last starter before it, unless a mark of its class or a higher one lies
+// between.
 func compose(runes []rune) []rune {
 	starter, last := -1, uint8(0)
 	out := runes[:0]

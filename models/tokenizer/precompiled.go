@@ -10,8 +10,8 @@ import (
 	"github.com/rivo/uniseg"
 )
 
-// precompiled is SentencePiece's table of replacements: a double-array trie of what is replaced, and the replacements, each
-// with a zero byte after it.
+// precompiled is SentencePiece's table of replacements: a double-array trie of what is replaced, and the replacements,
+// each with a zero byte after it.
 type precompiled struct {
 	units []uint32
 	texts string
@@ -46,8 +46,9 @@ func readPrecompiled(place string, raw json.RawMessage) (normalizer, error) {
 	return n, nil
 }
 
-// normalize replaces each user-perceived character of less than 6 bytes that begins with an entry, as a whole. In others it
-// replaces each code point that has an entry. That is the library's way, odd as it is, because the model was trained so.
+// normalize replaces each user-perceived character of less than 6 bytes that begins with an entry, as a whole. In
+// others it replaces each code point that has an entry. That is the library's way, odd as it is, because the model was
+// trained so.
 func (n precompiled) normalize(p piece) (piece, error) {
 	var out strings.Builder
 	state, cut := -1, false

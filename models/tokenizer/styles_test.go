@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// styleGolden is what Hugging Face's tokenizers makes of the cases in one style. What is absent equals what is before it:
-// Special IDs, Decoded Text, Skipped Decoded.
+// styleGolden is what Hugging Face's tokenizers makes of the cases in one style. What is absent equals what is before
+// it: Special IDs, Decoded Text, Skipped Decoded.
 type styleGolden struct {
 	Cases []struct {
 		Name, Text       string
@@ -62,7 +62,8 @@ func TestStylesEqualHuggingFace(t *testing.T) {
 	}
 }
 
-// TestStreamsOfEveryStyleAreWholeCharacters: of ids at random, half of them bytes of characters that others complete or not.
+// TestStreamsOfEveryStyleAreWholeCharacters: of ids at random, half of them bytes of characters that others complete or
+// not.
 func TestStreamsOfEveryStyleAreWholeCharacters(t *testing.T) {
 	for _, dir := range styleDirs(t) {
 		tok, err := Open(dir)

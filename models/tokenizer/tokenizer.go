@@ -36,9 +36,10 @@ type Tokenizer struct {
 	config        config
 }
 
-// Open reads the tokenizer of the checkpoint in the folder dir: tokenizer.json, and where they are there tokenizer_config.json and
-// chat_template.jinja, which goes before a template in the former. Errors name the file, the field, what is there and what is wanted.
-// A folder without a tokenizer is an fs.ErrNotExist, one with a tokenizer in another format an error that says how to convert it.
+// Open reads the tokenizer of the checkpoint in the folder dir: tokenizer.json, and where they are there
+// tokenizer_config.json and chat_template.jinja, which goes before a template in the former. Errors name the file, the
+// field, what is there and what is wanted. A folder without a tokenizer is an fs.ErrNotExist, one with a tokenizer in
+// another format an error that says how to convert it.
 func Open(dir string) (*Tokenizer, error) {
 	t, err := opener(func(name string) (fs.File, error) { return os.Open(filepath.Join(dir, name)) }).tokenizer()
 	if err != nil && !errors.As(err, new(*fs.PathError)) { // which names the file in full
@@ -116,8 +117,8 @@ func (o opener) read(name string) ([]byte, error) {
 	return data, nil
 }
 
-// Parse makes a tokenizer of the contents of tokenizer.json and of tokenizer_config.json; configJSON may be empty, then there are no
-// named special tokens and there is no chat template.
+// Parse makes a tokenizer of the contents of tokenizer.json and of tokenizer_config.json; configJSON may be empty, then
+// there are no named special tokens and there is no chat template.
 func Parse(tokenizerJSON, configJSON []byte) (*Tokenizer, error) {
 	t := &Tokenizer{}
 	if err := t.parse(tokenizerJSON); err != nil {
@@ -190,7 +191,8 @@ func (t *Tokenizer) readModel(raw json.RawMessage) error {
 // Size is one more than the highest id. A model's logits may have more rows than that, never fewer.
 func (t *Tokenizer) Size() int { return len(t.tokens) }
 
-// ID is the id of the token that the files spell so: "<|eot_id|>", or "Ġthe" in the byte-level alphabet; false when there is none.
+// ID is the id of the token that the files spell so: "<|eot_id|>", or "Ġthe" in the byte-level alphabet; false when
+// there is none.
 func (t *Tokenizer) ID(name string) (int, bool) {
 	id, ok := t.byName[name]
 	return int(id), ok

@@ -62,7 +62,8 @@ func TestByteAlphabetIsABijection(t *testing.T) {
 	require.False(t, ok, "a space stands for no byte")
 }
 
-// TestClassesMatchTheTables: the engine's classes are the tables', at every border and in between, whatever Go's version of Unicode is.
+// TestClassesMatchTheTables: the engine's classes are the tables', at every border and in between, whatever Go's
+// version of Unicode is.
 func TestClassesMatchTheTables(t *testing.T) {
 	for pattern, table := range classTables {
 		if pattern[0] != '\\' {

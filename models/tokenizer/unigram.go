@@ -55,8 +55,9 @@ func (s *scoredJSON) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// looseFloat reads a number as the library's parser (serde_json) does: its digits as an integer of 64 bits, rounded, then
-// scaled by a power of ten. The last bit may differ from the nearest number, and decides between equal sums of scores.
+// looseFloat reads a number as the library's parser (serde_json) does: its digits as an integer of 64 bits, rounded,
+// then scaled by a power of ten. The last bit may differ from the nearest number, and decides between equal sums of
+// scores.
 func looseFloat(number string) float64 {
 	digits, power, _ := strings.Cut(strings.ToLower(number), "e")
 	exponent, _ := strconv.Atoi(power)

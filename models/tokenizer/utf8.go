@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// lossy gives b as text, with U+FFFD for each maximal part of a character that goes wrong, and what may yet become a character
-// at the end of b.
+// lossy gives b as text, with U+FFFD for each maximal part of a character that goes wrong, and what may yet become a
+// character at the end of b.
 func lossy(b []byte) (text string, held []byte) {
 	var out strings.Builder
 	for len(b) > 0 {
@@ -25,8 +25,8 @@ func lossy(b []byte) (text string, held []byte) {
 	return out.String(), nil
 }
 
-// part is the length of the longest beginning of b that could begin a character, 1 when there is none (b does not begin with a whole
-// character); cut says that b ends there, so that more bytes could complete it.
+// part is the length of the longest beginning of b that could begin a character, 1 when there is none (b does not begin
+// with a whole character); cut says that b ends there, so that more bytes could complete it.
 func part(b []byte) (n int, cut bool) {
 	size, low, high := sequence(b[0])
 	for n = 1; n < size; n++ {
@@ -41,8 +41,8 @@ func part(b []byte) (n int, cut bool) {
 	return n, false
 }
 
-// sequence is the length of the characters that begin with the byte first, and the range of their second byte (Unicode's table 3-7);
-// length 1 for bytes that begin no longer one.
+// sequence is the length of the characters that begin with the byte first, and the range of their second byte
+// (Unicode's table 3-7); length 1 for bytes that begin no longer one.
 func sequence(first byte) (size int, low, high byte) {
 	switch {
 	case first < 0xc2 || first > 0xf4:

@@ -22,8 +22,8 @@ func Philox(key [2]uint32, c [4]uint32) [4]uint32 {
 	return c
 }
 
-// Series is below which share of 2^32 the logarithm of 1 − v is a series: a GPU's has an absolute error of 2⁻²² near 1, and
-// the tokens that win have the smallest v.
+// Series is below which share of 2^32 the logarithm of 1 − v is a series: a GPU's has an absolute error of 2⁻²² near 1,
+// and the tokens that win have the smallest v.
 const Series = 1.0 / 32
 
 // SeriesTerms are the coefficients of −ln(1 − v) = v·(1 + v/2 + v²/3 + …) beyond the first term, the last one first.

@@ -138,7 +138,8 @@ func (s *search) total() float32 {
 	return behind[Bins-1]
 }
 
-// findK looks for the bin of the k-th nearest token. Once all of a bin stay that is the end, and weight that of all that stay.
+// findK looks for the bin of the k-th nearest token. Once all of a bin stay that is the end, and weight that of all
+// that stay.
 func (s *search) findK(h *[Bins]bin) (weight float32, done bool) {
 	before, behind := s.weights(h)
 	k, n := s.r[RowTopK], s.count

@@ -1,5 +1,5 @@
-// Package families has a tiny random model of every family, with the logits that Hugging Face transformers computes of it
-// (make.py wrote testdata).
+// Package families has a tiny random model of every family, with the logits that Hugging Face transformers computes of
+// it (make.py wrote testdata).
 package families
 
 import (

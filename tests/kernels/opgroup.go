@@ -28,7 +28,8 @@ func clusterOps(r *rows) {
 	r.put(ir.OpMBarArriveAt, "all have come", k.U32(1))
 }
 
-// tensorMaps copies boxes of an array of three dimensions: one inside, one over an edge of each dimension, one before the first element.
+// tensorMaps copies boxes of an array of three dimensions: one inside, one over an edge of each dimension, one before
+// the first element.
 func tensorMaps(r *rows) {
 	k := r.k
 	const boxes, words = 3, 2 * 3 * 16 // a box is 2×3×32 elements of 2 bytes
@@ -54,7 +55,8 @@ func tensorMaps(r *rows) {
 	}
 }
 
-// warpgroups multiplies matrices of small integers on the CTA's one warpgroup: A from memory and from registers, rows of 64 bytes and of 128.
+// warpgroups multiplies matrices of small integers on the CTA's one warpgroup: A from memory and from registers, rows
+// of 64 bytes and of 128.
 func warpgroups(r *rows) {
 	k := r.k
 	const columns = 24

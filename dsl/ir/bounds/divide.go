@@ -159,8 +159,8 @@ func (a *analysis) selected(c *cond, x, y val, t ir.Type) val {
 	return a.value(s)
 }
 
-// bounds is iv, the range of f, where c is truth and compares f itself: of a sum, which an assumption narrows as a whole, its
-// symbols' ranges do not show that.
+// bounds is iv, the range of f, where c is truth and compares f itself: of a sum, which an assumption narrows as a
+// whole, its symbols' ranges do not show that.
 func (c *cond) bounds(truth bool, f form, iv interval) interval {
 	for ; c != nil && c.op == negation; c = c.l {
 		truth = !truth

@@ -60,8 +60,8 @@ func Alone(prompt []int, n int, picked bool) []int {
 	return all[len(prompt):]
 }
 
-// AloneShort is Alone, and of a model that says few tokens, where that is not 0, AloneOfFew, where sequences of up to most tokens are
-// short: what a longer one's cache holds is as if it had been long from its beginning.
+// AloneShort is Alone, and of a model that says few tokens, where that is not 0, AloneOfFew, where sequences of up to
+// most tokens are short: what a longer one's cache holds is as if it had been long from its beginning.
 func AloneShort(prompt []int, n int, picked bool, few, most int) []int {
 	all := append([]int(nil), prompt...)
 	for range n {
@@ -99,8 +99,8 @@ func next(follows int, picked bool) int {
 // sums that are cut otherwise are rounded otherwise.
 func (h cell) rounded(begin, n int) cell { return h.then(begin).then(n) }
 
-// Within is what the model says follows each token of a prompt but the last, where it comes in pieces of so many tokens; 0
-// for a Stepper whose results do not depend on Pieces.
+// Within is what the model says follows each token of a prompt but the last, where it comes in pieces of so many
+// tokens; 0 for a Stepper whose results do not depend on Pieces.
 func Within(prompt []int, piece int, short bool) []int {
 	h := opening(short)
 	var cells []cell

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fake opens the device of the fake driver (testdata/fakedriver.c), or skips: these tests count on its sizes and on its one kernel.
-// scripts/build-cuda --fake test runs them, and then they do not skip.
+// fake opens the device of the fake driver (testdata/fakedriver.c), or skips: these tests count on its sizes and on its
+// one kernel. scripts/build-cuda --fake test runs them, and then they do not skip.
 func fake(t *testing.T) *Device {
 	t.Helper()
 	dev, err := Open(0)

@@ -113,9 +113,9 @@ func (d *Device) MemInfo() (free, total int64, err error) {
 	return free, total, err
 }
 
-// Close releases everything that came from the device and then its context. It waits for calls in flight, so a kernel that runs until
-// it is told to must be told before. A second Close does nothing. After a kernel has faulted, every call fails with that fault, Close
-// included, but the context is gone afterwards and the GPU can be opened again.
+// Close releases everything that came from the device and then its context. It waits for calls in flight, so a kernel
+// that runs until it is told to must be told before. A second Close does nothing. After a kernel has faulted, every
+// call fails with that fault, Close included, but the context is gone afterwards and the GPU can be opened again.
 func (d *Device) Close() error {
 	if !d.closing.CompareAndSwap(false, true) {
 		return nil
@@ -148,12 +148,12 @@ func (d *Device) Close() error {
 	return nil
 }
 
-// Abandon makes every later call fail, and Close return at once, without waiting for a kernel that does not end: nothing is released
-// before the process ends.
+// Abandon makes every later call fail, and Close return at once, without waiting for a kernel that does not end:
+// nothing is released before the process ends.
 func (d *Device) Abandon() { d.closing.Store(true) }
 
-// do calls f on a thread that has the device's context, and names the operation in its error. Locks are taken in the order device,
-// handle.
+// do calls f on a thread that has the device's context, and names the operation in its error. Locks are taken in the
+// order device, handle.
 func (d *Device) do(op string, f func() error) error {
 	if d.closing.Load() { // not left to wait behind Close, which waits for others
 		return fmt.Errorf("cuda: %s: device %w", op, ErrClosed)

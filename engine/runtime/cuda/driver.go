@@ -136,7 +136,8 @@ func attributes(device cu.Device, f *Facts) error {
 // raw returns the CUfunction that a cu.Function holds as its only field.
 func raw(f cu.Function) C.CUfunction { return *(*C.CUfunction)(unsafe.Pointer(&f)) }
 
-// A cu.Function or cu.Stream that is more than one pointer would make raw and the launch wrong: then these do not compile.
+// A cu.Function or cu.Stream that is more than one pointer would make raw and the launch wrong: then these do not
+// compile.
 var (
 	_ [unsafe.Sizeof(cu.Function{}) - unsafe.Sizeof(uintptr(0))]struct{} = [0]struct{}{}
 	_ [unsafe.Sizeof(cu.Stream{}) - unsafe.Sizeof(uintptr(0))]struct{}   = [0]struct{}{}
@@ -150,7 +151,8 @@ func setDynamicShared(f cu.Function, bytes int) error {
 // preferShared asks for the largest share of on-chip memory as shared memory.
 func preferShared(f cu.Function) error { return driverError(C.mkgen_prefer_shared(raw(f))) }
 
-// launchCooperative launches a one-dimensional grid with all blocks resident; params are the bytes of the kernel's only parameter.
+// launchCooperative launches a one-dimensional grid with all blocks resident; params are the bytes of the kernel's only
+// parameter.
 func launchCooperative(f cu.Function, s cu.Stream, grid, block, shared int, params []byte) error {
 	stream := *(*C.CUstream)(unsafe.Pointer(&s))
 	return driverError(C.mkgen_launch_cooperative(raw(f), C.uint(grid), C.uint(block), C.uint(shared), stream, unsafe.Pointer(unsafe.SliceData(params))))

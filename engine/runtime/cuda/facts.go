@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// ErrClosed is wrapped by every use of a device after its Close, or of memory, a stream, an event or a module after its release.
+// ErrClosed is wrapped by every use of a device after its Close, or of memory, a stream, an event or a module after its
+// release.
 var ErrClosed = errors.New("used after it was closed")
 
 // Facts are what the driver says of one GPU.
@@ -22,8 +23,8 @@ type Facts struct {
 	ComputeMinor int `json:"compute_minor"`
 	// SMs is the number of multiprocessors.
 	SMs int `json:"sms"`
-	// SharedOptin is the most shared memory in bytes, static and dynamic together, that one block may ask for; SharedPerSM is what a
-	// multiprocessor has.
+	// SharedOptin is the most shared memory in bytes, static and dynamic together, that one block may ask for;
+	// SharedPerSM is what a multiprocessor has.
 	SharedOptin int `json:"shared_optin_bytes"`
 	SharedPerSM int `json:"shared_per_sm_bytes"`
 	// L2 and Memory are sizes in bytes; Memory is all of it, free or not.
@@ -47,8 +48,8 @@ type Needs struct {
 	Shared int
 }
 
-// Check returns nil when the GPU meets the needs, else one error that names every need not met: what was found, what is needed.
-// An Arch that is not of the form sm_90 or sm_90a is an error too.
+// Check returns nil when the GPU meets the needs, else one error that names every need not met: what was found, what is
+// needed. An Arch that is not of the form sm_90 or sm_90a is an error too.
 func (f Facts) Check(n Needs) error {
 	var short []string
 	if n.Arch != "" {
@@ -78,8 +79,8 @@ func (f Facts) Check(n Needs) error {
 	return fmt.Errorf("cuda: GPU %d (%s) does not fit: %s", f.Ordinal, f.Name, strings.Join(short, "; "))
 }
 
-// runs says whether a cubin for the architecture runs here: same major, and a minor not below it; exactly equal for an architecture
-// with the suffix a.
+// runs says whether a cubin for the architecture runs here: same major, and a minor not below it; exactly equal for an
+// architecture with the suffix a.
 func (f Facts) runs(arch string) (bool, error) {
 	digits, ok := strings.CutPrefix(arch, "sm_")
 	plain := strings.TrimRight(digits, "af")
@@ -97,8 +98,8 @@ func (f Facts) runs(arch string) (bool, error) {
 // version writes 13000 as "13.0".
 func version(v int) string { return fmt.Sprintf("%d.%d", v/1000, v%1000/10) }
 
-// resident refuses a grid of which not every block can be on the GPU at once: a barrier over the grid would wait for ever.
-// perSM is how many blocks fit on one multiprocessor.
+// resident refuses a grid of which not every block can be on the GPU at once: a barrier over the grid would wait for
+// ever. perSM is how many blocks fit on one multiprocessor.
 func resident(kernel string, perSM, sms, grid, block, shared int) error {
 	if perSM*sms >= grid {
 		return nil

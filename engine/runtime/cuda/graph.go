@@ -60,13 +60,13 @@ type GraphLaunch struct {
 	Function            *Function
 	Grid, Block, Shared int
 	Params              []byte // copied as the graph is made
-	// Dependent launches may start before the launch before them has ended, where its kernel lets them; the kernel waits itself for
-	// what it needs (griddepcontrol).
+	// Dependent launches may start before the launch before them has ended, where its kernel lets them; the kernel
+	// waits itself for what it needs (griddepcontrol).
 	Dependent bool
 }
 
-// NewGraph records launches. A driver that does not make every Dependent one's edge a programmatic one is an error: what is timed
-// then would not be what was asked for.
+// NewGraph records launches. A driver that does not make every Dependent one's edge a programmatic one is an error:
+// what is timed then would not be what was asked for.
 func (d *Device) NewGraph(launches []GraphLaunch) (g *Graph, err error) {
 	dependent := 0
 	for i, l := range launches {

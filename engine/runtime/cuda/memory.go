@@ -18,8 +18,8 @@ type Mem struct {
 	bytes int64
 }
 
-// Alloc allocates bytes of the GPU's memory, at least 1; the content is undefined. When there is not enough, the error says how much
-// is free.
+// Alloc allocates bytes of the GPU's memory, at least 1; the content is undefined. When there is not enough, the error
+// says how much is free.
 func (d *Device) Alloc(bytes int64) (*Mem, error) {
 	if bytes < 1 {
 		return nil, fmt.Errorf("cuda: allocate %d bytes: want at least 1", bytes)
@@ -86,8 +86,8 @@ func (m *Mem) Upload(offset int64, src []byte) error {
 	})
 }
 
-// Download copies the memory from byte offset on into dst and returns when it is there. It does not wait for kernels: synchronise
-// their stream before. No bytes is no error.
+// Download copies the memory from byte offset on into dst and returns when it is there. It does not wait for kernels:
+// synchronise their stream before. No bytes is no error.
 func (m *Mem) Download(dst []byte, offset int64) error {
 	if err := m.inside("download", offset, int64(len(dst))); err != nil {
 		return err
@@ -118,7 +118,8 @@ func (m *Mem) Set(value byte) error {
 // Free gives the memory back. The driver waits for kernels that run. A second Free does nothing.
 func (m *Mem) Free() error { return m.release("free") }
 
-// Host is pinned host memory that the GPU sees too, through the bus: for fast copies, flags and tokens. It is zero at first.
+// Host is pinned host memory that the GPU sees too, through the bus: for fast copies, flags and tokens. It is zero at
+// first.
 type Host struct {
 	handle
 	host   unsafe.Pointer
@@ -164,15 +165,15 @@ func (h *Host) Bytes() []byte {
 	return unsafe.Slice((*byte)(h.host), h.bytes)
 }
 
-// Load32 reads the word at byte offset in one access, ordered before later ones: what the GPU wrote before it, with a fence of system
-// scope between, is then visible. The offset must be a multiple of 4 inside the memory.
+// Load32 reads the word at byte offset in one access, ordered before later ones: what the GPU wrote before it, with a
+// fence of system scope between, is then visible. The offset must be a multiple of 4 inside the memory.
 func (h *Host) Load32(offset int) (value uint32, err error) {
 	err = h.word("load", offset, func(p *uint32) { value = atomic.LoadUint32(p) })
 	return value, err
 }
 
-// Store32 writes the word at byte offset in one access, ordered after earlier ones. The offset must be a multiple of 4 inside the
-// memory. It works while a kernel runs.
+// Store32 writes the word at byte offset in one access, ordered after earlier ones. The offset must be a multiple of 4
+// inside the memory. It works while a kernel runs.
 func (h *Host) Store32(offset int, value uint32) error {
 	return h.word("store", offset, func(p *uint32) { atomic.StoreUint32(p, value) })
 }

@@ -17,8 +17,8 @@ type Module struct {
 	module cu.Module
 }
 
-// LoadModule loads a cubin, compiled for this GPU's architecture. Anything but an ELF file is refused here, a cubin for another
-// architecture by the driver.
+// LoadModule loads a cubin, compiled for this GPU's architecture. Anything but an ELF file is refused here, a cubin for
+// another architecture by the driver.
 func (d *Device) LoadModule(cubin []byte) (*Module, error) {
 	if !bytes.HasPrefix(cubin, []byte("\x7fELF")) {
 		return nil, fmt.Errorf("cuda: load a module: %d bytes that are no cubin (an ELF file)", len(cubin))
@@ -52,8 +52,8 @@ type Function struct {
 	module *Module
 	name   string
 	fn     cu.Function
-	// Registers and StaticShared are per thread, and per block in bytes. Local is local memory per thread in bytes: more than 0 means
-	// spills or arrays that are not in registers. MaxThreads is the largest block.
+	// Registers and StaticShared are per thread, and per block in bytes. Local is local memory per thread in bytes:
+	// more than 0 means spills or arrays that are not in registers. MaxThreads is the largest block.
 	Registers, StaticShared, Local, MaxThreads int
 }
 
@@ -88,8 +88,8 @@ func (m *Module) Function(name string) (*Function, error) {
 	return f, nil
 }
 
-// SetDynamicShared allows the kernel so many bytes of dynamic shared memory; above 48 KiB a launch needs it. It is refused when that
-// and the static part exceed what a block may have.
+// SetDynamicShared allows the kernel so many bytes of dynamic shared memory; above 48 KiB a launch needs it. It is
+// refused when that and the static part exceed what a block may have.
 func (f *Function) SetDynamicShared(bytes int) error {
 	optin := f.module.dev.facts.SharedOptin
 	if bytes < 0 || bytes > optin-f.StaticShared {
@@ -101,14 +101,14 @@ func (f *Function) SetDynamicShared(bytes int) error {
 	})
 }
 
-// PreferShared asks for as much of the multiprocessors' on-chip memory to be shared memory as there can be, so that other kernels'
-// blocks find room beside this one's.
+// PreferShared asks for as much of the multiprocessors' on-chip memory to be shared memory as there can be, so that
+// other kernels' blocks find room beside this one's.
 func (f *Function) PreferShared() error {
 	return f.module.use("kernel "+f.name+": prefer shared memory", func() error { return preferShared(f.fn) })
 }
 
-// PerSM is how many blocks of so many threads with so much dynamic shared memory (bytes) fit on one multiprocessor; 0 when not one
-// does.
+// PerSM is how many blocks of so many threads with so much dynamic shared memory (bytes) fit on one multiprocessor; 0
+// when not one does.
 func (f *Function) PerSM(block, shared int) (n int, err error) {
 	err = f.module.use("occupancy of kernel "+f.name, func() error {
 		n, err = f.fn.MaxActiveBlocksPerMultiProcessor(block, int64(shared))
@@ -117,9 +117,10 @@ func (f *Function) PerSM(block, shared int) (n int, err error) {
 	return n, err
 }
 
-// LaunchCooperative queues the kernel in the stream: grid blocks of block threads with shared bytes of dynamic shared memory each, all
-// resident at once. params are the bytes of its one parameter, 1 to 4096 of them: a params block by value, or an address (see Pointer).
-// They are copied before the call returns. A grid that cannot be resident is refused before the launch. A fault of the kernel shows later, at [Stream.Sync].
+// LaunchCooperative queues the kernel in the stream: grid blocks of block threads with shared bytes of dynamic shared
+// memory each, all resident at once. params are the bytes of its one parameter, 1 to 4096 of them: a params block by
+// value, or an address (see Pointer). They are copied before the call returns. A grid that cannot be resident is
+// refused before the launch. A fault of the kernel shows later, at [Stream.Sync].
 func (f *Function) LaunchCooperative(s *Stream, grid, block, shared int, params []byte) error {
 	if s.dev != f.module.dev {
 		return errors.New("cuda: launch " + f.name + ": kernel and stream are of different devices")

@@ -7,8 +7,8 @@ import (
 
 var releaseForm = regexp.MustCompile(`\b[0-9]{3,}\.[0-9]+(\.[0-9]+)?\b`)
 
-// DriverRelease is the installed driver's own number, such as "580.159.04", as its kernel module says it; "" where it does not say (no
-// driver, or a sandbox that hides it). It opens no GPU.
+// DriverRelease is the installed driver's own number, such as "580.159.04", as its kernel module says it; "" where it
+// does not say (no driver, or a sandbox that hides it). It opens no GPU.
 func DriverRelease() string {
 	return releaseIn("/proc/driver/nvidia/version", "/sys/module/nvidia/version")
 }

@@ -129,8 +129,8 @@ func (e *Event) Sync() error {
 	return e.use("wait for an event", func() error { return e.event.Synchronize() })
 }
 
-// Since is the time on the GPU from the event start to this one, to about half a microsecond. Both must have been recorded and passed,
-// else it is an error.
+// Since is the time on the GPU from the event start to this one, to about half a microsecond. Both must have been
+// recorded and passed, else it is an error.
 func (e *Event) Since(start *Event) (time.Duration, error) {
 	var ms float64
 	err := e.use("time between events", func() error {

@@ -1,5 +1,5 @@
-// Command compilecu compiles .cu files with nvcc and holds them to what an emitted kernel promises: one kernel, no #include, no
-// spills (or few), a bounded compile time, strong loads of 128 bits in one. It prints a line per file and exits with 1 when one of them fails, 2 for wrong flags.
+// Command compilecu compiles .cu files with nvcc and holds them to what an emitted kernel promises: one kernel, no
+// #include, no spills (or few), a bounded compile time, strong loads of 128 bits in one. It prints a line per file and exits with 1 when one of them fails, 2 for wrong flags.
 //
 //	compilecu [-arch sm_90a] [-nvcc PATH] [-max-seconds 90] [-max-spills 0] FILE.cu...
 package main

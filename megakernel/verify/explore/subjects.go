@@ -1,5 +1,5 @@
-// Package explore runs small subjects, and a model's kernel of one layer, in every order of their synchronising operations up to a
-// bound (interp.Explore). The subjects are built of the templates that real kernels are built of.
+// Package explore runs small subjects, and a model's kernel of one layer, in every order of their synchronising
+// operations up to a bound (interp.Explore). The subjects are built of the templates that real kernels are built of.
 package explore
 
 import (
@@ -56,7 +56,8 @@ func subjects() []subject {
 	}
 }
 
-// ringBody streams chunks of ones and sums a lane's word of each. lost plants a fault: a consumer that releases nothing.
+// ringBody streams chunks of ones and sums a lane's word of each. lost plants a fault: a consumer that releases
+// nothing.
 func ringBody(chunks, lost int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
 	return func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role {
 		in := dsl.Global[dsl.B128](k, "ones", int64(chunks*ring.StageBytes()/16), dsl.ReadOnly())
@@ -87,8 +88,8 @@ func ringBody(chunks, lost int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []
 	}
 }
 
-// gridBody lets each CTA write a word a round and read all CTAs' behind a barrier. Faults: lost is a CTA, plus 1, that does not arrive;
-// a weak barrier orders nothing.
+// gridBody lets each CTA write a word a round and read all CTAs' behind a barrier. Faults: lost is a CTA, plus 1, that
+// does not arrive; a weak barrier orders nothing.
 func gridBody(rounds, lost int, weak bool) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
 	return func(k *dsl.Kernel, e *tasks.Env, _ *pipeline.Ring) []dsl.Role {
 		words := dsl.Global[dsl.U32](k, "words", int64(rounds*e.Grid))
@@ -114,8 +115,8 @@ func gridBody(rounds, lost int, weak bool) func(*dsl.Kernel, *tasks.Env, *pipeli
 	}
 }
 
-// packetBody lets each CTA hand a packet to the others a round, by lane 0, of which each sums all. Flags go up by steps; 0 plants a
-// fault.
+// packetBody lets each CTA hand a packet to the others a round, by lane 0, of which each sums all. Flags go up by
+// steps; 0 plants a fault.
 func packetBody(rounds int, counted bool, steps int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
 	return func(k *dsl.Kernel, e *tasks.Env, _ *pipeline.Ring) []dsl.Role {
 		packets := dsl.Global[dsl.B128](k, "packets", int64(2*e.Grid))
@@ -150,8 +151,9 @@ func packetBody(rounds int, counted bool, steps int) func(*dsl.Kernel, *tasks.En
 	}
 }
 
-// stepBody is how consumers tell the producer that a step runs, and hear that it knows, as megakernel's kernels do: the producer
-// fetches the first chunk of a step before, and the second behind it. acks 0 plants a fault: nobody waits for the producer's ack.
+// stepBody is how consumers tell the producer that a step runs, and hear that it knows, as megakernel's kernels do: the
+// producer fetches the first chunk of a step before, and the second behind it. acks 0 plants a fault: nobody waits for
+// the producer's ack.
 func stepBody(steps, acks int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
 	return func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role {
 		in := dsl.Global[dsl.B128](k, "ones", int64(2*ring.StageBytes()/16), dsl.ReadOnly())

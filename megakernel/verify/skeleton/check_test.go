@@ -54,7 +54,8 @@ func twoLayers(c models.Config) models.Config {
 	return c
 }
 
-// 8B in the launches of mkgen verify --skeleton, the others in one step: what a context or a step more shows of them it shows of 8B.
+// 8B in the launches of mkgen verify --skeleton, the others in one step: what a context or a step more shows of them it
+// shows of 8B.
 func TestThePlanOfEveryModelIsCarriedOut(t *testing.T) {
 	deep.Only(t)
 	for _, c := range models.Checked() {

@@ -34,7 +34,8 @@ func (e arguments) evaluate(r *run, s *scope) (a args, err error) {
 	return a, err
 }
 
-// bind orders arguments by the names of the parameters; what is not given is absent. required is how many must be given.
+// bind orders arguments by the names of the parameters; what is not given is absent. required is how many must be
+// given.
 func (a args) bind(required int, names ...string) ([]any, error) {
 	if len(a.values) > len(names) {
 		return nil, fmt.Errorf("%d arguments; want at most %d", len(a.values), len(names))

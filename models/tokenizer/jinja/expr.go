@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// tuple parses what stands in a tag: an expression, or several with commas between, which make a tuple. conditional says whether
-// "a if b else c" may stand there.
+// tuple parses what stands in a tag: an expression, or several with commas between, which make a tuple. conditional
+// says whether "a if b else c" may stand there.
 func (p *parser) tuple(conditional bool) (expr, error) {
 	parse := p.or
 	if conditional {

@@ -135,7 +135,8 @@ func filterJoin(_ *run, value any, a args) (any, error) {
 	return joined(items, sep)
 }
 
-// attributes are the items' attributes of this name, which may be a path with dots; otherwise, if not absent, stands for what is undefined.
+// attributes are the items' attributes of this name, which may be a path with dots; otherwise, if not absent, stands
+// for what is undefined.
 func attributes(items []any, name, otherwise any) ([]any, error) {
 	out := make([]any, len(items))
 	for i, item := range items {

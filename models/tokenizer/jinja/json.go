@@ -11,7 +11,8 @@ import (
 	"unicode/utf8"
 )
 
-// FromJSON reads JSON as a value of templates: objects keep the order of their fields, and integers, of up to 64 bits, stay integers.
+// FromJSON reads JSON as a value of templates: objects keep the order of their fields, and integers, of up to 64 bits,
+// stay integers.
 func FromJSON(raw []byte) (any, error) {
 	var whole json.RawMessage // checks the syntax, and that it is not too deep
 	if err := json.Unmarshal(raw, &whole); err != nil {

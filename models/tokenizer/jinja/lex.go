@@ -117,8 +117,8 @@ func (l *lexer) text(left, passed string) {
 	}
 }
 
-// strip takes the white space off the end of text that the tag after it swallows: all with "-", the indentation of a line that
-// begins with a block or a comment without a mark.
+// strip takes the white space off the end of text that the tag after it swallows: all with "-", the indentation of a
+// line that begins with a block or a comment without a mark.
 func (l *lexer) strip(text, opening, mark string) string {
 	if mark == "-" {
 		return strings.TrimRightFunc(text, space)
@@ -299,7 +299,8 @@ func (l *lexer) string(quote rune) error {
 	return fmt.Errorf("a string that does not end; want %c", quote)
 }
 
-// escape writes what the escape sequence s, without its backslash, stands for and gives its length; an unknown one stands for itself.
+// escape writes what the escape sequence s, without its backslash, stands for and gives its length; an unknown one
+// stands for itself.
 func escape(s string, out *strings.Builder) (int, error) {
 	if s == "" {
 		return 0, nil

@@ -7,7 +7,8 @@ import (
 	"unicode/utf8"
 )
 
-// methodOf is the method name of a str, dict or list. Methods that change a list or dict are refused, as transformers' sandbox does.
+// methodOf is the method name of a str, dict or list. Methods that change a list or dict are refused, as transformers'
+// sandbox does.
 func methodOf(value any, name string) (function, bool) {
 	switch v := value.(type) {
 	case string:
@@ -173,7 +174,8 @@ func trimAffix(trims func(s, affix string) string) stringMethod {
 	}
 }
 
-// splitting binds the arguments of split and rsplit: the separator, "" for white space, and how often to split, -1 for always.
+// splitting binds the arguments of split and rsplit: the separator, "" for white space, and how often to split, -1 for
+// always.
 func splitting(a args) (sep string, limit int, err error) {
 	bound, err := a.bind(0, "sep", "maxsplit")
 	if err != nil {

@@ -73,7 +73,8 @@ func (p *parser) nested() error {
 
 func (p *parser) leave() { p.depth-- }
 
-// block parses up to a tag whose word is among ends, and passes that word; at the top there is none, and the template's end ends it.
+// block parses up to a tag whose word is among ends, and passes that word; at the top there is none, and the template's
+// end ends it.
 func (p *parser) block(ends ...string) (body []stmt, word string, err error) {
 	if err := p.nested(); err != nil {
 		return nil, "", err

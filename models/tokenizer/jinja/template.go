@@ -1,7 +1,7 @@
-// Package jinja renders the Jinja templates that checkpoints bring to write conversations, as Hugging Face's transformers does: with
-// trim_blocks and lstrip_blocks, and transformers' own functions and filters. It knows the part of Jinja that such templates use, with
-// Python's meaning; the rest is refused with the line where it stands. Templates come from outside: they read no files, and what they
-// do is bounded.
+// Package jinja renders the Jinja templates that checkpoints bring to write conversations, as Hugging Face's
+// transformers does: with trim_blocks and lstrip_blocks, and transformers' own functions and filters. It knows the part
+// of Jinja that such templates use, with Python's meaning; the rest is refused with the line where it stands. Templates
+// come from outside: they read no files, and what they do is bounded.
 package jinja
 
 import (
@@ -54,8 +54,8 @@ func Parse(source string) (*Template, error) {
 	return &Template{body}, nil
 }
 
-// Render writes the template with these variables, whose values are nil, bool, int, float64, string, *List and *Dict. An error that
-// wraps *Raised is the template's own refusal.
+// Render writes the template with these variables, whose values are nil, bool, int, float64, string, *List and *Dict.
+// An error that wraps *Raised is the template's own refusal.
 func (t *Template) Render(variables map[string]any, options Options) (string, error) {
 	r := &run{options: options, budget: maxSteps}
 	globals := &scope{names: globals()}

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Values of templates are nil (None), bool, int, float64, string, *List, *Dict, and these that only templates make: undefined,
-// *namespace, *loop and function.
+// Values of templates are nil (None), bool, int, float64, string, *List, *Dict, and these that only templates make:
+// undefined, *namespace, *loop and function.
 
 // List is a Python list, or a tuple. Templates do not change one.
 type List struct {
@@ -19,7 +19,8 @@ type List struct {
 	weight int // see weigh; 0 where it was not needed yet
 }
 
-// Dict is a Python dict: it keeps the order of its keys. Templates do not change one. The zero value is empty and ready.
+// Dict is a Python dict: it keeps the order of its keys. Templates do not change one. The zero value is empty and
+// ready.
 type Dict struct {
 	keys   []any
 	values map[any]any
@@ -35,7 +36,8 @@ type namespace struct{ fields Dict }
 // function is what templates can call.
 type function func(r *run, a args) (any, error)
 
-// Set puts value under key, which must be a string, a number, a bool or nil: at the end when key is new, in its place otherwise.
+// Set puts value under key, which must be a string, a number, a bool or nil: at the end when key is new, in its place
+// otherwise.
 func (d *Dict) Set(key, value any) {
 	if d.values == nil {
 		d.values = map[any]any{}
@@ -95,7 +97,8 @@ func (d *Dict) items() []any {
 	return out
 }
 
-// weigh is about how many bytes v has as text. Values that a template puts together remember theirs: [a, a] doubles a's at no cost.
+// weigh is about how many bytes v has as text. Values that a template puts together remember theirs: [a, a] doubles a's
+// at no cost.
 func weigh(v any) int {
 	total := 16
 	switch v := v.(type) {
@@ -260,7 +263,8 @@ func quoted(s string) string {
 	return out.String()
 }
 
-// floatText writes f as Python's repr does: the shortest digits that read back, an exponent below 1e-4 and from 1e16 on.
+// floatText writes f as Python's repr does: the shortest digits that read back, an exponent below 1e-4 and from 1e16
+// on.
 func floatText(f float64) string {
 	switch {
 	case math.IsNaN(f):

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// What PTX promises the executor passes under every policy; what it does not promise is a fault, or a value that some schedule shows.
+// What PTX promises the executor passes under every policy; what it does not promise is a fault, or a value that some
+// schedule shows.
 func TestTheExecutorAgreesWithWhatIsPromised(t *testing.T) {
 	for _, lit := range tests() {
 		t.Run(lit.name, func(t *testing.T) {

@@ -1,5 +1,5 @@
-// Command litmus runs litmus tests of the memory model on a GPU, many rounds each beside warps that stream memory, and says what was
-// seen: where PTX promises that a reader sees the message, and where it does not.
+// Command litmus runs litmus tests of the memory model on a GPU, many rounds each beside warps that stream memory, and
+// says what was seen: where PTX promises that a reader sees the message, and where it does not.
 //
 //	scripts/build-cuda build -o out/dev/ ./tests/gpu/litmus
 //	out/dev/litmus -messages 1e8 -record bench/results/h100/2026-11-25-litmus.json

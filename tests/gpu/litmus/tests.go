@@ -67,7 +67,8 @@ func polled(c *channel, r dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 	return wrong(c.k, w[0], r).Add(wrong(c.k, w[1], r)).Add(wrong(c.k, w[2], r))
 }
 
-// kvRow is the KV cache's way: 512 bytes that a warp writes through the generic proxy, and a bulk copy reads on another SM.
+// kvRow is the KV cache's way: 512 bytes that a warp writes through the generic proxy, and a bulk copy reads on another
+// SM.
 func kvRow(writer, reader bool) (func(*channel, dsl.Val[dsl.U32]), func(*channel, dsl.Val[dsl.U32]) dsl.Val[dsl.U32]) {
 	write := func(c *channel, r dsl.Val[dsl.U32]) {
 		c.packet.Store(c.id.Add(c.k.Lane()), dsl.Join(r, r, r, r))
@@ -164,7 +165,8 @@ func (t *test) kernel(ctas int) (*ir.Kernel, error) {
 		})
 		k.Barrier()
 	}
-	// The writer's side of channel id is that of its own number; the reader's is in the CTA beside it, or in the upper half.
+	// The writer's side of channel id is that of its own number; the reader's is in the CTA beside it, or in the upper
+	// half.
 	lane, warp := k.Lane(), k.Warp()
 	var writes dsl.Pred
 	var peer dsl.Val[dsl.U32]

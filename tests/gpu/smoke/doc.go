@@ -1,7 +1,7 @@
 //go:build !cuda
 
-// Command smoke shows that the driver package works on a real GPU. It needs the build tag cuda: scripts/build-cuda build -o out/
-// ./tests/gpu/smoke. Without the tag it only says so.
+// Command smoke shows that the driver package works on a real GPU. It needs the build tag cuda: scripts/build-cuda
+// build -o out/ ./tests/gpu/smoke. Without the tag it only says so.
 package main
 
 import (

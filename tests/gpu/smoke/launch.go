@@ -71,7 +71,8 @@ func launch(dev *cuda.Device, cubin []byte, shared int, r *report) error {
 	return bufs.check()
 }
 
-// timed launches between two events, answers the kernel's call, waits for it and returns the microseconds between the events.
+// timed launches between two events, answers the kernel's call, waits for it and returns the microseconds between the
+// events.
 func timed(dev *cuda.Device, stream *cuda.Stream, host *cuda.Host, start func() error) (float64, error) {
 	var events [2]*cuda.Event
 	for i := range events {

@@ -1,8 +1,9 @@
 //go:build cuda
 
-// Command smoke shows that the driver package works on a real GPU: it loads smoke.cu's cubin, launches it cooperatively on every
-// SM with much dynamic shared memory, checks the sums, answers the kernel while it runs, then makes it fault and shows that the
-// GPU can be opened again. It prints one JSON object and exits with 0 when all of that went well, 1 when not, 2 for wrong flags.
+// Command smoke shows that the driver package works on a real GPU: it loads smoke.cu's cubin, launches it cooperatively
+// on every SM with much dynamic shared memory, checks the sums, answers the kernel while it runs, then makes it fault
+// and shows that the GPU can be opened again. It prints one JSON object and exits with 0 when all of that went well, 1
+// when not, 2 for wrong flags.
 //
 //	smoke -cubin smoke.cubin [-device 0] [-shared 131072]
 package main
@@ -95,7 +96,8 @@ func once(cubin []byte, ordinal, shared int, r *report) (err error) {
 	return launch(dev, cubin, shared, r)
 }
 
-// fault makes the kernel read address 16 and returns the error that waiting for it gave; it is an error when there was none.
+// fault makes the kernel read address 16 and returns the error that waiting for it gave; it is an error when there was
+// none.
 func fault(cubin []byte, ordinal int) (string, error) {
 	dev, err := cuda.Open(ordinal)
 	if err != nil {
