@@ -107,7 +107,7 @@ func (a *answer) add(token int) Piece {
 // draws reports whether the host chooses the next token from the logits. Once false it stays so: the first
 // tokens only are kept from being end tokens.
 func (a *answer) draws() bool {
-	return !a.drawn && !a.sampling.Greedy() || len(a.res.Tokens) < a.least || a.history != nil || a.mask != nil || a.top >= 0 || a.toScore() != math.MaxInt
+	return !a.drawn && (!a.sampling.Greedy() || a.top >= 0) || len(a.res.Tokens) < a.least || a.history != nil || a.mask != nil || a.toScore() != math.MaxInt
 }
 
 // pick chooses the token at a position of the sequence from its logits, which it changes where

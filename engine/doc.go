@@ -16,8 +16,10 @@
 //
 // Greedy generation stays in the kernel: a launch chooses up to TokensPerLaunch
 // tokens, each handed to the host while the kernel goes on. What a launch has done
-// beyond a stop string or a cancel is forgotten. With a temperature every launch
-// chooses one token, and the host draws another one from its logits (package
+// beyond a stop string or a cancel is forgotten. Kernels that draw do so with a
+// temperature, too, and make log-probabilities, up to draw.ScoredSteps tokens a launch,
+// handed out when it has ended. With penalties, a mask, or other kernels every launch
+// chooses one token, and the host another one from its logits (package
 // sampling). A kernel of one row reads most of a prompt in launches of their own.
 //
 // # The KV cache

@@ -45,7 +45,7 @@ type Options struct {
 	// MaxPositions.
 	KVTokens int
 	// TokensPerLaunch is how many tokens a launch chooses at most; 0 for
-	// DefaultTokensPerLaunch. Generation has launches of one where the host chooses: with log-probabilities, penalties or a
+	// DefaultTokensPerLaunch. Generation has launches of one where the host chooses: with penalties or a
 	// mask, and of sampled tokens where no kernel draws.
 	TokensPerLaunch int
 	// Ends are the tokens that end a text, megakernel.MaxEnds at most; nil for the

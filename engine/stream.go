@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
@@ -97,15 +98,21 @@ func (c client) Want() int {
 
 func (c client) Draws() bool { return c.a.draws() }
 
-func (c client) Draw() draw.Row { return c.a.sampling.Row() }
+func (c client) Draw() draw.Row {
+	row := c.a.sampling.Row()
+	row.SetTops(c.a.top)
+	return row
+}
 
 func (c client) Pick(logits []float32, position int) (int, error) {
 	return c.a.pick(logits, position)
 }
 
-func (c client) Drafts() bool { return c.a.sampling.Greedy() && !c.a.draws() }
+func (c client) Drafts() bool { return c.a.sampling.Greedy() && c.a.top < 0 && !c.a.draws() }
 
 func (c client) ToScore() int { return c.a.toScore() }
+
+func (c client) Scored(l sampling.Logprobs) { c.a.next = &l }
 
 func (c client) Score(logits []float32) error { return c.a.score(logits) }
 

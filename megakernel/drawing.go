@@ -11,6 +11,10 @@ import (
 // ScalarDraws is not 0.
 const BufferDraws = "draws"
 
+// BufferScores is where rows that want them have their scores, [rows][draw.ScoredSteps][SMs][draw.ScoreWords]: those of the
+// token at a position of its sequence are at the position modulo draw.ScoredSteps. It has meaning behind a launch's end.
+const BufferScores = "draw_scores"
+
 // ScalarDraws says what a launch's rows need: 0 where each takes its highest logit, else draw.Mode… bits.
 const ScalarDraws = "draw_modes"
 
@@ -19,6 +23,7 @@ type drawing struct {
 	draws   dsl.Buf[dsl.U32] // the rows' parameters
 	records dsl.Buf[dsl.U32]
 	bins    dsl.Buf[dsl.U32]
+	scores  dsl.Buf[dsl.U32]
 	modes   dsl.Val[dsl.U32]
 }
 
@@ -42,7 +47,8 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	d.draws = dsl.Global[dsl.U32](k, BufferDraws, product(o.Tokens, draw.RowWords), dsl.ReadOnly(), dsl.Align(16), bufDoc("[%d][%d] how each row draws its token", o.Tokens, draw.RowWords))
 	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(tasks.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16), bufDoc("[2][%d][%d][4] what each SM has for each row", o.Tokens, o.SMs))
 	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(tasks.SampleBinsLen(o.Tokens)), dsl.Align(16), bufDoc("[%d][%d][%d][2] histograms of logits", draw.Searches, o.Tokens, draw.Bins))
-	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws, "0: every row takes its highest logit; 1: rows draw; 3: and some truncate")
+	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(tasks.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16), bufDoc("[%d][%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens, draw.ScoredSteps, o.SMs, draw.ScoreWords, draw.ScoredSteps))
+	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws, "0: every row takes its highest logit; else bits: 1: rows draw; 2: some truncate; 4: some have log-probabilities")
 }
 
 // regionDraws is the shared memory of the rows' state while they draw.
@@ -64,7 +70,7 @@ func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *task
 	d, r := &b.bufs.drawing, b.mk.Plan.Region(regionDraws)
 	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16), dsl.Doc("how far each row's draw is"))
 	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws, Logits: b.bufs.logits,
-		Records: d.records, Bins: d.bins, Shared: dsl.View[dsl.U32](shared), State: state}
+		Records: d.records, Bins: d.bins, Scores: d.scores, Shared: dsl.View[dsl.U32](shared), State: state}
 }
 
 // publish publishes what the SM found behind the LM head: its part of a draw, or its highest logits.

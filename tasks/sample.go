@@ -4,7 +4,6 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
@@ -15,6 +14,9 @@ import (
 // to a histogram in global memory, with a grid barrier, and look where the distances of top-k and top-p lie. They go on in
 // finer histograms until that is known of the winner, which takes one of them for most draws. Where the winner does not stay
 // the CTAs publish the winner of what does.
+//
+// Rows that want scores have their log-sum-exp and their most probable tokens written too, each CTA's beside the others': the
+// host merges them. They are of the logits as they are.
 type Sample struct {
 	Vocab, T int
 	Count    u32              // rows of the step, 1 to T
@@ -23,6 +25,7 @@ type Sample struct {
 	Logits   dsl.Buf[dsl.F32] // [T][Vocab]
 	Records  dsl.Buf[dsl.U32] // SampleRecordsLen long: what each CTA publishes
 	Bins     dsl.Buf[dsl.U32] // SampleBinsLen long: histograms
+	Scores   dsl.Buf[dsl.U32] // SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][grid][draw.ScoreWords]
 
 	Shared dsl.Buf[dsl.U32] // shared memory, SampleSharedLen long
 	State  dsl.Buf[dsl.U32] // shared memory, SampleStateLen long
@@ -77,6 +80,7 @@ func (t *Sample) problem(e *Env) string {
 		need(int(t.Logits.Len()) >= t.T*t.Vocab, "sample: Logits has %d elements, want %d", t.Logits.Len(), t.T*t.Vocab),
 		need(int(t.Records.Len()) >= SampleRecordsLen(t.T, e.Grid), "sample: Records has %d elements, want %d", t.Records.Len(), SampleRecordsLen(t.T, e.Grid)),
 		need(int(t.Bins.Len()) >= SampleBinsLen(t.T), "sample: Bins has %d elements, want %d", t.Bins.Len(), SampleBinsLen(t.T)),
+		need(int(t.Scores.Len()) >= SampleScoresLen(t.T, e.Grid), "sample: Scores has %d elements, want %d", t.Scores.Len(), SampleScoresLen(t.T, e.Grid)),
 		need(int(t.Shared.Len()) >= SampleSharedLen(t.T, e.Consumers), "sample: Shared has %d elements, want %d", t.Shared.Len(), SampleSharedLen(t.T, e.Consumers)),
 		need(int(t.State.Len()) >= SampleStateLen(t.T), "sample: State has %d elements, want %d", t.State.Len(), SampleStateLen(t.T)),
 		need(int(t.Chosen.Len()) >= t.T, "sample: Chosen has %d elements, want %d", t.Chosen.Len(), t.T))
@@ -95,6 +99,7 @@ func (t *Sample) First(e *Env, share Share) {
 		k.ForStep(first, k.U32(SampleBinsLen(t.T)), e.Grid*e.Threads(), func(i u32) { t.Bins.Store(i, k.U32(0)) }, dsl.Unroll(1))
 	})
 	e.Sync() // other threads have stored logits
+	t.score(e, share)
 	t.pass(e, share, 0)
 }
 
@@ -120,24 +125,7 @@ func (t *Sample) ownRows(e *Env, body func(row u32)) {
 
 // eachFour calls body for the CTA's logits of a row, four tokens a thread at a time; those beyond the vocabulary are NaN.
 func (t *Sample) eachFour(e *Env, share Share, row u32, body func(token u32, x []f32)) {
-	k := e.K
-	const fours = pipeline.TileRows / 4
-	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
-	k.ForStep(share.First.MulC(fours).Add(e.Tid), end, e.Threads(), func(four u32) {
-		token := four.MulC(4)
-		at := row.MulC(t.Vocab).Add(token)
-		if t.Vocab%4 == 0 {
-			body(token, t.Logits.LoadN(at, 4))
-			return
-		}
-		var x []f32
-		for i := range 4 {
-			v := dsl.NewVar(k.F32(math.NaN()), "x")
-			k.If(token.AddC(i).LtC(t.Vocab), func() { v.Set(t.Logits.Load(at.AddC(i))) })
-			x = append(x, v.Get())
-		}
-		body(token, x)
-	}, dsl.Unroll(1))
+	t.eachFourOf(e, share, row, e.Tid, e.Threads(), body)
 }
 
 // param is a word of a row's parameters.
@@ -289,6 +277,7 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 		w := t.read(e, 0, row)
 		k.If(e.Lane.EqC(0), func() {
 			t.Chosen.Store(row, w.index.Get())
+			t.keepLogit(e, row, w)
 			k.If(t.truncates(), func() { t.begin(k, row, w) })
 		})
 	})
@@ -303,7 +292,10 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 			t.ownRows(e, func(row u32) {
 				k.If(t.in(row, modeAway), func() {
 					w := t.read(e, 1, row)
-					k.If(e.Lane.EqC(0), func() { t.Chosen.Store(row, w.index.Get()) })
+					k.If(e.Lane.EqC(0), func() {
+						t.Chosen.Store(row, w.index.Get())
+						t.keepLogit(e, row, w)
+					})
 				})
 			})
 			e.Sync()

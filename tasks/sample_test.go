@@ -20,6 +20,8 @@ type sampled struct {
 	rows      []draw.Row
 	positions []uint32
 	most      int // rows that the kernel is made for
+
+	scores [][]uint32 // out: what each row's log-probabilities are made of
 }
 
 // run draws on the executor, with the vocabulary's tiles shared out among the SMs.
@@ -41,6 +43,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	a := &tasks.Sample{Vocab: vocab, T: most, Count: r.scalar("count", uint32(len(s.rows))), Modes: r.scalar("modes", modes),
 		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: in[dsl.F32](r, "logits", f32Bytes(logits), len(logits)),
 		Records: out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)), Bins: out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
+		Scores:   out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
 		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most, consumers), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.k, "state", tasks.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.k, "chosen", most),
@@ -62,7 +65,12 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		a.Choose(r.e, share, bar)
 		r.k.If(r.e.Tid.Lt(a.Count), func() { next.Store(r.e.CTA.MulC(most).Add(r.e.Tid), a.Chosen.Load(r.e.Tid)) })
 	}, nil)
-	got := u32s(r.run()["next"])
+	result := r.run()
+	got, scores := u32s(result["next"]), u32s(result["scores"])
+	for i, position := range s.positions {
+		n := sms * draw.ScoreWords
+		s.scores = append(s.scores, scores[(i*draw.ScoredSteps+int(position%draw.ScoredSteps))*n:][:n])
+	}
 	for sm := range sms {
 		require.Equal(t, got[:len(s.rows)], got[sm*most:][:len(s.rows)], "every CTA draws the same")
 	}
@@ -125,11 +133,42 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 		for range rows {
 			y, p, position := randomLogits(rng, vocab), randomParams(rng, vocab), rng.Uint32()
 			row := p.Row()
+			row.SetTops(rng.IntN(draw.MaxTops+2) - 1)
 			s.logits, s.rows, s.positions = append(s.logits, y), append(s.rows, row), append(s.positions, position)
 			want = append(want, uint32(row.Choose(y, position)))
 		}
 		t.Run(fmt.Sprintf("%d: %d rows of %d on %d SMs, %d warps", n, rows, vocab, g.sms, g.consumers), func(t *testing.T) {
 			require.Equal(t, want, s.run(t, g.sms, g.consumers))
+			for i, row := range s.rows {
+				requireScores(t, s.logits[i], s.scores[i], int(want[i]), row.Tops())
+			}
 		})
+	}
+}
+
+// requireScores wants log-probabilities that float64 computes of all logits: the most probable tokens exactly, in order.
+func requireScores(t testing.TB, logits []float32, words []uint32, token, n int) {
+	t.Helper()
+	if n < 0 {
+		return
+	}
+	want, err := sampling.LogprobsOf(logits, token, n)
+	if err != nil { // nothing but -inf
+		_, err = sampling.LogprobsOfParts(words, token, n)
+		require.Error(t, err)
+		return
+	}
+	got, err := sampling.LogprobsOfParts(words, token, n)
+	require.NoError(t, err)
+	near := func(want, got sampling.Logprob) {
+		require.Equal(t, want.Token, got.Token)
+		if !math.IsInf(want.Logprob, -1) || !math.IsInf(got.Logprob, -1) {
+			require.InDelta(t, want.Logprob, got.Logprob, 2e-6)
+		}
+	}
+	near(want.Logprob, got.Logprob)
+	require.Len(t, got.Top, len(want.Top))
+	for i := range want.Top {
+		near(want.Top[i], got.Top[i])
 	}
 }

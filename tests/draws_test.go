@@ -3,8 +3,12 @@ package tests
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
 )
@@ -22,9 +26,11 @@ var draws = []sampling.Params{
 // The kernel draws from its own logits as the host does, a token a launch or many.
 func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
 	prompt := synth.Tokens(2, 0, 9, 320)
-	for _, p := range draws {
+	for i, p := range draws {
 		s, _, c := tinySessionOf(t, 3, megakernel.Options{SMs: 4, Draws: true})
-		require.NoError(t, s.SetDraw(p.Row()))
+		row := p.Row()
+		row.SetTops(4 * i)
+		require.NoError(t, s.SetDraw(row))
 		var want []int
 		feed, logits := prompt, make([]float32, c.Vocab)
 		for range 5 {
@@ -34,6 +40,11 @@ func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
 			token, err := sampling.Sample(logits, p, s.Pos())
 			require.NoError(t, err)
 			require.Equal(t, []int{token}, chosen)
+			scores, err := s.Logprobs(token)
+			require.NoError(t, err)
+			of, err := sampling.LogprobsOf(logits, token, row.Tops())
+			require.NoError(t, err)
+			requireNear(t, of, scores)
 			want, feed = append(want, token), chosen
 		}
 		s, _, _ = tinySessionOf(t, 4, megakernel.Options{SMs: 4, Draws: true})
@@ -41,5 +52,62 @@ func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
 		got, err := s.Generate(prompt, 5)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
+	}
+}
+
+// An engine whose kernel makes the log-probabilities, many tokens a launch, gives those that the host makes of all logits.
+func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for _, rows := range deep.Most([]int{3, 1}, 1) {
+		answers := func(drawn bool) (all []engine.Result) {
+			mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Tokens: rows, Draws: drawn})
+			require.NoError(t, err)
+			sim, err := runtime.NewSim(mk.IR, 5)
+			require.NoError(t, err)
+			pin := 0
+			if rows > 1 { // what a launch computes is then the same whatever runs beside it
+				pin = 2 * mk.ChunkTokens()
+			}
+			e, err := engine.New(t.Context(), engine.Options{Kernel: mk, Device: sim, KVTokens: 128, Ends: []int{}, Pin: pin,
+				Weights: runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})})
+			require.NoError(t, err)
+			defer func() { require.NoError(t, e.Close()) }()
+			var streams []*engine.Stream
+			for i, n := range []int{20, -1}[:min(rows, 2)] {
+				s, err := e.Submit(t.Context(), engine.Request{Tokens: synth.Tokens(uint64(i), 0, 13, c.Vocab), MaxTokens: 6,
+					Sampling: draws[2*i], Logprobs: n >= 0, TopLogprobs: max(n, 0)})
+				require.NoError(t, err)
+				streams = append(streams, s)
+			}
+			for _, s := range streams {
+				got, err := s.Wait()
+				require.NoError(t, err)
+				all = append(all, got)
+			}
+			return all
+		}
+		want := answers(false)
+		for i, got := range answers(true) {
+			require.Equal(t, want[i].Tokens, got.Tokens)
+			require.Len(t, got.Logprobs, len(want[i].Logprobs))
+			for j, w := range want[i].Logprobs {
+				requireNear(t, w, got.Logprobs[j])
+			}
+		}
+	}
+}
+
+// requireNear wants log-probabilities of the same tokens, as far as float32's sums have them.
+func requireNear(t *testing.T, want, got sampling.Logprobs) {
+	t.Helper()
+	near := func(want, got sampling.Logprob) {
+		require.Equal(t, want.Token, got.Token)
+		require.InDelta(t, want.Logprob, got.Logprob, 2e-6)
+	}
+	near(want.Logprob, got.Logprob)
+	require.Len(t, got.Top, len(want.Top))
+	for i := range want.Top {
+		near(want.Top[i], got.Top[i])
 	}
 }

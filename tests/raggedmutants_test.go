@@ -89,6 +89,11 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 	t.Helper()
 	p, x := newPlay(t, mk, 32, 70, 33, 3, 0, 48)
 	add := func(l playLaunch, seqs ...batch.Sequence) {
+		for i := range seqs {
+			if !l.stop && !l.end && !l.givenUp && i%2 == 0 {
+				seqs[i].Draw.SetTops(5 * i)
+			}
+		}
 		l.seqs = seqs
 		p.launches = append(p.launches, l)
 	}

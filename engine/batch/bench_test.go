@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/pages"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/tasks/draw"
 	"github.com/stretchr/testify/require"
 )
@@ -18,6 +19,9 @@ func (q *quick) Rows() int                             { return q.rows }
 func (q *quick) Logits(int, []float32) error           { return nil }
 func (q *quick) Choice(int, int) (int, error)          { return 0, nil }
 func (q *quick) TokenLogits(int, int, []float32) error { return nil }
+func (q *quick) Logprobs(int, int, int) (sampling.Logprobs, error) {
+	return sampling.Logprobs{}, nil
+}
 func (q *quick) Run(_ context.Context, r batch.StepRequest) ([][]int, error) {
 	return [][]int{make([]int, len(r.Sequences))}, nil
 }
@@ -33,6 +37,7 @@ func (e *endless) Score([]float32) error            { return nil }
 func (e *endless) Draw() draw.Row                   { return draw.Row{} }
 func (e *endless) Draws() bool                      { return false }
 func (e *endless) Pick([]float32, int) (int, error) { return 0, nil }
+func (e *endless) Scored(sampling.Logprobs)         {}
 func (e *endless) Take(int) bool                    { e.taken++; return true }
 func (e *endless) Gone() bool                       { return false }
 func (e *endless) Leave(batch.Stats, error)         {}

@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/batch/batchtest"
 	"github.com/mkgen/mkgen/engine/pages"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/tasks/draw"
 	"github.com/stretchr/testify/require"
 )
@@ -41,9 +42,10 @@ func (c *client) Want() int {
 	require.Positive(c.t, c.want-len(c.got))
 	return c.want - len(c.got)
 }
-func (c *client) Draw() draw.Row { return draw.Row{} }
-func (c *client) Draws() bool    { return c.draws || c.ToScore() != math.MaxInt }
-func (c *client) Drafts() bool   { return !c.Draws() }
+func (c *client) Draw() draw.Row           { return draw.Row{} }
+func (c *client) Scored(sampling.Logprobs) {}
+func (c *client) Draws() bool              { return c.draws || c.ToScore() != math.MaxInt }
+func (c *client) Drafts() bool             { return !c.Draws() }
 func (c *client) ToScore() int {
 	if c.scores && len(c.scored) < len(c.prompt)-1 {
 		return len(c.scored)

@@ -50,7 +50,7 @@ func (s *Scheduler) Step(ctx context.Context) error {
 func (s *Scheduler) run(ctx context.Context) (l *launch, chosen [][]int, err error) {
 	parts, steps := s.plan()
 	for {
-		l = &launch{s: s, parts: parts, drafts: s.draftRoom(parts) > 0}
+		l = &launch{s: s, parts: parts, drafts: s.draftRoom(parts) > 0, failed: map[*job]error{}}
 		if chosen, err = checked(ctx, s.o.Stepper, l.request(steps)); !tooMuch(err) || steps == 1 && len(parts) == 1 {
 			break
 		}
@@ -91,6 +91,7 @@ type launch struct {
 	seen  int // steps whose tokens were handed out
 
 	drafts bool // there would be rows for drafts
+	failed map[*job]error
 }
 
 func (l *launch) request(steps int) StepRequest {
@@ -124,7 +125,7 @@ func (l *launch) each(chosen []int) bool {
 			j.done = true
 		}
 		if !j.done {
-			j.take(chosen[i])
+			l.take(i, j, chosen[i])
 		}
 		going = going && !j.done && !(l.drafts && l.s.drafting(j))
 	}
@@ -132,10 +133,23 @@ func (l *launch) each(chosen []int) bool {
 	return going && !l.s.o.Interrupt()
 }
 
+// take gives a job the token that the kernel chose for part i, with log-probabilities where it wants them.
+func (l *launch) take(i int, j *job, token int) {
+	if row := j.client.Draw(); row.Tops() >= 0 {
+		scores, err := l.s.o.Stepper.Logprobs(i, l.seen, token)
+		if err != nil {
+			l.failed[j], j.done = fmt.Errorf("position %d: %w", len(j.tokens), err), true
+			return
+		}
+		j.client.Scored(scores)
+	}
+	j.take(token)
+}
+
 // finish draws the tokens that are to be drawn and says what the cache holds after
 // so many steps.
 func (l *launch) finish(steps int) {
-	failed := map[*job]error{}
+	failed := l.failed
 	for i, p := range l.parts {
 		if steps == 0 {
 			l.s.advance(p.j, p.j.cached)

@@ -3,6 +3,8 @@ package batch
 import (
 	"slices"
 	"sort"
+
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // part is what a job does in a launch.
@@ -110,6 +112,9 @@ func (s *Scheduler) steps(parts []part) int {
 	for _, p := range parts {
 		if p.j.pending() > 1 || len(p.drafts) > 0 || p.j.client.Draws() {
 			return 1
+		}
+		if row := p.j.client.Draw(); row.Tops() >= 0 {
+			n = min(n, draw.ScoredSteps)
 		}
 		n = min(n, p.j.client.Want(), s.limit-p.j.cached, s.room(p.j)+1)
 	}

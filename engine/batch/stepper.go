@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
@@ -60,6 +61,9 @@ type Stepper interface {
 	// Logits reads those of the last step of the last launch that follow the last
 	// new token of sequence i; dst is a vocabulary long.
 	Logits(i int, dst []float32) error
+	// Logprobs are those of the token that sequence i chose in a step of the last launch, whose Draw wanted scores: from Each
+	// on, which such a launch calls when it has ended. It has at most draw.ScoredSteps steps.
+	Logprobs(i, step, token int) (sampling.Logprobs, error)
 	// TokenLogits reads those that follow new token k of sequence i, of a launch of one step that was not quiet.
 	TokenLogits(i, k int, dst []float32) error
 	// Choice is the token that follows new token k of sequence i by argmax, of such a launch.
@@ -89,6 +93,8 @@ type Client interface {
 	Score(logits []float32) error
 	// Fed is told after a launch how many of its prompt's tokens the cache has, while they are not all.
 	Fed(tokens int)
+	// Scored is given the log-probabilities of the token that Take is given next, where Draw wants scores and Draws is false.
+	Scored(sampling.Logprobs)
 	// Take is given the next token. When it returns false the job ends.
 	Take(token int) bool
 	// Gone reports that the client wants no more, whatever the job does: it then

@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Member is a kernel of a Bundle and the device it is loaded on, nothing allocated yet.
@@ -35,6 +36,7 @@ type Bundle struct {
 	last   *Session // that ran the last launch; nil: another one did, or nobody
 	prompt *Prefill // the same
 	logits []float32
+	asked  draw.Row // of the first sequence of the last launch
 }
 
 // OpenBundle allocates and fills every buffer of the kernels, in whatever order they come: one or
@@ -175,7 +177,7 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 		rows += len(q.Sequences[i].New)
 		draws = draws || q.Sequences[i].Draw.Modes() != 0
 	}
-	b.last, b.prompt = nil, nil
+	b.last, b.prompt, b.asked = nil, nil, q.Sequences[0].Draw
 	if len(b.long) > 0 && rows > b.Rows() && len(q.Sequences) == 1 && q.Steps == 1 {
 		return b.prefill(ctx, q)
 	}
@@ -216,8 +218,7 @@ func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, err
 		return nil, err
 	}
 	if !q.Quiet && s.Draw.Modes() != 0 {
-		b.logits = slices.Grow(b.logits[:0], r.mk.Config.Vocab)[:r.mk.Config.Vocab]
-		if err := r.Logits(b.logits); err != nil {
+		if err := b.readPrompt(); err != nil {
 			return nil, err
 		}
 		chosen = s.Draw.Choose(b.logits, uint32(s.Cached+len(s.New)))
@@ -226,6 +227,13 @@ func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, err
 		q.Each([]int{chosen})
 	}
 	return [][]int{{chosen}}, ctx.Err()
+}
+
+// readPrompt reads the logits of the prefill kernel that ran last.
+func (b *Bundle) readPrompt() error {
+	vocab := b.prompt.mk.Config.Vocab
+	b.logits = slices.Grow(b.logits[:0], vocab)[:vocab]
+	return b.prompt.Logits(b.logits)
 }
 
 // Choice is the token that follows new token k of sequence i of the last launch, which had several rows; see batch.Stepper.

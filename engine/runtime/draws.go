@@ -21,6 +21,8 @@ func (s *runner) startDraws() error {
 // setDraws says how the rows of the launches to come draw their tokens; those beyond take their highest logits.
 func (s *runner) setDraws(rows ...draw.Row) error {
 	s.modes = 0
+	s.asked = append(s.asked[:0], rows...)
+	clear(s.scores)
 	for i := range rows {
 		s.modes |= rows[i].Modes()
 	}

@@ -122,7 +122,7 @@ func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Row, qu
 	if err != nil {
 		return nil, err
 	}
-	r.chose = all[len(all)-1]
+	r.chose, r.ran = all[len(all)-1], len(all)
 	for i := l.next; i < len(all) && !l.stopping; i++ {
 		chosen = all[i]
 		l.stopping = !hand(i)

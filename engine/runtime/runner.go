@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // runner is what sessions of all kernels have in common: a kernel whose buffers lie
@@ -35,6 +36,10 @@ type runner struct {
 	short bool   // "inv_freq" is that of short sequences
 	draws mirror // how rows draw their tokens
 	modes uint32 // what the next launch's rows need
+
+	asked  []draw.Row  // of the next launch
+	ran    int         // steps of the last launch that chose a token
+	scores []rowScores // of the last launch's rows, those that were read
 
 	stopped bool  // stop is not 0
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere

@@ -2,12 +2,15 @@ package sampling
 
 import (
 	"cmp"
+	"fmt"
 	"math"
 	"slices"
+
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // MaxLogprobs is how many of the most probable tokens Logprobs lists at most, as in OpenAI's interface.
-const MaxLogprobs = 20
+const MaxLogprobs = draw.MaxTops
 
 // Logprob is a token and the natural logarithm of its probability.
 type Logprob struct {
@@ -38,6 +41,46 @@ func LogprobsOf(logits []float32, token, n int) (Logprobs, error) {
 		all.Top = append(all.Top, Logprob{i, float64(logits[i]) - lse})
 	}
 	return all, nil
+}
+
+// LogprobsOfParts computes them of what a kernel has left of a row's logits: the scores of package draw, in float64. The
+// probabilities' sums within a part are float32's. A +inf among the logits, or nothing but -inf or NaN, is an error.
+func LogprobsOfParts(words []uint32, token, n int) (Logprobs, error) {
+	top, sum := math.Inf(-1), 0.0
+	at := func(part, word int) float64 {
+		return float64(math.Float32frombits(words[part*draw.ScoreWords+word]))
+	}
+	parts := len(words) / draw.ScoreWords
+	for p := range parts {
+		top = max(top, at(p, draw.ScoreTop))
+	}
+	for p := range parts {
+		if x := at(p, draw.ScoreTop); x > math.Inf(-1) {
+			sum += at(p, draw.ScoreSum) * math.Exp(x-top)
+		}
+	}
+	lse := top + math.Log(sum)
+	if math.IsNaN(lse) || math.IsInf(lse, 0) {
+		return Logprobs{}, fmt.Errorf("the logarithm of the sum of all exponentiated logits is %v, want a finite number", lse)
+	}
+	all := Logprobs{Logprob: Logprob{token, at(0, draw.ScoreChosen) - lse}}
+	for p := range parts {
+		for i := range n {
+			pair := draw.ScoreTops + 2*i
+			next := Logprob{int(words[p*draw.ScoreWords+pair+1]), at(p, pair) - lse}
+			place, _ := slices.BinarySearchFunc(all.Top, next, likelier)
+			if next.Token == draw.NoToken || place == n {
+				break // what follows is less probable
+			}
+			all.Top = slices.Insert(all.Top, place, next)[:min(len(all.Top)+1, n)]
+		}
+	}
+	return all, nil
+}
+
+// likelier orders the more probable token first, of equals the lower id.
+func likelier(a, b Logprob) int {
+	return cmp.Or(cmp.Compare(b.Logprob, a.Logprob), cmp.Compare(a.Token, b.Token))
 }
 
 // most are the n highest logits' tokens, highest first, of equals the lower id.

@@ -106,7 +106,9 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if err := x.s.SetDraw(t.draw(i).Row()); err != nil {
+		row := t.draw(i).Row()
+		row.SetTops(t.tops(i))
+		if err := x.s.SetDraw(row); err != nil {
 			return nil, err
 		}
 		next, err := x.s.Step(id)
@@ -122,6 +124,15 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 			return nil, err
 		}
 		r.next, r.logits = append(r.next, next), append(r.logits, logits)
+		if tops := row.Tops(); tops >= 0 {
+			got, err := x.s.Logprobs(next)
+			if err != nil {
+				return nil, err
+			}
+			if wrong := scored(next, logits, got, tops); wrong != "" {
+				r.Findings = append(r.Findings, Finding{Kind: "wrong log-probabilities", Seed: seed, Step: i, Text: wrong})
+			}
+		}
 		r.ran.launch(t, x.sim.Last)
 	}
 	if err := x.finish(r, before); err != nil || len(r.Findings) > 0 {
@@ -142,6 +153,14 @@ func (t *Trial) draw(step int) (p sampling.Params) {
 		return p
 	}
 	return drawOf(step, t.mk.Config.Vocab)
+}
+
+// tops is how many of the most probable tokens a step's scores have, -1 for no scores, as the last step's.
+func (t *Trial) tops(step int) int {
+	if !t.mk.Draws() || step == t.steps-1 {
+		return -1
+	}
+	return topsOf(step)
 }
 
 // again decodes the same tokens in launches of several steps: one that is

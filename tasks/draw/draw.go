@@ -26,6 +26,7 @@ const (
 	RowFar           // the largest distance that min-p keeps; Farthest for all
 	RowSeedLo        // the seed
 	RowSeedHi
+	RowScores // 0: no scores; else 1 and how many of the most probable tokens are wanted
 )
 
 // The bits of RowFlags.
@@ -127,10 +128,18 @@ func (r *Row) distance(top, x float32) uint32 {
 const (
 	ModeDraws     = 1 << iota // draws
 	ModeTruncates             // top-k, top-p or min-p
+	ModeScores                // scores
 )
 
 // Modes are those of one row.
 func (r *Row) Modes() (modes uint32) {
+	if r[RowScores] != 0 {
+		return r.drawModes() | ModeScores
+	}
+	return r.drawModes()
+}
+
+func (r *Row) drawModes() (modes uint32) {
 	if r[RowFlags]&FlagDraws == 0 {
 		return 0
 	}

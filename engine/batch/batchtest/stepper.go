@@ -7,7 +7,9 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Stepper is the fake. It refuses a launch that breaks the rules: too many rows, a
@@ -44,6 +46,9 @@ type Stepper struct {
 	cells map[[2]uint32]cell // by page and slot
 	last  []int              // tokens that follow, of the last step
 	rows  [][]int            // and of its rows, by sequence
+
+	asked  []draw.Row // of the sequences of this launch
+	follow [][]int    // tokens that follow by argmax, of each of its steps
 }
 
 // Rows is T.
@@ -148,6 +153,10 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 	for i, q := range r.Sequences {
 		feed[i], cached[i] = q.New, q.Cached
 	}
+	f.follow, f.asked = nil, nil
+	for _, q := range r.Sequences {
+		f.asked = append(f.asked, q.Draw)
+	}
 	ahead := -1
 	for step := 0; step < r.Steps && ahead != 0; step++ {
 		chosen, end, err := f.step(r.Sequences, feed, cached)
@@ -195,6 +204,7 @@ func (f *Stepper) note(r batch.StepRequest) {
 // step feeds tokens and makes those it chooses the next to feed.
 func (f *Stepper) step(qs []batch.Sequence, feed [][]int, cached []int) (chosen []int, end bool, err error) {
 	f.rows = nil
+	var follow []int
 	for i := range qs {
 		begin := cached[i]
 		var token int
@@ -212,12 +222,13 @@ func (f *Stepper) step(qs []batch.Sequence, feed [][]int, cached []int) (chosen 
 		f.rows = append(f.rows, rows)
 		logits := make([]float32, Vocab)
 		logits[token] = 1
+		follow = append(follow, token)
 		token = qs[i].Draw.Choose(logits, uint32(cached[i]))
 		chosen = append(chosen, token)
 		feed[i] = []int{token}
 		end = end || f.Ends[token]
 	}
-	f.last = chosen
+	f.last, f.follow = chosen, append(f.follow, follow)
 	return chosen, end, nil
 }
 
@@ -226,6 +237,17 @@ func (f *Stepper) Logits(i int, dst []float32) error {
 	clear(dst)
 	dst[f.last[i]] = 1
 	return nil
+}
+
+// Logprobs are of a token that follows with logit 1 while all others have 0.
+func (f *Stepper) Logprobs(i, step, token int) (sampling.Logprobs, error) {
+	if step >= len(f.follow) {
+		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of step %d, the launch had %d", step, len(f.follow))
+	}
+	logits := make([]float32, Vocab)
+	logits[f.follow[step][i]] = 1
+	row := f.asked[i]
+	return sampling.LogprobsOf(logits, token, row.Tops())
 }
 
 // Choice is the token that follows a row.

@@ -1,0 +1,72 @@
+package runtime
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/draw"
+)
+
+// rowScores are scores of a row that were read, from the token at a position of its sequence on.
+type rowScores struct {
+	position int
+	words    []uint32
+}
+
+// scoring reports whether rows of the launch have scores. Its tokens are then handed out when it has ended, with these.
+func (s *runner) scoring() bool { return s.modes&draw.ModeScores != 0 }
+
+// logprobs are those of the token that a row chose for a position of its sequence, in a step of the last launch that others
+// followed, as many as behind says. It reads those of the steps behind along.
+func (s *runner) logprobs(row, position, behind, token int) (sampling.Logprobs, error) {
+	if row >= len(s.asked) || s.asked[row].Tops() < 0 || behind < 0 || behind >= draw.ScoredSteps {
+		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d and %d steps before the launch's last, want a row that has them, and less than %d", row, behind, draw.ScoredSteps)
+	}
+	size := s.mk.Options.SMs * draw.ScoreWords
+	for len(s.scores) <= row {
+		s.scores = append(s.scores, rowScores{})
+	}
+	have := &s.scores[row]
+	if at := position - have.position; at < 0 || (at+1)*size > len(have.words) {
+		slot := position % draw.ScoredSteps
+		words, err := s.read(megakernel.BufferScores, (row*draw.ScoredSteps+slot)*size, min(behind+1, draw.ScoredSteps-slot)*size)
+		if err != nil {
+			return sampling.Logprobs{}, err
+		}
+		*have = rowScores{position, words}
+	}
+	return sampling.LogprobsOfParts(have.words[(position-have.position)*size:][:size], token, s.asked[row].Tops())
+}
+
+// Logprobs are those of the token that the last launch chose last, where SetDraw wanted scores.
+func (s *Sequence) Logprobs(token int) (sampling.Logprobs, error) {
+	return s.logprobs(0, s.pos, 0, token)
+}
+
+// RowLogprobs are those of the token that a row chose in the last step of Launch for a position of its sequence, where
+// SetDraws wanted scores.
+func (r *Session) RowLogprobs(row, position, token int) (sampling.Logprobs, error) {
+	return r.logprobs(row, position, 0, token)
+}
+
+// Logprobs are those of the token that sequence i chose in a step of the last launch; see batch.Stepper.
+func (r *Session) Logprobs(i, step, token int) (sampling.Logprobs, error) {
+	behind := r.ran - 1 - step
+	if r.one != nil {
+		return r.logprobs(0, r.one.pos-behind, behind, token)
+	}
+	s := &r.seqs[i]
+	return r.logprobs(r.last[i], s.Cached+s.New+step, behind, token)
+}
+
+// Logprobs are those of the token that sequence i chose in a step of the last launch; see batch.Stepper.
+func (b *Bundle) Logprobs(i, step, token int) (sampling.Logprobs, error) {
+	if b.prompt == nil {
+		return b.last.Logprobs(i, step, token)
+	}
+	if err := b.readPrompt(); err != nil {
+		return sampling.Logprobs{}, err
+	}
+	return sampling.LogprobsOf(b.logits, token, b.asked.Tops())
+}

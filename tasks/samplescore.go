@@ -1,0 +1,131 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/draw"
+)
+
+// SampleScoresLen is the length of Sample.Scores.
+func SampleScoresLen(rows, grid int) int { return rows * draw.ScoredSteps * grid * draw.ScoreWords }
+
+// scoreAt is where the words of a row's next token begin that the CTA writes.
+func (t *Sample) scoreAt(e *Env, row u32) u32 {
+	slot := row.MulC(draw.ScoredSteps).Add(t.Position(row).AndC(draw.ScoredSteps - 1))
+	return slot.MulC(e.Grid).Add(e.CTA).MulC(draw.ScoreWords)
+}
+
+// scored calls body for rows that want scores; in a warp alike.
+func (t *Sample) scored(k *dsl.Kernel, row u32, body func(tops u32)) {
+	wanted := dsl.Uniform(t.param(row, draw.RowScores), dsl.WarpScope)
+	k.If(wanted.NeC(0), func() { body(wanted.SubC(1).MinC(draw.MaxTops)) })
+}
+
+func (t *Sample) scores() dsl.Pred { return t.Modes.AndC(draw.ModeScores).NeC(0) }
+
+// score writes, for the rows that want scores, what the CTA's logits add to the log-sum-exp, and the highest of them in order.
+// A warp looks after a row, so that no CTA waits for another.
+func (t *Sample) score(e *Env, share Share) {
+	e.K.If(t.scores(), func() {
+		t.ownRows(e, func(row u32) {
+			t.scored(e.K, row, func(tops u32) { t.scoreRow(e, share, row, tops) })
+		})
+	})
+}
+
+// scoreRow is score of one row, in one warp.
+func (t *Sample) scoreRow(e *Env, share Share, row, tops u32) {
+	k := e.K
+	each := func(body func(four u32, i int, x f32)) { // token four + i
+		t.eachFourOf(e, share, row, e.Lane, dsl.WarpSize, func(four u32, x []f32) {
+			for i := range x {
+				body(four, i, x[i])
+			}
+		})
+	}
+	top, sum := dsl.NewVar(k.F32(math.Inf(-1)), "top"), dsl.NewVar(k.F32(0), "sum")
+	each(func(_ u32, _ int, x f32) { top.Set(top.Get().Max(x)) })
+	for d := dsl.WarpSize / 2; d > 0; d /= 2 {
+		top.Set(top.Get().Max(dsl.ShflXor(top.Get(), d)))
+	}
+	each(func(_ u32, _ int, x f32) {
+		power := dsl.Exp2(x.Sub(top.Get()).Mul(k.F32(math.Log2E)))
+		sum.Set(sum.Get().Add(dsl.Select(x.Le(top.Get()), power, k.F32(0)))) // not NaN, which is beyond the vocabulary
+	})
+	for d := dsl.WarpSize / 2; d > 0; d /= 2 {
+		sum.Set(sum.Get().Add(dsl.ShflXor(sum.Get(), d)))
+	}
+	at := t.scoreAt(e, row)
+	first := e.Lane.EqC(0)
+	k.If(first, func() {
+		t.Scores.StoreN(at, []u32{dsl.Bits[dsl.U32](top.Get()), dsl.Bits[dsl.U32](sum.Get())})
+	})
+	t.highest(e, each, tops, func(i, token u32, x f32) {
+		k.If(first, func() {
+			t.Scores.StoreN(at.AddC(draw.ScoreTops).Add(i.MulC(2)), []u32{dsl.Bits[dsl.U32](x), token})
+		})
+	})
+}
+
+// highest calls found for the n highest logits that each gives the lanes of a warp, the highest first, of equals the lower
+// token; draw.NoToken where there are fewer. A lane looks through its logits again when its highest is taken.
+func (t *Sample) highest(e *Env, each func(body func(four u32, i int, x f32)), n u32, found func(i, token u32, x f32)) {
+	k := e.K
+	none, low := dsl.Lit[dsl.U32](k, draw.NoToken), k.F32(math.Inf(-1))
+	own := best{dsl.NewVar(low, "own"), dsl.NewVar(none, "own_token")}
+	last := best{dsl.NewVar(k.F32(math.Inf(1)), "last"), dsl.NewVar(k.U32(0), "last_token")}
+	look := func() {
+		own.value.Set(low)
+		own.index.Set(none)
+		each(func(four u32, i int, x f32) {
+			token := four.AddC(i)
+			have, at, y, before := own.value.Get(), own.index.Get(), last.value.Get(), last.index.Get()
+			left := x.Lt(y).Or(x.Eq(y).And(token.Gt(before)))
+			better := left.And(x.Gt(have).Or(x.Eq(have).And(token.Lt(at))))
+			own.value.Set(dsl.Select(better, x, have))
+			own.index.Set(dsl.Select(better, token, at))
+		})
+	}
+	k.If(n.NeC(0), look)
+	k.For(k.U32(0), n, func(i u32) {
+		last.value.Set(own.value.Get())
+		last.index.Set(own.index.Get())
+		last.warp()
+		found(i, last.index.Get(), last.value.Get())
+		k.If(own.index.Get().Eq(last.index.Get()), look)
+	}, dsl.Unroll(1))
+}
+
+// keepLogit writes the logit of the token that a row chose, in one thread of a grid.
+func (t *Sample) keepLogit(e *Env, row u32, w winner) {
+	k := e.K
+	k.If(t.scores().And(e.CTA.EqC(0)), func() {
+		k.If(t.param(row, draw.RowScores).NeC(0), func() {
+			t.Scores.Store(t.scoreAt(e, row).AddC(draw.ScoreChosen), dsl.Bits[dsl.U32](w.logit.Get()))
+		})
+	})
+}
+
+// eachFourOf is eachFour by one of several threads.
+func (t *Sample) eachFourOf(e *Env, share Share, row, thread u32, threads int, body func(token u32, x []f32)) {
+	k := e.K
+	const fours = pipeline.TileRows / 4
+	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
+	k.ForStep(share.First.MulC(fours).Add(thread), end, threads, func(four u32) {
+		token := four.MulC(4)
+		at := row.MulC(t.Vocab).Add(token)
+		if t.Vocab%4 == 0 {
+			body(token, t.Logits.LoadN(at, 4))
+			return
+		}
+		var x []f32
+		for i := range 4 {
+			v := dsl.NewVar(k.F32(math.NaN()), "x")
+			k.If(token.AddC(i).LtC(t.Vocab), func() { v.Set(t.Logits.Load(at.AddC(i))) })
+			x = append(x, v.Get())
+		}
+		body(token, x)
+	}, dsl.Unroll(1))
+}
