@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raggedWith is a ragged session of tiny on the executor with pages of 4, the last of
+// raggedWith is a session of several rows of tiny on the executor with pages of 4, the last of
 // them the guard.
 func raggedWith(t *testing.T, o megakernel.Options, r runtime.Options) *runtime.Session {
 	t.Helper()

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// raggedOnSim is a ragged session of tiny on the executor with 12 pages of 4.
+// raggedOnSim is a session of several rows of tiny on the executor with 12 pages of 4.
 func raggedOnSim(t *testing.T, tokens int, o runtime.Options) (*runtime.Session, *runtime.Sim) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
