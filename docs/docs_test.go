@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
@@ -88,6 +89,7 @@ func TestSnippetsOfAddingAFamilyAreTheExamplesCode(t *testing.T) {
 // The examples are modules of their own, as a second author's would be: built and
 // tested offline, without a workspace, with their go.mod and go.sum as they are.
 func TestExamplesBuildAndRunFromTheirOwnModules(t *testing.T) {
+	deep.Only(t) // builds and links three modules
 	for _, dir := range []string{"example-task", "example-variant", "example-family"} {
 		for _, args := range [][]string{{"vet", "./..."}, {"test", "-count=1", "./..."}} {
 			cmd := exec.Command("go", args...)

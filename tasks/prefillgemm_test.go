@@ -203,7 +203,7 @@ func TestMutantsOfPrefillGEMMAreReported(t *testing.T) {
 	shared := prompt{rows: 32, k: 256, columns: 16, tokens: 128, n: 128, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 2}
 	apart := shared
 	apart.rows, apart.tokens, apart.n, apart.apart = 64, 64, 64, true
-	for _, p := range []prompt{shared, apart} {
+	for _, p := range deep.Most([]prompt{shared, apart}, 1) {
 		t.Run(p.String(), func(t *testing.T) { mutantsOfAPrompt(t, p) })
 	}
 }

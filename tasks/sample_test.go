@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/mkgen/mkgen/tasks/draw"
@@ -121,7 +122,7 @@ func randomParams(rng *rand.Rand, vocab int) (p sampling.Params) {
 
 func TestDrawsAreTheMirrors(t *testing.T) {
 	rng := newRand(11)
-	for n := range 60 {
+	for n := range deep.Count(60, 25) {
 		rows := []int{1, 1, 2, 5, 16}[n%5]
 		vocab := []int{13, 64, 203, 320, 1000}[rng.IntN(5)]
 		g := []struct{ sms, consumers int }{{1, 1}, {2, 4}, {3, 2}, {33, 1}}[rng.IntN(4)]

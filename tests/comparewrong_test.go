@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,11 +44,12 @@ func TestAComparisonThatCannotBeIsRefusedInOneLine(t *testing.T) {
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "empty"), 0o777))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "text"), []byte("x"), 0o644))
 	require.NoError(t, os.Symlink(os.DevNull, filepath.Join(dir, "null")))
-	for _, c := range []struct {
+	type refusal struct {
 		args string
 		code int
 		want string
-	}{
+	}
+	for _, c := range deep.Most([]refusal{ // a start of Python each
 		{"--mkgen none", 1, "compare: --mkgen: none is not there: "},
 		{"--mkgen empty", 1, "compare: --mkgen: empty is no program\n"},
 		{"--mkgen text", 1, "compare: --mkgen: text is no program\n"},
@@ -61,7 +63,7 @@ func TestAComparisonThatCannotBeIsRefusedInOneLine(t *testing.T) {
 		{"--out empty", 1, "compare: --out empty: it is there and no regular file\n"},
 		{"--out null", 1, "compare: --out null: it is there and no regular file\n"},
 		{"--out text/below", 1, "compare: --out text/below: Not a directory\n"},
-	} {
+	}, 5) {
 		args := strings.Fields(c.args)
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "|", " ")

@@ -27,6 +27,9 @@ var draws = []sampling.Params{
 func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
 	prompt := synth.Tokens(2, 0, 9, 320)
 	for i, p := range draws {
+		if i%3 != 2 && !deep.On() { // two that truncate
+			continue
+		}
 		s, _, c := tinySessionOf(t, 3, megakernel.Options{SMs: 4, Draws: true})
 		row := p.Row()
 		row.SetTops(4 * i)

@@ -132,6 +132,9 @@ func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
 	for i, o := range []megakernel.PrefillOptions{{Tokens: 64, Groups: 1}, {Tokens: 128, Groups: 1, Cluster: 2}, {Tokens: 128}, {Tokens: 64, Groups: 1, Cluster: 1}} {
 		r, _, wide, sim, mk := prefillOfTiny(t, o, 4, pages)
 		for seed := range uint64(len(interp.Policies())) {
+			if !deep.On() && int(seed) != i+1 { // each has a schedule of its own
+				continue
+			}
 			wide.Reseed(seed)
 			cached, chosen := 0, 0
 			var err error
@@ -150,9 +153,6 @@ func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
 				first = got
 			}
 			require.Equal(t, first, got, "%+v, seed %d: other keys or values", o, seed)
-			if !deep.On() && int(seed) == i+1 {
-				break
-			}
 		}
 	}
 }
@@ -195,7 +195,7 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	logits := make([]float32, 320)
 	require.NoError(t, b.Logits(0, logits))
 	require.Equal(t, want[0], slices.Index(logits, slices.Max(logits)))
-	for seed := range uint64(5) { // drawn from those logits, not the highest
+	for seed := range uint64(deep.Count(5, 2)) { // drawn from those logits, not the highest
 		sampled := sampling.Params{Temperature: 5, Seed: seed}
 		drawn, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Pages: pages, Draw: sampled.Row()}}, Steps: 1})
 		require.NoError(t, err)

@@ -18,10 +18,7 @@ const planPositions = 600 // most tokens of a random sequence
 // What the analysis is told of plans holds of plans: of random launches' every word.
 func TestPlansAreAsTheAnalysisIsTold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 20))
-	launches := 300
-	if deep.On() {
-		launches = 5000
-	}
+	launches := deep.Count(5000, 100)
 	for _, o := range []megakernel.Options{{Tokens: 2}, {Tokens: 8, Page: 4}, {Tokens: 16, Attention: "window=40+sinks=4/mask", Selection: true}} {
 		mk := kernel(t, "tiny", o)
 		var seen facts

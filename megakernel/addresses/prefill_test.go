@@ -5,6 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/bounds"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/addresses"
 	"github.com/stretchr/testify/require"
@@ -12,14 +13,15 @@ import (
 
 // 8B at two lengths of a step, and a cache whose pages are smaller than a block of attention.
 func TestPrefillKernels(t *testing.T) {
-	for _, x := range []struct {
+	type subject struct {
 		model  string
 		o      megakernel.Options
 		tokens int
-	}{
+	}
+	for _, x := range deep.Most([]subject{
 		{"tiny", megakernel.Options{SMs: 4}, 64}, {"tiny", megakernel.Options{SMs: 4, Page: 4}, 128},
 		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{}, 512}, {"llama3-8b", megakernel.Options{}, 1024},
-	} {
+	}, 3) {
 		mk := kernel(t, x.model, x.o)
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens})
 		require.NoError(t, err)

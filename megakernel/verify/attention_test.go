@@ -99,7 +99,7 @@ func TestAttentionOfWideAndOddHeads(t *testing.T) {
 func TestWindowsOfEverySize(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, attention := range deep.Most([]string{"window=1", "streaming=1000", "window=16+sinks=1", "window=1000+sinks=5"}, 2) {
+	for _, attention := range deep.Most([]string{"window=1", "streaming=1000", "window=16+sinks=1", "window=1000+sinks=5"}, 1) {
 		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Attention: attention}, Seeds: 1, Steps: 2})
 		require.NoError(t, err)
 		require.NoError(t, r.Err(), attention)

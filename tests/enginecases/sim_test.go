@@ -10,7 +10,7 @@ import (
 )
 
 func TestOnTheExecutor(t *testing.T) {
-	for _, rows := range []int{1, 5} {
+	for _, rows := range deep.Most([]int{5, 1}, 1) {
 		t.Run(fmt.Sprintf("%d rows", rows), func(t *testing.T) {
 			mk, err := Micro(rows)
 			require.NoError(t, err)
