@@ -71,7 +71,7 @@ type described struct {
 	Config  json.RawMessage `json:"config"` // config.json
 	Arch    models.Arch     `json:"arch"`
 	InvFreq [][]float32     `json:"inv_freq"` // of each kind of layer
-	Stored  [][]any         `json:"stored"`   // name, shape, and "gain" or mantissa and exponent of a random normal weight
+	Stored  [][]any         `json:"stored"`   // name, shape, then "gain" or mantissa, exponent and shift (where there is one) of a normal weight
 	Tensors []models.Tensor `json:"tensors"`  // by role
 }
 
@@ -84,6 +84,9 @@ func describeJSON(w io.Writer, c *models.Config, config []byte) error {
 		line := []any{t.Name, t.Shape, "gain"}
 		if t.Recipe.Kind == synth.KindNormal {
 			line = []any{t.Name, t.Shape, t.Recipe.Mantissa, t.Recipe.Exp}
+			if t.Recipe.Shift != 0 {
+				line = append(line, t.Recipe.Shift)
+			}
 		}
 		d.Stored = append(d.Stored, line)
 	}

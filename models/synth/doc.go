@@ -15,7 +15,8 @@
 // A Recipe maps r to a bf16 value; each mapping is exact in float32 up to its one final rounding to bf16 (nearest, ties to even):
 //
 //	Normal: s = (sum of r's four bytes) - 510, in [-510, 510], approximately normal with standard deviation sqrt(21845) = 147.8;
-//	        value = bf16(s * Mantissa * 2^Exp), Mantissa in [128, 256], so that s*Mantissa has 18 bits at most
+//	        value = bf16(s * Mantissa * 2^Exp + Shift), Mantissa in [128, 256], so that s*Mantissa has 18 bits at most;
+//	        Shift is 0, or -1 with Exp >= -23, so that the sum is exact in float32
 //	Gain:   u = r>>16; value = bf16((2*u + 65537) / 131072), uniform in (0.5, 1.5)
 //
 // A token at position i of sequence q is (r(i) * vocab) >> 32 with the name "tokens.<q>".

@@ -21,6 +21,8 @@ type Recipe struct {
 	Kind Kind
 	// Mantissa and Exp scale KindNormal by Mantissa * 2^Exp; KindGain ignores them.
 	Mantissa, Exp int
+	// Shift is added to it: 0, or -1 for the gains w of a factor 1 + w that is small.
+	Shift int
 }
 
 // byteSumVariance is the variance of the sum of four independent uniform bytes: 4 * (256^2 - 1) / 12.
@@ -33,7 +35,7 @@ func Normal(std float64) Recipe {
 		panic(fmt.Sprintf("BUG: synth.Normal(%v), want a positive finite standard deviation", std))
 	}
 	frac, exp := math.Frexp(std / math.Sqrt(byteSumVariance))
-	return Recipe{KindNormal, int(math.Floor(frac*256 + 0.5)), exp - 8}
+	return Recipe{Kind: KindNormal, Mantissa: int(math.Floor(frac*256 + 0.5)), Exp: exp - 8}
 }
 
 // Gain returns the recipe of a norm's gain: uniform in (0.5, 1.5).
@@ -141,7 +143,7 @@ func (r Recipe) table() *[1021]uint16 {
 }
 
 func (r Recipe) normalBits(sum uint32) uint16 {
-	return bf16(float32(math.Ldexp(float64((int(sum)-510)*r.Mantissa), r.Exp)))
+	return bf16(float32(math.Ldexp(float64((int(sum)-510)*r.Mantissa), r.Exp) + float64(r.Shift)))
 }
 
 // bf16 rounds a finite float32 to the nearest bf16, ties to even.

@@ -26,7 +26,7 @@ const (
 
 // Tensors lists the tensors of a checkpoint of c in the order of models.Config.Tensors, packed ones once, with recipes that let a
 // fault show: gains from U(0.5, 1.5), attention scores with a standard deviation of 3 or more, a residual stream whose size stays
-// bounded over any number of layers (but where norms behind the branches multiply by 1 + gain), and logits whose standard
+// bounded over any number of layers, and logits whose standard
 // deviation is sqrt(1.25 * bitlen(vocab)), where the top-1 probability of that many normal logits is neither flat nor certain.
 // Sizes must be positive: else it panics.
 func Tensors(c models.Config) []Tensor {
@@ -118,10 +118,11 @@ func gain(n models.Norm) Recipe {
 
 // branchGain is gain of a norm behind a branch, which says how much the branch adds.
 func branchGain(n models.Norm, branch float64) Recipe {
+	r := Normal(branch)
 	if n.PlusOne {
-		return Normal(plusOneSD)
+		r.Shift = -1
 	}
-	return Normal(branch)
+	return r
 }
 
 // branchRMS is the size of what attention adds to the residual stream in a layer, and of what the MLP adds. An untied embedding

@@ -19,6 +19,7 @@ type torchGolden struct {
 		Seed, Name, Bits string
 		Gain             bool
 		Mantissa, Exp    int
+		Shift            int
 		Start            int64
 	}
 	Tokens     []int
@@ -45,13 +46,13 @@ func readTorch(t *testing.T) torchGolden {
 
 func TestBitsEqualTorch(t *testing.T) {
 	g := readTorch(t)
-	require.Len(t, g.Cases, 27)
+	require.Len(t, g.Cases, 36)
 	for _, c := range g.Cases {
 		seed, err := strconv.ParseUint(c.Seed, 10, 64)
 		require.NoError(t, err)
 		want, err := hex.DecodeString(c.Bits)
 		require.NoError(t, err)
-		tensor := Tensor{c.Name, []int{1 << 16, 1 << 15}, Recipe{KindNormal, c.Mantissa, c.Exp}}
+		tensor := Tensor{c.Name, []int{1 << 16, 1 << 15}, Recipe{KindNormal, c.Mantissa, c.Exp, c.Shift}}
 		if c.Gain {
 			tensor.Recipe = Gain()
 		}

@@ -65,12 +65,12 @@ GAIN = ("gain", 0, 0)
 def values(seed, name, recipe, start, count, device="cpu"):
     """Elements start … start + count - 1 of a tensor as bfloat16."""
     r = counter(seed, name, start, count, device)
-    kind, mantissa, exponent = recipe
+    kind, mantissa, exponent, *shift = recipe
     if kind == "gain":
         u = (r >> 16) & 0xFFFF
         return ((2 * u + 65537).to(torch.float32) / 131072).to(torch.bfloat16)
     s = (r & 255) + ((r >> 8) & 255) + ((r >> 16) & 255) + ((r >> 24) & 255) - 510
-    return ((s * mantissa).to(torch.float32) * 2.0**exponent).to(torch.bfloat16)
+    return ((s * mantissa).to(torch.float32) * 2.0**exponent + sum(shift)).to(torch.bfloat16)
 
 
 def fill(tensor, seed, name, recipe):
@@ -153,11 +153,12 @@ def golden():
     cases = []
     for seed in (0, 1, 0xFFFFFFFFFFFFFFFF):
         for name, recipe in (("model.norm.weight", GAIN), ("lm_head.weight", normal(1.0)),
-                             ("model.layers.31.mlp.down_proj.weight", normal(0.0123))):
+                             ("model.layers.31.mlp.down_proj.weight", normal(0.0123)),
+                             ("model.layers.31.post_feedforward_layernorm.weight", (*normal(0.17), -1))):
             for start in (0, 65530, (1 << 31) - 12):
                 v = values(seed, name, recipe, start, 12)
                 cases.append({"seed": str(seed), "name": name, "gain": recipe[0] == "gain", "mantissa": recipe[1],
-                              "exp": recipe[2], "start": start, "bits": bits(v).hex()})
+                              "exp": recipe[2], "shift": sum(recipe[3:]), "start": start, "bits": bits(v).hex()})
     tied = llama(2, 128, 352, 6, 2, 32, 320, True)
     untied = llama(3, 96, 200, 3, 3, 32, 1000, False)
     single = llama(1, 64, 70000, 1, 1, 64, 1000, True)
