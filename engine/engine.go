@@ -35,10 +35,13 @@ type Options struct {
 	// with sampled requests. The Engine closes the devices.
 	Beside []runtime.Member
 	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go through the one with the
-	// fewest that has enough. Not with Pin, nor where Kernel has one row.
+	// fewest that has enough. Not where Kernel has one row.
 	Prefill []PrefillMember
-	Weights runtime.Weights      // required: such as runtime.FromTensors; not used after New
-	Text    *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
+	// PrefillChunk is how many tokens of a prompt a launch of a prefill kernel has at most while other requests run, and with Pin always: more
+	// than Kernel has rows; 0 for as many as such a kernel takes. Shorter launches keep those waiting less that generate.
+	PrefillChunk int
+	Weights      runtime.Weights      // required: such as runtime.FromTensors; not used after New
+	Text         *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 
 	// KVTokens is how many tokens the KV cache has room for, rounded up to whole
 	// pages; 0 for DefaultKVTokens. A sequence never grows beyond the model's
@@ -59,7 +62,7 @@ type Options struct {
 	// the kernel's steps have rows; 0 for all of these.
 	MaxSequences int
 	// Pin, a multiple of the kernel's ChunkTokens, has the Engine cut the attention of
-	// every sequence at its multiples, and feed its prompt in pieces as long as a step,
+	// every sequence at its multiples, and feed its prompt in pieces as long as a step, or a launch of Prefill,
 	// whole or not at all: then no result depends on what runs beside it, nor on what
 	// the cache remembers, to the bit. 0 cuts to fit the GPU, shares rows as there are,
 	// and reads shared prefixes once.

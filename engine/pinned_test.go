@@ -15,36 +15,45 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hears is a ragged session that keeps all logits that were read.
+// hears is a bundle that keeps all logits that were read.
 type hears struct {
-	*runtime.Session
-	all  [][]float32
-	ends map[int][]float32 // of the last step of each launch of one sequence, by the tokens before
+	*runtime.Bundle
+	vocab int
+	all   [][]float32
+	ends  map[int][]float32 // of the last step of each launch of one sequence, by the tokens before
 }
 
 func (h *hears) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
 	q.Quiet = false // the logits of prompts are compared, too
-	chosen, err := h.Session.Run(ctx, q)
+	chosen, err := h.Bundle.Run(ctx, q)
 	if s := q.Sequences[0]; err == nil && len(q.Sequences) == 1 {
-		dst := make([]float32, h.Vocab())
+		dst := make([]float32, h.vocab)
 		h.ends[s.Cached+len(s.New)+len(chosen)-1] = dst
-		err = h.Session.Logits(0, dst)
+		err = h.Bundle.Logits(0, dst)
 	}
 	return chosen, err
 }
 
 func (h *hears) Logits(i int, dst []float32) error {
-	err := h.Session.Logits(i, dst)
+	err := h.Bundle.Logits(i, dst)
 	h.all = append(h.all, append([]float32(nil), dst...))
 	return err
 }
 
+// pinned is what a pinnedEngine is made of.
+type pinned struct {
+	page      int
+	attention string
+	prefill   int  // tokens of a prefill kernel's launch; 0: there is none
+	draws     bool // the kernel draws tokens and makes log-probabilities; else the host does, of logits that it reads
+}
+
 // pinnedEngine is an engine of a real kernel of tiny on the executor.
-func pinnedEngine(t *testing.T, page int, attention string) (*Engine, *hears) {
+func pinnedEngine(t *testing.T, z pinned) (*Engine, *hears) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: page, Attention: attention, Draws: true})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: z.page, Attention: z.attention, Draws: z.draws})
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
@@ -52,10 +61,17 @@ func pinnedEngine(t *testing.T, page int, attention string) (*Engine, *hears) {
 	o := Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, TokensPerLaunch: 4, Ends: []int{}, Pin: 2 * mk.ChunkTokens()}
 	o, err = o.complete()
 	require.NoError(t, err)
-	n := o.KVTokens / page
-	r, err := runtime.Open(t.Context(), mk, sim, weights, runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
+	n := o.KVTokens / z.page
+	r, err := runtime.OpenBundle(t.Context(), []runtime.Member{{Kernel: mk, Device: sim}}, weights, runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	require.NoError(t, err)
-	h := &hears{Session: r, ends: map[int][]float32{}}
+	if z.prefill > 0 {
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: z.prefill, Groups: 1})
+		require.NoError(t, err)
+		long, err := runtime.NewSim(p.IR, 1)
+		require.NoError(t, err)
+		require.NoError(t, r.AddPrefill(p, long))
+	}
+	h := &hears{Bundle: r, vocab: c.Vocab, ends: map[int][]float32{}}
 	b, err := newEngine(o, h, sim.Close)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
@@ -69,15 +85,16 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 	if !deep.On() {
 		t.Skip("values of long runs on the executor, with -short")
 	}
-	for page, attention := range map[int]string{4: "", 32: "window=40+sinks=3/causal"} {
-		t.Run(fmt.Sprint("page ", page), func(t *testing.T) {
+	for _, z := range []pinned{{page: 4}, {page: 32, attention: "window=40+sinks=3/causal"}, {page: 4, prefill: 32}} {
+		t.Run(fmt.Sprintf("%+v", z), func(t *testing.T) {
+			piece := max(16, z.prefill)
 			prompt := make([]int, 70)
 			for i := range prompt {
 				prompt[i] = 7 * i % 320
 			}
 			// only its logits are read
 			request := Request{Tokens: prompt, MaxTokens: 6, Logprobs: true}
-			b, h := pinnedEngine(t, page, attention)
+			b, h := pinnedEngine(t, z)
 			alone, err := b.Generate(t.Context(), request, nil)
 			require.NoError(t, err)
 			require.Zero(t, alone.Usage.Reused)
@@ -90,7 +107,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			require.Equal(t, 64, again.Usage.Reused)
 			require.True(t, sameBits(want, h.all), "after itself")
 
-			b, h = pinnedEngine(t, page, attention)
+			b, h = pinnedEngine(t, z)
 			request.Logprobs = false // now many steps a launch
 			_, err = b.Generate(t.Context(), request, nil)
 			require.NoError(t, err)
@@ -101,9 +118,9 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 					delete(h.ends, 70+i)
 				}
 			}
-			require.Len(t, h.ends, 4, "pieces before the prompt's last")
+			require.Len(t, h.ends, 64/piece, "pieces before the prompt's last")
 
-			b, h = pinnedEngine(t, page, attention)
+			b, h = pinnedEngine(t, z)
 			request.Logprobs = true
 			other := func(n, from int) []int { return append(append([]int(nil), prompt[:n]...), prompt[from:from+21]...) }
 			var beside []*Stream
@@ -166,7 +183,7 @@ func TestDrawsDependOnSeedAndPositionOnly(t *testing.T) {
 		prompt[i] = 11 * i % 320
 	}
 	request := Request{Tokens: prompt, MaxTokens: 5, Sampling: sampling.Params{Temperature: 1.3, TopK: 60, TopP: 0.9, Seed: 5}}
-	b, _ := pinnedEngine(t, 16, "")
+	b, _ := pinnedEngine(t, pinned{page: 16, draws: true})
 	alone, err := b.Generate(t.Context(), request, nil)
 	require.NoError(t, err)
 
@@ -176,7 +193,7 @@ func TestDrawsDependOnSeedAndPositionOnly(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, host.Tokens, alone.Tokens)
 
-	b, _ = pinnedEngine(t, 16, "")
+	b, _ = pinnedEngine(t, pinned{page: 16, draws: true})
 	var beside []*Stream
 	for i, p := range []sampling.Params{{}, {Temperature: 2, Seed: 5}, {Temperature: 0.5, TopP: 0.5, MinP: 0.01}} {
 		beside = append(beside, ask(t, b, Request{Tokens: prompt[i : 12+i], MaxTokens: 3 + 4*i, Sampling: p}))

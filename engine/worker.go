@@ -58,7 +58,7 @@ func newEngine(o Options, st batch.Stepper, release func() error) (*Engine, erro
 		drafts = LookupRows
 	}
 	e.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
-		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), Short: o.Kernel.Config.ShortPositions(), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: e.interrupt})
+		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st), Beside: o.PrefillChunk, Short: o.Kernel.Config.ShortPositions(), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: e.interrupt})
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -69,11 +69,18 @@ func newEngine(o Options, st batch.Stepper, release func() error) (*Engine, erro
 	return e, nil
 }
 
-// piece is the tokens of a prompt that a step takes whole, with Pin: the largest power of
-// two that its rows have room for, so that pages and pieces end together; else 0.
-func (o *Options) piece(rows int) int {
+// piece is the tokens of a prompt that a launch takes whole, with Pin: the largest power of
+// two that it has room for, so that pages and pieces end together; else 0.
+func (o *Options) piece(st batch.Stepper) int {
 	if o.Pin == 0 {
 		return 0
+	}
+	rows := st.Rows()
+	if p, ok := st.(batch.Prefiller); ok {
+		rows = max(rows, p.PrefillRows())
+	}
+	if o.PrefillChunk > 0 {
+		rows = min(rows, o.PrefillChunk)
 	}
 	return 1 << (bits.Len(uint(rows)) - 1)
 }

@@ -27,27 +27,28 @@ import (
 type runFlags struct {
 	choice
 	weights
-	device    deviceName
-	chat      bool
-	serves    bool // any request may be a chat
-	system    string
-	maxTokens count
-	perLaunch count
-	kvTokens  count
-	hang      patience
-	with      compilerName
-	fresh     bool
-	strict    bool
-	seed      seed
-	sampling  sampling.Params
-	draws     drawFlags
-	stop      []string
-	verbose   bool
-	prompts   string
-	many      bool // sequences run together, so the KV cache is to have room for all
-	pin       count
-	prefill   count
-	lookup    bool
+	device       deviceName
+	chat         bool
+	serves       bool // any request may be a chat
+	system       string
+	maxTokens    count
+	perLaunch    count
+	kvTokens     count
+	hang         patience
+	with         compilerName
+	fresh        bool
+	strict       bool
+	seed         seed
+	sampling     sampling.Params
+	draws        drawFlags
+	stop         []string
+	verbose      bool
+	prompts      string
+	many         bool // sequences run together, so the KV cache is to have room for all
+	pin          count
+	prefill      count
+	prefillChunk count
+	lookup       bool
 }
 
 // The executor pretends to have so many SMs and consumer warps where nothing is
@@ -104,6 +105,7 @@ func (r *runFlags) engineFlags(f *pflag.FlagSet) {
 	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
 	f.Var(&r.pin, "pin-split", pinRequestUsage)
 	f.Var(&r.prefill, "prefill", prefillUsage)
+	f.Var(&r.prefillChunk, "prefill-chunk", prefillChunkUsage)
 	f.BoolVar(&r.lookup, "prompt-lookup", false, fmt.Sprintf("guess text that the prompt or the answer had before, and verify guesses in steps of %d rows; with --rows, greedy requests only", engine.LookupRows))
 	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
 	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))
@@ -116,7 +118,7 @@ func (r *runFlags) engineFlags(f *pflag.FlagSet) {
 
 // unsaid takes away the default values that the flags' texts have in words.
 func (r *runFlags) unsaid(f *pflag.FlagSet) {
-	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "seed", "hang-timeout", "random", "pin-split", "prefill",
+	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "seed", "hang-timeout", "random", "pin-split", "prefill", "prefill-chunk",
 		"request-timeout"} {
 		if flag := f.Lookup(name); flag != nil {
 			flag.DefValue = ""

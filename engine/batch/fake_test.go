@@ -115,6 +115,7 @@ type sizes struct {
 	drafts, few                         int // rows for drafts, and tokens that the model says
 	piece                               int // with one, results depend on which tokens come together
 	long                                int // tokens of a launch of one prompt alone, where they are more than rows
+	beside                              int // of them, while others run
 	short                               int // tokens of short sequences
 	most                                int // tokens of all sequences when a launch ends, 0 for any number
 }
@@ -129,7 +130,7 @@ func newBench(t *testing.T, z sizes) *bench {
 	if z.seed != 0 {
 		pool = pages.NewShuffled(z.pages, z.seed)
 	}
-	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, DraftRows: z.drafts, Short: z.short, StepsPerLaunch: max(1, z.steps)})
+	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, Beside: z.beside, DraftRows: z.drafts, Short: z.short, StepsPerLaunch: max(1, z.steps)})
 	require.NoError(t, err)
 	return &bench{s, t, f, pool, z}
 }

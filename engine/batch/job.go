@@ -9,14 +9,15 @@ import (
 
 // job is one sequence.
 type job struct {
-	id     int // by Add
-	client Client
-	tokens []int // the prompt and what was chosen
-	keys   []int // what the tree knows them by: tokens, or those of keyed
-	prompt int   // tokens of it
-	piece  int   // see Options.Piece
-	short  bool  // see Options.Short
-	plain  bool  // keys are tokens
+	id      int // by Add
+	client  Client
+	tokens  []int // the prompt and what was chosen
+	keys    []int // what the tree knows them by: tokens, or those of keyed
+	prompt  int   // tokens of it
+	piece   int   // see Options.Piece; 0: none. A job whose prompt is scored has pieces that a step has the rows for
+	longest int   // Options.Piece
+	short   bool  // see Options.Short
+	plain   bool  // keys are tokens
 
 	cached  int      // tokens in the cache, fewer than tokens
 	pages   []uint32 // of these, and during a launch of those to come
@@ -29,8 +30,11 @@ type job struct {
 }
 
 func (s *Scheduler) job(prompt []int, c Client) *job {
-	j := &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt), piece: s.o.Piece, short: s.isShort(len(prompt)),
+	j := &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt), piece: s.o.Piece, longest: s.o.Piece, short: s.isShort(len(prompt)),
 		plain: s.o.Piece == 0 && s.o.Short == 0}
+	if j.scores() {
+		j.piece = min(j.piece, s.o.Stepper.Rows())
+	}
 	if s.o.DraftRows > 0 {
 		j.lookup = newLookup()
 	}

@@ -27,7 +27,7 @@ func (j *job) begins(i int) bool { return i >= j.prompt || i%j.piece == 0 }
 func (j *job) key(i int) int {
 	key := j.tokens[i]
 	if j.piece > 0 {
-		key = key*j.piece + j.pieceAt(i)%j.piece
+		key = key*j.longest + j.pieceAt(i)%j.longest
 	}
 	if j.short {
 		key = -1 - key
@@ -64,7 +64,11 @@ func (s *Scheduler) sharePieces() []part {
 	slices.SortStableFunc(order, func(a, b *job) int { return a.served - b.served })
 	left, given, short := s.o.Stepper.Rows(), map[*job]bool{}, s.turnOfShort()
 	for _, j := range order {
-		if n := j.pieceAt(j.cached); n <= left && j.short == short && !s.waitsForPieces(j) {
+		n := j.pieceAt(j.cached)
+		if n > s.o.Stepper.Rows() && len(given) == 0 && j.short == short && !s.waitsForPieces(j) {
+			return []part{{j: j, rows: n}} // of a Prefiller, alone
+		}
+		if n <= left && j.short == short && !s.waitsForPieces(j) {
 			given[j] = true
 			left -= n
 		}
@@ -81,7 +85,7 @@ func (s *Scheduler) sharePieces() []part {
 // waitsForPieces reports whether an older job has to compute what a job would have to
 // compute next. The oldest waits for nobody, so somebody always goes on.
 func (s *Scheduler) waitsForPieces(j *job) bool {
-	end := j.cached + max(s.o.Page, s.o.Piece)
+	end := j.cached + max(s.o.Page, j.piece)
 	if j.cached != len(j.pages)*s.o.Page || end >= len(j.keys) || end > j.client.ToScore() {
 		return false
 	}

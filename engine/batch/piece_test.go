@@ -143,7 +143,7 @@ func TestASharedPromptIsComputedOnceInPieces(t *testing.T) {
 }
 
 func TestPiecesThatNoStepHoldsAreRefused(t *testing.T) {
-	for piece, want := range map[int]string{-1: "pieces of -1 tokens, want 1 to the 4 rows of a step, or 0 for any", 5: "pieces of 5 tokens, want 1 to the 4 rows of a step, or 0 for any"} {
+	for piece, want := range map[int]string{-1: "pieces of -1 tokens, want 1 to the 4 of a launch, or 0 for any", 5: "pieces of 5 tokens, want 1 to the 4 of a launch, or 0 for any"} {
 		_, err := batch.New(batch.Options{Stepper: &batchtest.Stepper{T: 4}, Pool: pages.New(3), Page: 4, Vocab: 9, Positions: 9, StepsPerLaunch: 1, Piece: piece})
 		require.EqualError(t, err, want)
 	}

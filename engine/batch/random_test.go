@@ -28,6 +28,9 @@ func TestWhateverHappensEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		}
 		if seed%3 == 1 {
 			z.long = z.rows + r.IntN(40)
+			if z.long > z.rows && seed%2 == 0 {
+				z.beside = z.rows + 1 + r.IntN(z.long-z.rows)
+			}
 		}
 		runRandom(t, z, r, 60, seen)
 	}
@@ -52,6 +55,10 @@ func TestInPiecesEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		}
 		if r.IntN(3) == 0 {
 			z.most = 10 + r.IntN(z.pages*z.page)
+		}
+		if seed%3 == 1 { // longer ones than a step has rows go alone
+			z.long = z.rows + 1 + r.IntN(40)
+			z.piece = z.rows + 1 + r.IntN(z.long-z.rows)
 		}
 		runRandom(t, z, r, 60, seen)
 	}
@@ -150,6 +157,9 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 	}
 	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0 && b.z.few == 0, scores: r.IntN(5) == 0 && b.z.few == 0,
 		piece: b.z.piece, few: b.z.few, short: b.z.short}
+	if c.scores {
+		c.piece = min(c.piece, b.z.rows)
+	}
 	switch r.IntN(5) {
 	case 0:
 		c.goneAt = 1 + r.IntN(5)
@@ -184,7 +194,7 @@ func (b *bench) judge(c *client, broken error, seen map[string]int) {
 	}
 	if c.scores {
 		seen["scored"]++
-		want := batchtest.Within(c.prompt, b.z.piece, len(c.prompt) <= b.z.short)
+		want := batchtest.Within(c.prompt, c.piece, len(c.prompt) <= b.z.short)
 		if len(c.got) == 0 {
 			want = append([]int(nil), want[:len(c.scored)]...)
 		}

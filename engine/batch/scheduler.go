@@ -19,10 +19,13 @@ type Options struct {
 	// MaxSequences is how many sequences run at a time: 1 to MaxSequences and to the
 	// stepper's rows, 0 for as many as can be.
 	MaxSequences int
-	// Piece other than 0, at most the stepper's rows, has every prompt fed in pieces that
+	// Piece other than 0, at most the stepper's rows, or a Prefiller's, has every prompt fed in pieces that
 	// end at its multiples and at the prompt's end, whatever else runs: see the package's
 	// documentation. 0 shares rows as there are.
 	Piece int
+	// Beside is how many tokens of a prompt a Prefiller's launch has at most while other sequences run, without Piece: more
+	// than the stepper's rows; 0 for as many as the launch takes.
+	Beside int
 	// Short other than 0 is how many tokens a sequence has at most whose keys are other ones than a longer sequence's
 	// (models.Config.ShortPositions): see short.go.
 	Short int
@@ -58,15 +61,20 @@ func New(o Options) (*Scheduler, error) {
 	if rows < 1 {
 		return nil, fmt.Errorf("a stepper of %d rows, want at least 1", rows)
 	}
-	most := min(MaxSequences, rows)
+	most, alone := min(MaxSequences, rows), rows
+	if p, ok := o.Stepper.(Prefiller); ok {
+		alone = max(rows, p.PrefillRows())
+	}
 	if o.MaxSequences == 0 {
 		o.MaxSequences = most
 	}
 	switch {
 	case o.MaxSequences < 1 || o.MaxSequences > most:
 		return nil, fmt.Errorf("%d sequences at a time, want 1 to %d: each needs a row of every step, of which there are %d", o.MaxSequences, most, rows)
-	case o.Piece < 0 || o.Piece > rows:
-		return nil, fmt.Errorf("pieces of %d tokens, want 1 to the %d rows of a step, or 0 for any", o.Piece, rows)
+	case o.Piece < 0 || o.Piece > alone:
+		return nil, fmt.Errorf("pieces of %d tokens, want 1 to the %d of a launch, or 0 for any", o.Piece, alone)
+	case o.Beside != 0 && (o.Beside <= rows || o.Beside > alone):
+		return nil, fmt.Errorf("launches of %d tokens of a prompt beside others, want more than the %d rows of a step and at most the %d of a launch, or 0", o.Beside, rows, alone)
 	case o.DraftRows < 0 || o.DraftRows > 0 && o.Piece > 0:
 		return nil, fmt.Errorf("%d rows for drafts with pieces of %d tokens, want at least 0, and one or the other", o.DraftRows, o.Piece)
 	case o.Short < 0:

@@ -68,7 +68,11 @@ func (s *Scheduler) prefill(parts []part) *part {
 	if of == nil || st.PrefillRows() <= st.Rows() {
 		return nil
 	}
-	return &part{j: of, rows: min(st.PrefillRows(), of.pending())}
+	rows := min(st.PrefillRows(), of.pending())
+	if s.o.Beside > 0 && len(parts) > 1 {
+		rows = min(rows, s.o.Beside)
+	}
+	return &part{j: of, rows: rows}
 }
 
 // waits reports whether one of the parts before computes the page that the job
