@@ -27,6 +27,7 @@ const (
 	FaultRopeBase Fault = "rope-base" // all layers are rotated as the first one is
 	FaultLogitCap Fault = "logit-cap" // the soft cap of logits is left out
 	FaultPostNorm Fault = "post-norm" // what attention adds is not normalised, but for gains
+	FaultGrowth   Fault = "growth"    // scores do not grow with the position
 
 	FaultInputBytes Fault = "input-bytes" // high and low bytes of down's input have changed places, where weights are integers
 
@@ -59,6 +60,7 @@ func FeatureFaults(a *models.Arch, attention string) (list []Fault) {
 		{FaultRopeBase, len(ropes) > 1},
 		{FaultLogitCap, a.Head.SoftCap > 0},
 		{FaultPostNorm, l.PostAttn.Kind != models.NoNorm},
+		{FaultGrowth, l.Attn.Grows.Every > 0},
 		{FaultAttention, attention != ""},
 	} {
 		if f.has {

@@ -205,6 +205,9 @@ func (b *builder) qkv() tasks.QKV {
 	if a.Scale != models.PlainScale(a.HeadDim) {
 		q.Scale = a.Scale
 	}
+	if b.mk.Options.Fault == FaultGrowth {
+		q.Grows = tasks.Growth{}
+	}
 	if list, turns := b.mk.ropes(); len(list) > 1 {
 		q.Kind = func(s tasks.Step) dsl.Val[dsl.U32] {
 			kind := b.k.U32(0)

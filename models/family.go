@@ -46,7 +46,7 @@ func missingFeatures(o object) (features []string) {
 	}
 	for _, s := range signs {
 		for _, field := range strings.Fields(s.fields) {
-			if value, ok := o.get(field); ok && value != false {
+			if value, ok := o.get(field); ok && !whenZero.holds(value) {
 				features = append(features, fmt.Sprintf("%s (%s %s)", s.feature, field, show(value)))
 				break
 			}

@@ -75,6 +75,14 @@ func lines() map[string][]byte {
 	add("phi3", `"rms_norm_eps": 1e-5`, `
 		phi-3-mini-4k 32 3072 8192 32 32 96 32064 "max_position_embeddings": 4096, "sliding_window": 2047
 		phi-4 40 5120 17920 40 10 128 100352 "max_position_embeddings": 16384, "rope_theta": 250000, "bos_token_id": 100257, "eos_token_id": [100257, 100265]`)
+	add("phi3", `"rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "sliding_window": 262144,
+		"tie_word_embeddings": true, "bos_token_id": 199999, "eos_token_id": [200020, 199999], "partial_rotary_factor": 0.75,
+		"rope_scaling": {"type": "longrope", "short_factor": [1`+strings.Repeat(", 1", 47)+`], "long_factor": [1, 1.118320672, 1.250641126, 1.398617824,
+			1.564103225, 1.74916897, 1.956131817, 2.187582649, 2.446418898, 2.735880826, 3.059592084, 3.421605075, 3.826451687, 4.279200023,
+			4.785517845, 5.351743533, 5.984965424, 6.693110555, 7.485043894, 8.370679318, 9.36110372, 10.4687158, 11.70738129, 13.09260651,
+			14.64173252, 16.37415215, 18.31155283, 20.47818807, 22.90118105, 25.61086418, 28.64115884, 32.03, 32.1, 32.13, 32.23, 32.6,
+			32.61, 32.64, 32.66, 32.7, 32.71, 32.93, 32.97, 33.28, 33.49, 33.5, 44.16, 47.77]}`, `
+		phi-4-mini 32 3072 8192 24 8 128 200064`)
 	add("gemma2", `"rms_norm_eps": 1e-6, "max_position_embeddings": 8192, "sliding_window": 4096`, `
 		gemma-2-2b 26 2304 9216 8 4 256 256000
 		gemma-2-9b 42 3584 14336 16 8 256 256000

@@ -15,7 +15,8 @@ import (
 var inKernel = map[string]megakernel.Fault{
 	KVTokenDropped: megakernel.FaultDropToken, RopeOffByOne: megakernel.FaultRope, MergeWeightWrong: megakernel.FaultMergeShare,
 	AttentionChanged: megakernel.FaultAttention, BiasDropped: megakernel.FaultBias, QKNormSkipped: megakernel.FaultQKNorm, PlusOneDropped: megakernel.FaultPlusOne,
-	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm, BytesExchanged: megakernel.FaultInputBytes}
+	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm,
+	GrowthLeftOut: megakernel.FaultGrowth, BytesExchanged: megakernel.FaultInputBytes}
 
 // Builds are the options of the kernels that a judgement builds beside the one that it judges; probe says that local
 // checks are made, too.

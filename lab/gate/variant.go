@@ -49,6 +49,7 @@ const (
 	RopeBaseSwapped = "rope_base_swapped"  // all layers are rotated as the first one is
 	LogitCapLeftOut = "logit_cap_left_out" // logits are not capped
 	PostNormSkipped = "post_norm_skipped"  // what attention adds gets the gains of its norm, and no more
+	GrowthLeftOut   = "growth_left_out"    // scores do not grow with the position
 )
 
 // featureFaults are their names by the kernel's.
