@@ -43,6 +43,7 @@ func missingFeatures(o object) (features []string) {
 		{"LayerNorm", "layer_norm_eps layer_norm_epsilon norm_epsilon"},
 		{"parallel attention and MLP", "parallel_attn use_parallel_residual"},
 		{"ALiBi", "alibi"},
+		{"alternating updates (AltUp)", "altup_num_inputs"},
 	}
 	for _, s := range signs {
 		for _, field := range strings.Fields(s.fields) {
@@ -71,6 +72,9 @@ func (r *Fields) familyOf(families []Family) *Family {
 		return &families[i]
 	}
 	why := "docs/adding-a-family.md says how to add one"
+	if _, ok := r.object.get("padded_vocab_size"); ok {
+		why = "this file is of the model's own code: take the repository whose config.json transformers wrote, such as glm-4-9b-chat-hf"
+	}
 	if missing := missingFeatures(r.object); len(missing) > 0 {
 		why = "this model needs what no kernel has: " + strings.Join(missing, ", ")
 	}

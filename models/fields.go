@@ -83,6 +83,7 @@ func refusedFields() []refusal {
 	add(onlyNull, "scores scaled by position are not supported", `llama_4_scaling_beta`)
 	add(onlyNull, "other activations are not supported",
 		`hidden_activation activation_function`)
+	add(whenSwiGLU, "other activations are not supported", `activation`)
 	add(whenFalse, "parallel blocks are not supported", `parallel_attn use_parallel_residual`)
 	add(whenTrue, "only causal attention is supported", `is_causal`)
 	add(whenFalse, "only causal attention is supported", `use_bidirectional_attention`)

@@ -55,6 +55,7 @@ func gemma2() Family {
 		Read: func(f *Fields, c *Config) {
 			f.gemmaTraits(c)
 			f.gemmaCaps(c)
+			f.Pass("sliding_window_size") // beside sliding_window in published files; transformers does not read it
 			c.Windows(f.Window("sliding_window", c), f.Sliding(c, func(layer int) bool { return layer%2 == 0 }))
 		},
 	}

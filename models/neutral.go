@@ -14,6 +14,7 @@ const (
 	whenOne                    // 1
 	whenEmpty                  // an empty list or object
 	whenAllFull                // a list of "full_attention"
+	whenSwiGLU                 // "swiglu"
 )
 
 // String names the accepted values for a message.
@@ -33,6 +34,8 @@ func (n neutral) String() string {
 		return "null or empty"
 	case whenAllFull:
 		return `only "full_attention"`
+	case whenSwiGLU:
+		return `"swiglu"`
 	}
 	panic(fmt.Sprintf("BUG: models: neutral %d", uint8(n)))
 }
@@ -56,6 +59,8 @@ func (n neutral) holds(value any) bool {
 		return isEmpty(value)
 	case whenAllFull:
 		return isAllFull(value)
+	case whenSwiGLU:
+		return value == "swiglu"
 	}
 	panic(fmt.Sprintf("BUG: models: neutral %d", uint8(n)))
 }

@@ -59,3 +59,16 @@ func TestLayersOfOneKindHaveNoKinds(t *testing.T) {
 	c.Windows(8, func(int) bool { return true })
 	require.Equal(t, []int{0}, c.Traits.Pattern)
 }
+
+// Published files carry fields that transformers does not read: Falcon 3 names its activation twice, Gemma 2 its window.
+func TestFieldsThatTransformersDoesNotReadChangeNothing(t *testing.T) {
+	for name, field := range map[string]string{"falcon3-7b": `"activation": "swiglu"`, "gemma-2-9b": `"sliding_window_size": 4096`} {
+		text := string(lines()[name])
+		c, err := Parse(strings.NewReader(strings.TrimSuffix(text, "}") + ", " + field + "}"))
+		require.NoError(t, err, name)
+		c.Name = name
+		want, err := Lookup(name)
+		require.NoError(t, err)
+		require.Equal(t, want, c)
+	}
+}

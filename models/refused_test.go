@@ -113,7 +113,7 @@ func TestEveryRefusedFieldHasAGolden(t *testing.T) {
 
 // neutralText returns a JSON text that holds the neutral value.
 func neutralText(n neutral) string {
-	return [...]string{"null", "false", "true", "0", "1.0", "[]", `["full_attention", "full_attention"]`}[n]
+	return [...]string{"null", "false", "true", "0", "1.0", "[]", `["full_attention", "full_attention"]`, `"swiglu"`}[n]
 }
 
 func TestNeutralValuesOfRefusedFieldsAreAccepted(t *testing.T) {

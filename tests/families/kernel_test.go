@@ -280,7 +280,7 @@ func TestFaultsOfFeaturesShow(t *testing.T) {
 			require.NoError(t, err)
 			tokens, o := c.Tokens[:12], small
 			if f.fault == megakernel.FaultGrowth {
-				tokens = c.Tokens[:40] // scores grow from position 16 on, and again from 32 on
+				tokens = c.Tokens[:24] // scores grow from position 16 on
 			}
 			o.Fault = f.fault
 			mk, err := megakernel.Build(config, o)
