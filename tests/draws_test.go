@@ -62,7 +62,7 @@ func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
 func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, rows := range deep.Most([]int{3, 1}, 1) {
+	for _, rows := range deep.Most([]int{3, 1}, 1) { // with -deep of more tokens than a launch has
 		answers := func(drawn bool) (all []engine.Result) {
 			mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Tokens: rows, Draws: drawn})
 			require.NoError(t, err)
@@ -78,8 +78,8 @@ func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 			defer func() { require.NoError(t, e.Close()) }()
 			var streams []*engine.Stream
 			for i, n := range []int{20, -1}[:min(rows, 2)] {
-				s, err := e.Submit(t.Context(), engine.Request{Tokens: synth.Tokens(uint64(i), 0, 13, c.Vocab), MaxTokens: 6,
-					Sampling: draws[2*i], Logprobs: n >= 0, TopLogprobs: max(n, 0)})
+				s, err := e.Submit(t.Context(), engine.Request{Tokens: synth.Tokens(uint64(i), 0, 13, c.Vocab),
+					MaxTokens: deep.Count(19, 6), Sampling: draws[2*i], Logprobs: n >= 0, TopLogprobs: max(n, 0)})
 				require.NoError(t, err)
 				streams = append(streams, s)
 			}
