@@ -190,7 +190,7 @@ func TestKernelsOfEveryFormatForEveryFamily(t *testing.T) {
 			if deep.On() {
 				tokens = c.Tokens[:min(len(c.Tokens), 20)]
 			}
-			parts := 10 // of all pairs of a format and rows, this family has one
+			parts := 20 // of all pairs of a format and rows, this family has one
 			switch {
 			case *every:
 				parts = 1
