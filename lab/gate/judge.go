@@ -157,9 +157,9 @@ func (r *Reference) short(rules Rules) *Reference {
 }
 
 // judging is the reference that a fault is judged by: the short sequences where these are enough, but all for another
-// attention, since a window that is wrong shows behind it only.
+// attention and for scores that do not grow, since these show behind the window and the first step of growth only.
 func (r *Reference) judging(rules Rules, fault string) *Reference {
-	if fault == AttentionChanged {
+	if fault == AttentionChanged || fault == GrowthLeftOut {
 		return r
 	}
 	return r.short(rules)
