@@ -219,7 +219,8 @@ func TestKernelsOfEveryFormatForEveryFamily(t *testing.T) {
 					own := distance(want, logitsOf(t, config, rounded, tokens, reference.Hooks{}))
 					near := distance(run(t, mk, w, tokens), want)
 					t.Logf("%s, %d rows: %.4f from the reference, whose roundings cost %.4f", format, rows, near, own)
-					require.Less(t, near, limit(own), "%s, %d rows, roundings cost %.4f", format, rows, own)
+					// inputs are rounded to so few bits that all may fall another way: two such errors are √2 apart
+					require.Less(t, near, math.Sqrt2*own+0.01, "%s, %d rows, roundings cost %.4f", format, rows, own)
 				}
 			}
 		})
