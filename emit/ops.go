@@ -75,6 +75,7 @@ func arithmeticOps(t *[256]row) {
 	t[ir.OpPrmt] = row{expr: func(p *printer, in *ir.Instr) expr {
 		return call(p.fixed("prmt"), append(p.texts(in), fmt.Sprintf("0x%04xu", uint16(in.Attr.Imm)))...)
 	}}
+	t[ir.OpPrmtBy] = row{expr: func(p *printer, in *ir.Instr) expr { return call(p.fixed("prmt"), p.texts(in)...) }}
 }
 
 func registerOps(t *[256]row) {

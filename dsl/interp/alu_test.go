@@ -347,6 +347,10 @@ func TestPrmtSelectsBytes(t *testing.T) {
 			}
 		}
 		require.Equal(t, binary.LittleEndian.Uint32(want[:]), got[0], "%#x", sel)
+		by := lanewise(t, [][3]uint32{{0x03827100, 0xf766d544, 0xabcd0000 | uint32(sel)}}, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+			return dsl.PermuteBy(a, b, c)
+		})
+		require.Equal(t, got, by, "%#x", sel)
 	}
 }
 

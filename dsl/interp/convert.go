@@ -112,22 +112,32 @@ func stepJoin(m *machine, w *warp, in *inst) {
 	}
 }
 
-// stepPrmt picks four bytes of the eight in (v0, v1): each selector nibble names
+// permuted are four bytes of the eight in (a, b): each selector nibble names
 // one, and its top bit asks for that byte's sign in all eight bits instead.
+func permuted(a, b, sel uint64) (out uint64) {
+	src := a&w32 | b<<32
+	for i := range 4 {
+		n := sel >> (4 * i) & 15
+		v := src >> (8 * (n & 7)) & 0xff
+		if n&8 != 0 {
+			v = 0xff * (v >> 7)
+		}
+		out |= v << (8 * i)
+	}
+	return out
+}
+
 func stepPrmt(m *machine, w *warp, in *inst) {
 	a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
-	sel := uint64(in.attr.Imm)
 	for l := range d {
-		src, out := a[l]&w32|b[l]<<32, uint64(0)
-		for i := range 4 {
-			n := sel >> (4 * i) & 15
-			v := src >> (8 * (n & 7)) & 0xff
-			if n&8 != 0 {
-				v = 0xff * (v >> 7)
-			}
-			out |= v << (8 * i)
-		}
-		d[l] = out
+		d[l] = permuted(a[l], b[l], uint64(in.attr.Imm))
+	}
+}
+
+func stepPrmtBy(m *machine, w *warp, in *inst) {
+	a, b, sel, d := m.in(w, in.a[0]), m.in(w, in.a[1]), m.in(w, in.a[2]), &w.regs[in.r[0]]
+	for l := range d {
+		d[l] = permuted(a[l], b[l], sel[l])
 	}
 }
 

@@ -77,6 +77,7 @@ func choiceRows() map[ir.Op]binder {
 		ir.OpSplit:  fixedStep(stepSplit),
 		ir.OpJoin:   fixedStep(stepJoin),
 		ir.OpPrmt:   fixedStep(stepPrmt),
+		ir.OpPrmtBy: fixedStep(stepPrmtBy),
 	}
 }
 

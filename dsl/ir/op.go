@@ -55,6 +55,7 @@ const (
 	OpSplit  // v1:u32, … = split v0        b128 → four u32, lowest first
 	OpJoin   // v4:b128 = join v0, v1, v2, v3
 	OpPrmt   // v2:u32 = prmt v0, v1 sel=0x5410   PTX prmt.b32, default mode
+	OpPrmtBy // v3:u32 = prmt.by v0, v1, v2   the same, v2 being the selector
 	OpOpaque // v1:u32 = opaque v0          v0, of which the compiler knows nothing
 
 	// Registers of the machine, parameters, variables.

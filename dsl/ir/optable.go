@@ -45,6 +45,7 @@ var ops = [numOps]OpInfo{
 	OpSplit:  {"split", Pure, Thread, fixed([]Type{B128}, U32, U32, U32, U32)},
 	OpJoin:   {"join", Pure, Thread, fixed([]Type{U32, U32, U32, U32}, B128)},
 	OpPrmt:   {"prmt", Pure, Thread, fixed([]Type{U32, U32}, U32)},
+	OpPrmtBy: {"prmt.by", Pure, Thread, fixed([]Type{U32, U32, U32}, U32)},
 	OpOpaque: {"opaque", Pure, Thread, unary(only(U32))},
 
 	OpLane:        {"lane", Pure, Thread, fixed(nil, U32)},

@@ -21,6 +21,10 @@
 // A block of 8 bits has 1024 bytes: the first 512 are what the low nibbles would be, as bytes, and the others what the
 // high ones would. They are operands as they are.
 //
+// Codes of E2M1 are operands by a table of 16-byte values, which the nibbles of half a word select: those of the
+// first half of a block's columns are in the low half of a word, nibble b for column 16j + 4t + b, and those of the
+// other half in its high half.
+//
 // A run is so many blocks of one row tile, along the columns, and then their scales. The scales are
 // entries, in order of row, half of a block where a scale group is smaller than a block, block,
 // and scale group in the half where that is 32. An entry is a scale's 16 bits (binary16 or
@@ -50,6 +54,7 @@ type Shape struct {
 	Run   int  // blocks in a run
 	Zeros bool // whether there are zero points
 	Wide  bool // whether codes have 8 bits, and not 4
+	E2M1  bool // whether codes of 4 bits are floats, a sign, two bits of exponent and one of fraction: see Halves
 }
 
 // BlockBytes is the size of a block.
@@ -65,6 +70,20 @@ func (s Shape) Bits() int {
 
 // Times is what a code is multiplied by as an operand: a nibble lies at the top of a byte.
 func (s Shape) Times() int { return 1 << (8 - s.Bits()) }
+
+// halves are twice the magnitudes that three bits of E2M1 stand for.
+var halves = [8]int8{0, 1, 2, 3, 4, 6, 8, 12}
+
+// Halves is twice what a code stands for: of E2M1, whose numbers are 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their opposites, else the code.
+func (s Shape) Halves(code int8) int {
+	switch {
+	case !s.E2M1:
+		return 2 * int(code)
+	case code&8 != 0:
+		return -int(halves[code&7])
+	}
+	return int(halves[code&7])
+}
 
 // Range are the least and the largest code, and how far a zero point may be from 0.
 func (s Shape) Range() (least, most int8, zero int) {
@@ -114,8 +133,11 @@ func (s Shape) Code(row, column int) (at int, high bool) {
 	block, in := column/Columns, column%Columns
 	half, j, t, b := in/64, in%64/16, in%16/4, in%4
 	at = block*s.BlockBytes() + (4*row+t)*16 + 4*j + b
-	if s.Wide {
+	switch {
+	case s.Wide:
 		return at + half*s.BlockBytes()/2, false
+	case s.E2M1:
+		return at - b + 2*half + b/2, b%2 == 1
 	}
 	return at, half == 1
 }
@@ -183,9 +205,13 @@ func (s Shape) PutRow(dst []byte, row int, codes []int8) {
 		block, to := codes[at:][:Columns], dst[at/Columns*s.BlockBytes()+64*row:]
 		for i := range 64 { // byte i%4 of word i/4%4 of unit i/16
 			c := i/4%4*16 + i/16*4 + i%4
-			if s.Wide {
+			switch {
+			case s.Wide:
 				to[i], to[i+s.BlockBytes()/2] = byte(block[c]), byte(block[c+64])
-			} else {
+			case s.E2M1: // bytes 0 and 1 of a word have the first half's nibbles
+				first := i/4%4*16 + i/16*4 + i%2*2 + i%4/2*64
+				to[i] = byte(block[first])&15 | byte(block[first+1])<<4
+			default:
 				to[i] = byte(block[c])&15 | byte(block[c+64])<<4
 			}
 		}

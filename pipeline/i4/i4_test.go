@@ -15,6 +15,7 @@ func shapes() (all []i4.Shape) {
 			for _, wide := range []bool{false, true} {
 				all = append(all, i4.Shape{Group: group, Run: run, Wide: wide}, i4.Shape{Group: group, Run: run, Zeros: true, Wide: wide})
 			}
+			all = append(all, i4.Shape{Group: group, Run: run, E2M1: true})
 		}
 	}
 	return all
