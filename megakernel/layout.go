@@ -109,11 +109,18 @@ const e4m3Order = "e4m3, scaled by row; element (r, k) of a tile of 8 rows lies 
 // int4Order is it of a matrix of integers.
 func int4Order(f pipeline.Format, s i4.Shape) string {
 	columns := s.Run * i4.Columns
-	text := fmt.Sprintf("%d bits, two's complement; a tile of 8 rows is runs of %d columns, of %d bytes each; of a run, column k of row r lies at byte "+
-		"(k/128)*%d + ", s.Bits(), columns, s.RunBytes(), s.BlockBytes())
-	if s.Wide {
+	code := "two's complement"
+	if s.E2M1 {
+		code = "e2m1"
+	}
+	text := fmt.Sprintf("%d bits, %s; a tile of 8 rows is runs of %d columns, of %d bytes each; of a run, column k of row r lies at byte "+
+		"(k/128)*%d + ", s.Bits(), code, columns, s.RunBytes(), s.BlockBytes())
+	switch {
+	case s.E2M1:
+		text += "r*64 + (k%16/4)*16 + (k%64/16)*4 + (k%128/64)*2 + k%4/2, in the low nibble where k is even, else in the high one; "
+	case s.Wide:
 		text += "(k%128/64)*512 + r*64 + (k%16/4)*16 + (k%64/16)*4 + k%4; "
-	} else {
+	default:
 		text += "r*64 + (k%16/4)*16 + (k%64/16)*4 + k%4, in the low nibble where k%128 is below 64, else in the high one; "
 	}
 	if s.Group == i4.Whole {

@@ -54,7 +54,7 @@ func (hashed) Row(tensor string, row int, dst []uint16) error {
 // says.
 func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
 	t.Helper()
-	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3") || strings.Contains(e.Order, "bits, two's complement"))
+	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3") || isInteger(e.Order))
 	covered := 0
 	row := make([]uint16, e.K)
 	for _, run := range e.Sources {
@@ -72,7 +72,7 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 				covered++
 				continue
 			}
-			if strings.Contains(e.Order, "bits, two's complement") {
+			if isInteger(e.Order) {
 				integersByLayout(t, dst[e.Base+int64(layer)*e.LayerStride:], e, r, row)
 				covered++
 				continue
@@ -86,6 +86,11 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 		}
 	}
 	require.Equal(t, e.Rows, covered)
+}
+
+// isInteger is whether a matrix is multiplied in integers.
+func isInteger(order string) bool {
+	return strings.Contains(order, "bits, two's complement") || strings.Contains(order, "bits, e2m1")
 }
 
 // codesByLayout writes a row of e4m3.
@@ -136,7 +141,11 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 		for bits == 8 && most > 127*scale {
 			scale *= 2
 		}
-		for bits == 4 && most > 7*scale {
+		floats := strings.Contains(e.Order, "bits, e2m1")
+		for floats && finite && most >= 7*scale {
+			scale *= 2
+		}
+		for bits == 4 && !floats && most > 7*scale {
 			frac, exp := math.Frexp(scale)
 			scale = math.Ldexp(frac+1.0/32, exp)
 		}
@@ -149,6 +158,13 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 				code = byte(int(math.RoundToEven(value(v)/scale))) & (1<<bits - 1)
 			}
 			run, in128 := at[k/columns*runBytes:], k%columns
+			if floats {
+				if finite {
+					code = nearestE2M1(value(v) / scale)
+				}
+				run[in128/128*512+in*64+in128%16/4*16+in128%64/16*4+in128%128/64*2+in128%4/2] |= code << (4 * (k % 2))
+				continue
+			}
 			if bits == 8 {
 				run[in128/128*1024+in128%128/64*512+in*64+in128%16/4*16+in128%64/16*4+in128%4] = code
 				continue
@@ -174,6 +190,21 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 	}
 }
 
+// nearestE2M1 is the code of the number of E2M1 nearest to x, the even one of two.
+func nearestE2M1(x float64) (code byte) {
+	numbers := []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+	for i, v := range numbers {
+		a, b := math.Abs(v-math.Abs(x)), math.Abs(numbers[code]-math.Abs(x))
+		if a < b || a == b && i%2 == 0 {
+			code = byte(i)
+		}
+	}
+	if x < 0 && code > 0 {
+		code |= 8
+	}
+	return code
+}
+
 // byColumns writes a row of a matrix that is dealt out by columns.
 func byColumns(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
 	for k, v := range row {
@@ -189,7 +220,7 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 	odd := c
 	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
 	formats := pipeline.Formats()[2:]
-	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd, odd} {
+	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd, odd, odd} {
 		for _, sms := range deep.Most([]int{4, 1, 7}, 1) {
 			o := Options{SMs: sms, StageBytes: 2048}
 			if i > 5 {

@@ -73,7 +73,7 @@ var optionTable = []Option{
 	{Field: "KV", Flag: "kv", Usage: "`format` of the KV cache: bf16, or e4m3, half the bytes", Default: string(tasks.KVBF16)},
 	{Field: "Weights", Flag: "weight-format", Default: string(pipeline.FormatBF16),
 		Usage: "`format` of the layers' matrices: bf16; e4m3, float8, or i8, integers, with a scale a row, half the bytes; i4g128, i4g64, " +
-			"i4g32 or i4, 4 bits with a scale for so many columns or a row. Weights are rounded to it"},
+			"i4g32 or i4, 4 bits with a scale for so many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns. Weights are rounded to it"},
 	{Field: "Attention", Flag: "attention",
 		Usage: "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal"},
 	{Field: "Tokens", Flag: "rows", Most: kv.MaxRows, Usage: "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)"},

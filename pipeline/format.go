@@ -26,11 +26,13 @@ const (
 	FormatI4G128 Format = "i4g128"
 	// FormatI8 is codes of 8 bits, −127 to 127, times a scale for each row.
 	FormatI8 Format = "i8"
+	// FormatMXFP4 is codes of E2M1, 4 bits, times a power of two for each 32 columns of a row.
+	FormatMXFP4 Format = "mxfp4"
 )
 
 // Formats lists them.
 func Formats() []Format {
-	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128, FormatI8}
+	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128, FormatI8, FormatMXFP4}
 }
 
 // Formats of which only checkpoints with codes of their own are made (Own): those of 8 bits with groups, the name of a format with
@@ -61,7 +63,7 @@ func OwnFormats() (list []Format) {
 func Own(bits, group int, zeros, f16 bool) (Format, bool) {
 	f := Format("")
 	for name, g := range int4Groups {
-		if g == group && name.Bits() == bits {
+		if g == group && name.Bits() == bits && !name.e2m1() {
 			f = name
 		}
 	}
@@ -89,16 +91,19 @@ func (f Format) F16Scales() bool { return strings.HasSuffix(string(f), withF16) 
 // zeros is whether groups have zero points.
 func (f Format) zeros() bool { return strings.Contains(string(f), withZeros) }
 
-// int4Groups are the columns of a scale group of each format of integers.
+// e2m1 is whether codes are floats of 4 bits. They are multiplied as integers.
+func (f Format) e2m1() bool { return f == FormatMXFP4 }
+
+// int4Groups are the columns of a scale group of each format that is multiplied in integers.
 var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64: 64, FormatI4G128: 128,
-	FormatI8: i4.Whole, formatI8G32: 32, formatI8G64: 64, formatI8G128: 128}
+	FormatMXFP4: 32, FormatI8: i4.Whole, formatI8G32: 32, formatI8G64: 64, formatI8G128: 128}
 
 // Bits is the size of a code.
 func (f Format) Bits() int {
 	switch {
 	case f == FormatE4M3, strings.HasPrefix(string(f), string(FormatI8)):
 		return 8
-	case strings.HasPrefix(string(f), string(FormatI4)):
+	case f.e2m1(), strings.HasPrefix(string(f), string(FormatI4)):
 		return 4
 	}
 	return 16
@@ -114,7 +119,7 @@ func (f Format) Int4(k int) (i4.Shape, bool) {
 	for ceilDiv(k, i4.Columns)%run != 0 {
 		run /= 2
 	}
-	return i4.Shape{Group: group, Run: run, Zeros: f.zeros(), Wide: f.Bits() == 8}, true
+	return i4.Shape{Group: group, Run: run, Zeros: f.zeros(), Wide: f.Bits() == 8, E2M1: f.e2m1()}, true
 }
 
 // Parts is how many k groups of GroupK columns lie together in 8 rows: 512 bytes of bf16 are one, of e4m3 two, and a

@@ -44,10 +44,47 @@ func Int8Scale(most uint16) uint16 {
 	return max((most+1)>>7, LeastInt4Exponent+digits)<<7 - digits<<7
 }
 
-// int4Scale is Int4Scale or Int8Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and one of 2¹⁶ or more is NaN.
+// MXFP4Scale is Int4Scale of weights of E2M1: the power of two times which 4 the magnitude is whose power of two is nearest
+// to most, so that a weight moves by a quarter of its group's largest at most.
+func MXFP4Scale(most uint16) uint16 {
+	most &= 0x7fff
+	if most >= infinity>>16 {
+		return 0x7fc0
+	}
+	return max((most+E2M1Over)>>7, LeastInt4Exponent+2)<<7 - 2<<7
+}
+
+// E2M1Over is what is added to a bf16's bits so that those from 1.75 on have the next exponent: of 7 and more, times a scale, the
+// nearest would be 8.
+const E2M1Over = 0x20
+
+// ToE2M1 rounds x to the nearest number of E2M1, ties to the even code; what is beyond becomes ±6. Zeros and NaN are 0.
+func ToE2M1(x float32) int8 {
+	code, magnitude := int8(0), x
+	if x < 0 {
+		magnitude = -x
+	}
+	for j, middle := range E2M1Middles {
+		if magnitude > middle || magnitude == middle && j%2 == 1 {
+			code++
+		}
+	}
+	if x < 0 && code > 0 {
+		code |= -8
+	}
+	return code
+}
+
+// E2M1Middles are halfway between a magnitude of E2M1 and the next.
+var E2M1Middles = [7]float32{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5}
+
+// int4Scale is Int4Scale or Int8Scale or MXFP4Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and one of 2¹⁶ or more is NaN.
 func (f Format) int4Scale(most uint16) float32 {
 	bits := Int4Scale(most)
-	if f.Bits() == 8 {
+	switch {
+	case f.e2m1():
+		bits = MXFP4Scale(most)
+	case f.Bits() == 8:
 		bits = Int8Scale(most)
 	}
 	scale := ofBF16(bits)
@@ -73,7 +110,11 @@ func (f Format) int4Group(codes []int8, group []uint16) (scale float32) {
 	for i, v := range group {
 		const round = 0x1.8p23 // adding it to what is small leaves the nearest integer in the low bits
 		codes[i] = 0
-		if q := ofBF16(v) / scale; q == q {
+		switch q := ofBF16(v) / scale; {
+		case q != q:
+		case f.e2m1():
+			codes[i] = ToE2M1(q)
+		default:
 			codes[i] = int8(math.Float32bits(q+round) - math.Float32bits(round))
 		}
 	}
@@ -95,18 +136,19 @@ func eachInt4Group(row []uint16, group int, body func(g int, v []uint16)) {
 
 // roundInt4 rounds a row to what it is in integers.
 func (f Format) roundInt4(row []uint16, group int) {
+	shape := i4.Shape{E2M1: f.e2m1()}
 	codes := make([]int8, len(row))
 	eachInt4Group(row, group, func(_ int, v []uint16) {
 		scale := f.int4Group(codes, v)
 		for i, code := range codes[:len(v)] {
-			v[i] = uint16(math.Float32bits(float32(code)*scale) >> 16)
+			v[i] = uint16(math.Float32bits(float32(shape.Halves(code))/2*scale) >> 16)
 		}
 	})
 }
 
 // Int4Row is a row of codes: (code − zero point) times a scale.
 type Int4Row struct {
-	Codes  []int8    // of each column, −8 to 7, or of 8 bits any; of e4m3 bits
+	Codes  []int8    // of each column, −8 to 7, or of 8 bits any; of e4m3 and e2m1 bits
 	Scales []float32 // of each scale group, one where a row is one; as 16 bits of the format exact
 	Zeros  []int8    // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
 }
@@ -248,7 +290,7 @@ func (f Format) unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
 	columns := shape.Run * i4.Columns
 	for k := range row {
 		run := tile[k/columns*shape.RunBytes():]
-		code := int(shape.CodeOf(run, r, k%columns))
+		halves := shape.Halves(shape.CodeOf(run, r, k%columns))
 		var scale float32
 		if shape.Group == i4.Whole {
 			behind := ceilDiv(len(row), columns) * shape.RunBytes()
@@ -256,9 +298,9 @@ func (f Format) unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
 		} else {
 			entry := run[shape.Entry(r, k%columns/shape.Group):]
 			if scale = f.scaleOf(binary.LittleEndian.Uint16(entry)); shape.Zeros {
-				code += int(int16(binary.LittleEndian.Uint16(entry[2:]))) / shape.Times()
+				halves += 2 * int(int16(binary.LittleEndian.Uint16(entry[2:]))) / shape.Times()
 			}
 		}
-		row[k] = uint16(math.Float32bits(float32(code)*scale) >> 16)
+		row[k] = uint16(math.Float32bits(float32(halves)/2*scale) >> 16)
 	}
 }

@@ -118,15 +118,30 @@ func (p *Int4) Multiply(e *Env, s *Int4Sums, w *Int4Weights, x *Int4Input) {
 }
 
 // bytes are the codes of word j of a half of a block, as bytes of Shape.Times as much.
-func (p *Int4) bytes(w []u32, j, half int) i32 {
+func (p *Int4) bytes(k *dsl.Kernel, w []u32, j, half int) i32 {
 	if p.Shape.Wide {
 		return dsl.Bits[dsl.I32](w[4*half+j])
 	}
 	v := w[j]
+	if p.Shape.E2M1 {
+		return e2m1Bytes(k, v, half)
+	}
 	if half == 0 {
 		v = v.ShlC(4)
 	}
 	return dsl.Bits[dsl.I32](v.AndC(0xf0f0f0f0))
+}
+
+// e2m1Bytes are the four codes of E2M1 in a half of a word, as bytes of 16 times what they stand for. A code's lower three bits
+// pick its magnitude in the table. With its sign bit prmt gives the magnitude's sign instead, 0: so a negative code is 0
+// here, and a positive one after the sign bits are turned. The byte-wise difference needs no borrow from a byte with its top bit set.
+func e2m1Bytes(k *dsl.Kernel, w u32, half int) i32 {
+	if half == 1 {
+		w = w.ShrC(16)
+	}
+	low, high := k.U32(0x18100800), k.U32(0x60403020) // 0, 0.5, 1, 1.5; 2, 3, 4, 6
+	positive, negative := dsl.PermuteBy(low, high, w), dsl.PermuteBy(low, high, w.XorC(0x8888))
+	return dsl.Bits[dsl.I32](positive.AddC(0x80808080).Sub(negative).XorC(0x80808080))
 }
 
 func fourZeros(k *dsl.Kernel) [4]i32 { return [4]i32{k.I32(0), k.I32(0), k.I32(0), k.I32(0)} }
@@ -136,7 +151,7 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 	d, first := fourZeros(e.K), 0 // of quarters of the block, of the lane's half
 	odd := p.half(e).EqC(1)
 	for m := range 2 {
-		a := [4]i32{p.bytes(w, 2*m, 0), p.bytes(w, 2*m, 1), p.bytes(w, 2*m+1, 0), p.bytes(w, 2*m+1, 1)}
+		a := [4]i32{p.bytes(e.K, w, 2*m, 0), p.bytes(e.K, w, 2*m, 1), p.bytes(e.K, w, 2*m+1, 0), p.bytes(e.K, w, 2*m+1, 1)}
 		b := x.words[0][i][0]
 		d = dsl.MMABytes(a, [2]i32{b[2*m], b[2*m+1]}, d)
 		if p.Shape.Group != 32 && m == 0 {
@@ -160,7 +175,7 @@ func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 			half, m := q/2, q%2
 			hi, lo := x.words[set][i][2*half], x.words[set][i][2*half+1]
 			a := [4]i32{hi[2*m], lo[2*m], hi[2*m+1], lo[2*m+1]}
-			d = dsl.MMABytes(a, [2]i32{p.bytes(w, 2*m, half), p.bytes(w, 2*m+1, half)}, d)
+			d = dsl.MMABytes(a, [2]i32{p.bytes(e.K, w, 2*m, half), p.bytes(e.K, w, 2*m+1, half)}, d)
 			if columns := 32 * (q + 1 - first); columns < i4.Columns && columns != p.Shape.Group {
 				continue
 			}

@@ -28,8 +28,8 @@ type int4Case struct {
 func (c int4Case) k() int { return c.runs * c.shape.Run * i4.Columns }
 
 func (c int4Case) String() string {
-	return fmt.Sprintf("%d bits, groups of %d, zeros %v, bf16 %v, %d columns, %d tokens, %d warps, %d blocks at once",
-		c.shape.Bits(), c.shape.Group, c.shape.Zeros, c.bf16, c.k(), c.tokens, c.warps, c.n)
+	return fmt.Sprintf("%d bits, e2m1 %v, groups of %d, zeros %v, bf16 %v, %d columns, %d tokens, %d warps, %d blocks at once",
+		c.shape.Bits(), c.shape.E2M1, c.shape.Group, c.shape.Zeros, c.bf16, c.k(), c.tokens, c.warps, c.n)
 }
 
 // int4Data are weights and input: runs as they lie, x [token][k], and of whole rows scale and zero point.
@@ -109,6 +109,10 @@ func int4Cases() (all []int4Case) {
 		for i, tokens := range []int{1, 2, 3, 8, 16, 5, 7, 4, 6, 11} {
 			for _, zeros := range []bool{false, true} {
 				shape := i4.Shape{Group: group, Run: 4, Zeros: zeros}
+				if group == 32 && !zeros { // as mxfp4
+					e2m1 := i4.Shape{Group: group, Run: 4, E2M1: true}
+					all = append(all, int4Case{shape: e2m1, bf16: true, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]})
+				}
 				c := int4Case{shape: shape, bf16: i%2 == 1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]}
 				if all = append(all, c); i < 5 || deep.On() {
 					c.shape.Wide = true
@@ -169,10 +173,14 @@ func (c int4Case) random(rng *rand.Rand) *int4Data {
 	return d
 }
 
-// weight is a code less its zero point, and its scale, of a row and column.
+// weight is a code less its zero point, and its scale, of a row and column; of E2M1 two times the number and half the scale.
 func (c int4Case) weight(d *int4Data, row, column int) (int64, float32) {
 	run, in := d.runs[column/c.shape.Run/i4.Columns], column%(c.shape.Run*i4.Columns)
 	code := int64(run.Codes[row][in])
+	if c.shape.E2M1 {
+		code = int64([]float64{0, 1, 2, 3, 4, 6, 8, 12}[code&7]) * (1 - 2*(code>>3&1))
+		return code, c.scaleOf(run.Scales[row][in/c.shape.Group]) / 2
+	}
 	if c.shape.Group == i4.Whole {
 		if c.shape.Zeros {
 			code -= int64(d.zeros[row])

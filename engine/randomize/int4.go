@@ -61,7 +61,7 @@ func (b *builder) int4(m matrix) {
 				if shape.Wide {
 					store(b.bytes(v, scale, zero))
 				} else {
-					b.codes(v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, store)
+					b.codes(shape, v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, store)
 				}
 				if !whole {
 					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
@@ -120,9 +120,12 @@ func (b *builder) entryAt(s i4.Shape, row, group u32) u32 {
 // int4Scale is pipeline.Int4Scale, or of 8 bits Int8Scale, of a finite number.
 func (b *builder) int4Scale(f pipeline.Format, most f32) u32 {
 	k, bits := b.k, dsl.Bits[dsl.U32](most).ShrC(16).Named("most")
-	if f.Bits() == 8 {
-		const digits = 6
-		return bits.AddC(1).ShrC(7).MaxC(pipeline.LeastInt4Exponent + digits).SubC(digits).ShlC(7)
+	if f.Bits() == 8 || f == pipeline.FormatMXFP4 {
+		digits, over := 6, 1
+		if f == pipeline.FormatMXFP4 {
+			digits, over = 2, pipeline.E2M1Over
+		}
+		return bits.AddC(over).ShrC(7).MaxC(pipeline.LeastInt4Exponent + digits).SubC(digits).ShlC(7)
 	}
 	exponent, m := bits.ShrC(7), bits.AndC(0x7f).Or(k.U32(0x80))
 	seventh := func(n u32) u32 { return n.MulC(9363).ShrC(16) } // ⌊n/7⌋ up to 261
@@ -150,24 +153,37 @@ func (b *builder) bytes(v []f32, scale, less u32) u32 {
 
 // codes are those of a lane's four columns, less a number: the lanes below 16 store the word of theirs and the other lanes'.
 //
-// A code's magnitude is counted in halves of the scale, which are exact: it is at least j where that is above
-// j − 1/2, or just that, where the even one of two is j.
-func (b *builder) codes(v []f32, scale f32, less u32, store func(word u32)) {
+// A code's magnitude is counted in parts of the scale, which are exact: it is at least j where that is above
+// j − 1/2, or of E2M1 what is halfway to j, or just that, where the even one of two is j.
+func (b *builder) codes(shape i4.Shape, v []f32, scale f32, less u32, store func(word u32)) {
 	k, word := b.k, b.k.U32(0)
 	for i, x := range v {
 		magnitude := k.U32(0)
 		for j := 1; j <= 7; j++ {
-			half := scale.Mul(k.F32(float64(j) - 0.5))
+			middle := float64(j) - 0.5
+			if shape.E2M1 {
+				middle = float64(pipeline.E2M1Middles[j-1])
+			}
+			half := scale.Mul(k.F32(middle))
 			is := f32.Gt
 			if j%2 == 0 {
 				is = f32.Ge
 			}
 			magnitude = magnitude.Add(dsl.Select(is(x.Abs(), half), k.U32(1), k.U32(0)))
 		}
+		if shape.E2M1 {
+			sign := dsl.Select(x.Lt(k.F32(0)).And(magnitude.GeC(1)), k.U32(8), k.U32(0))
+			word = word.Or(magnitude.Or(sign).ShlC(4 * i))
+			continue
+		}
 		code := dsl.Select(x.Lt(k.F32(0)), k.U32(0).Sub(magnitude), magnitude).Sub(less).AndC(15)
 		word = word.Or(code.ShlC(8 * i))
 	}
-	word = dsl.Select(k.Lane().LtC(16), word, word.ShlC(4))
+	other := 4 // bits that the other lanes' codes are further up
+	if shape.E2M1 {
+		other = 16
+	}
+	word = dsl.Select(k.Lane().LtC(16), word, word.ShlC(other))
 	word = word.Or(dsl.ShflXor(word, 16))
 	k.If(k.Lane().LtC(16), func() { store(word) })
 }

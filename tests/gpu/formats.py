@@ -6,7 +6,7 @@ import sys
 import torch
 
 INT4_GROUPS = {"i4": None, "i4g32": 32, "i4g64": 64, "i4g128": 128}  # columns that share a scale; None: a row's
-FORMATS = ("bf16", "e4m3", *INT4_GROUPS, "i8")
+FORMATS = ("bf16", "e4m3", *INT4_GROUPS, "i8", "mxfp4")
 
 
 def scales(most):
@@ -49,12 +49,33 @@ def int4(w, group):
     return (((padded / s).round() + 0.0) * s).reshape(rows, -1)[:, :columns]
 
 
+def fp4(w):
+    """w with each 32 columns of a row rounded to E2M1, ties to the even code, times a power of two: a quarter of their largest magnitude's, and twice that
+    from 1.75 times it on, at least 2**-97; NaN where one of them is no number, or infinite."""
+    rows, columns = w.shape
+    padded = torch.nn.functional.pad(w, (0, -columns % 32)).view(rows, -1, 32)
+    most = padded.abs().amax(-1, keepdim=True)
+    mantissa, exponent = torch.frexp(most)
+    exponent = (exponent - 3 + (mantissa >= 0.875).int()).clamp(min=-97)
+    s = torch.where(most == 0, torch.full_like(most, 2.0**-97), torch.ldexp(torch.ones_like(most), exponent))
+    s = torch.where(padded.isfinite().all(-1, keepdim=True), s, torch.full_like(s, torch.nan))
+    x = padded / s
+    magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    distance = (x.abs().nan_to_num(0, 0, 0).unsqueeze(-1) - magnitudes).abs()
+    nearest = distance.amin(-1, keepdim=True) == distance  # one or two
+    even = nearest & (torch.arange(8) % 2 == 0)
+    code = torch.where(even.any(-1), even.int().argmax(-1), nearest.int().argmax(-1))
+    return ((magnitudes[code] * x.sign() + 0.0) * s).reshape(rows, -1)[:, :columns]
+
+
 def rounded(w, name):
     """w, a float32 matrix of bf16 values, as a format has it: bf16 values again."""
     if name == "bf16":
         return w
     if name in INT4_GROUPS:
         return int4(w, INT4_GROUPS[name])
+    if name == "mxfp4":
+        return fp4(w)
     return e4m3(w) if name == "e4m3" else int8(w)
 
 
