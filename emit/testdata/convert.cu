@@ -177,6 +177,6 @@ convert(const Params* __restrict__ p) {
   s[3] = ptx::u16_lo(n);
   s[4] = ptx::u16_hi(n);
   const uint4 v63 = q[0];
-  const uint4 v69 = make_uint4(v63.w, v63.z, v63.y, ptx::prmt(v63.x, v63.y, 0x5410u));
-  q[1] = v69;
+  const u32 v70 = ptx::prmt(v63.x, v63.y, 0x5410u) ^ ptx::prmt(v63.x, v63.y, v63.z);
+  q[1] = make_uint4(v63.w, v63.z, v63.y, v70);
 }
