@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/emit/sass"
+	"github.com/mkgen/mkgen/engine/compile"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tests/enginecases"
@@ -105,4 +107,48 @@ func TestAHangIsALineForEachWaitAndOneForTheError(t *testing.T) {
 	other := errors.New("other")
 	require.Equal(t, other, hung(&w, other))
 	require.NoError(t, hung(&w, nil))
+}
+
+// Machine code that differs from its program is an error of mkgen compile, and of mkgen run a warning unless --strict;
+// machine code of which nothing is known is an error with --strict only.
+func TestMachineCodeThatDiffersIsAnErrorOrAWarning(t *testing.T) {
+	const both = "a fence, where the program has membar.gpu at tasks/env.go:236"
+	differs := &compile.Result{Machine: &sass.Report{Findings: []sass.Finding{{Address: 16, Text: both}}}}
+	unknown := &compile.Result{Unchecked: "no nvdisasm"}
+	for _, c := range []struct {
+		name         string
+		r            *compile.Result
+		strict       bool
+		fails, warns bool // of mkgen run
+		compileFails bool
+		says         string
+	}{
+		{"differs", differs, false, false, true, true, both},
+		{"differs, strict", differs, true, true, false, true, both},
+		{"unknown", unknown, false, false, false, false, "no nvdisasm"},
+		{"unknown, strict", unknown, true, true, false, true, "no nvdisasm"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var out bytes.Buffer
+			err := (&runFlags{strict: c.strict}).compiled(&out, c.r)
+			require.Equal(t, c.fails, err != nil, "%v", err)
+			if c.fails {
+				require.ErrorContains(t, err, c.says)
+			}
+			if c.warns {
+				require.Contains(t, out.String(), "mkgen: warning: ")
+				require.Contains(t, out.String(), c.says)
+			} else {
+				require.Empty(t, out.String())
+			}
+			out.Reset()
+			_, err = eventsHeld(&out, "tiny", c.r, c.strict)
+			require.Equal(t, c.compileFails, err != nil, "%v", err)
+			if c.compileFails {
+				require.ErrorContains(t, err, c.says)
+			} else {
+				require.Contains(t, out.String(), c.says)
+			}
+		})
+	}
 }
