@@ -73,7 +73,8 @@ func (b *benchFlags) measure(ctx context.Context, s *bench.Suite, beside *megake
 	if b.opts.Tokens < 2 {
 		return s.Run(ctx)
 	}
-	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, OneRow: beside, Weights: s.Weights, WeightsName: s.WeightsName,
+	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, OneRow: beside,
+		Weights: s.Weights, WeightsName: s.WeightsName,
 		Reference: s.Reference, Rules: s.Rules, Method: s.Method, Draw: s.Draw, Progress: s.Progress}
 	if s.Made != nil {
 		r.Made = b.made
@@ -105,7 +106,8 @@ func (b *benchFlags) prepare(cmd *cobra.Command, s *bench.Suite) (release func()
 			return nil, err
 		}
 		if theirs := w.Config(); !reflect.DeepEqual(theirs.Tensors(), c.Tensors()) {
-			return nil, errors.Join(fmt.Errorf("--checkpoint: %s holds weights of another shape than %s", b.checkpoint, c.Name), w.Close())
+			err := fmt.Errorf("--checkpoint: %s holds weights of another shape than %s", b.checkpoint, c.Name)
+			return nil, errors.Join(err, w.Close())
 		}
 		s.Weights = w
 		if b.reference == "" {
@@ -125,7 +127,9 @@ func (b *benchFlags) prepare(cmd *cobra.Command, s *bench.Suite) (release func()
 		return release, nil
 	}
 	if m := s.Method.Contexts; len(m) > 0 && slices.Max(m) > s.Reference.Longest() {
-		return nil, errors.Join(fmt.Errorf("--contexts: %d, but the longest sequence of --reference %s has %d tokens, and no speed beyond it would be gated", slices.Max(m), b.reference, s.Reference.Longest()), release())
+		err := fmt.Errorf("--contexts: %d, but the longest sequence of --reference %s has %d tokens, and no speed beyond it would be gated",
+			slices.Max(m), b.reference, s.Reference.Longest())
+		return nil, errors.Join(err, release())
 	}
 	if err = s.Reference.MatchesFormat(string(s.Kernel.Options.Weights)); err == nil {
 		err = s.Reference.Matches(c, exact, random)

@@ -71,8 +71,9 @@ type described struct {
 	Config  json.RawMessage `json:"config"` // config.json
 	Arch    models.Arch     `json:"arch"`
 	InvFreq [][]float32     `json:"inv_freq"` // of each kind of layer
-	Stored  [][]any         `json:"stored"`   // name, shape, then "gain" or mantissa, exponent and shift (where there is one) of a normal weight
-	Tensors []models.Tensor `json:"tensors"`  // by role
+	// name, shape, then "gain" or mantissa, exponent and shift (where there is one) of a normal weight
+	Stored  [][]any         `json:"stored"`
+	Tensors []models.Tensor `json:"tensors"` // by role
 }
 
 func describeJSON(w io.Writer, c *models.Config, config []byte) error {

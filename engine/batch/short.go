@@ -1,6 +1,6 @@
 package batch
 
-// Where Options.Short is not 0, keys of a sequence of up to so many tokens are rotated otherwise than those of a longer
+// Where Options.Short is not 0, keys of a sequence of at most Short tokens are rotated otherwise than those of a longer
 // one. So a launch is of short sequences or of long ones, in turns where both run; the prefixes of both are kept apart;
 // and a sequence that grows beyond Short is fed again, whole.
 

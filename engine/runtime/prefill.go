@@ -18,9 +18,9 @@ type Prefill struct {
 	chosen int      // what the last launch chose: perhaps batch.NoToken
 }
 
-// OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache, of so many
-// pages, are from's, on which the decode kernel is open. guard is a page that entries of the page table without a use
-// name.
+// OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache are those of
+// from, on which the decode kernel is open; the cache has pages pages a layer. Unused entries of the page table name the
+// page guard.
 func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint32) (*Prefill, error) {
 	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from}, table: slices.Repeat([]uint32{guard}, pages)}
 	for _, buf := range p.IR.Globals() {
@@ -52,7 +52,7 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 // Tokens is how many a step takes at most.
 func (r *Prefill) Tokens() int { return r.long.Options.Tokens }
 
-// Run appends the keys and values of tokens to a sequence of so many cached tokens, whose pages are given in order, and
+// Run appends the keys and values of tokens to a sequence of cached tokens, whose pages are given in order, and
 // returns the token that follows, by argmax; batch.NoToken if it is quiet, which makes no logits. After a *HangError
 // the next launch can run, the tokens of this one are lost; after any other error of a launch none can. It does not end
 // before its time when ctx does.

@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mkgen/mkgen/engine/sampling"
@@ -62,8 +63,11 @@ func (r *Session) Logprobs(i, step, token int) (sampling.Logprobs, error) {
 
 // Logprobs are those of the token that sequence i chose in a step of the last launch; see batch.Stepper.
 func (b *Bundle) Logprobs(i, step, token int) (sampling.Logprobs, error) {
-	if b.prompt == nil {
+	switch {
+	case b.last != nil:
 		return b.last.Logprobs(i, step, token)
+	case b.prompt == nil:
+		return sampling.Logprobs{}, errors.New("log-probabilities before the first launch")
 	}
 	if err := b.readPrompt(); err != nil {
 		return sampling.Logprobs{}, err

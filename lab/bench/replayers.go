@@ -22,8 +22,8 @@ func cacheOf(mk *megakernel.Kernel, dev runtime.Device, table []uint32) *cache {
 	return &cache{mk: mk, dev: dev, table: table}
 }
 
-// each calls f for the pages, in every layer, of n tokens of so many sequences from cached on; at is where its bytes
-// begin.
+// each calls f for every page, of every layer, that holds tokens cached to cached + n - 1 of the sequences; at is where
+// its bytes begin.
 func (c *cache) each(sequences, cached, n int, f func(at, bytes int64, p PageSum) error) error {
 	page, bytes := c.mk.KV.Page, int64(c.mk.KV.PageBytes())
 	need, err := pagesEach(sequences, cached+n, page, len(c.table))

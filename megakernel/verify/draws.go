@@ -52,3 +52,60 @@ func drawn(token int, logits []float32, p sampling.Params, position int) string 
 	}
 	return ""
 }
+
+// draw is how row i of the launch draws its tokens; those of a tree, whose positions are not their order, do not.
+func (x *scene) draw(s shape, i int) (p sampling.Params) {
+	if !x.drawsIn(s) {
+		return p
+	}
+	return drawOf(x.run.launches+i, x.t.mk.Config.Vocab)
+}
+
+// tops is how many of the most probable tokens its scores have, -1 for no scores.
+func (x *scene) tops(s shape, i int) int {
+	if !x.drawsIn(s) {
+		return -1
+	}
+	return topsOf(x.run.launches + i)
+}
+
+func (x *scene) drawsIn(s shape) bool {
+	return x.t.mk.Draws() && !slices.ContainsFunc(s.parts, func(p part) bool { return p.parents != nil })
+}
+
+func (x *scene) draws(s shape) (rows []draw.Row) {
+	for i := range x.t.mk.Options.Tokens {
+		row := x.draw(s, i).Row()
+		row.SetTops(x.tops(s, i))
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// drew looks whether the last step's rows drew their tokens from their logits.
+func (x *scene) drew(s shape, chosen [][]int) error {
+	row, logits, last := 0, make([]float32, x.t.mk.Config.Vocab), len(chosen)-1
+	for _, p := range s.parts {
+		for j := range p.new {
+			if err := x.r.RowLogits(row, logits); err != nil {
+				return err
+			}
+			if wrong := drawn(chosen[last][row], logits, x.draw(s, row), p.ref.Len()+j+last+1); wrong != "" {
+				x.finding("wrong token", fmt.Sprintf("row %d of launch %d (%s): %s", row, x.run.launches, s.name, wrong))
+				return nil
+			}
+			if tops := x.tops(s, row); tops >= 0 {
+				got, err := x.r.RowLogprobs(row, p.ref.Len()+j+last+1, chosen[last][row])
+				if err != nil {
+					return err
+				}
+				if wrong := scored(chosen[last][row], logits, got, tops); wrong != "" {
+					x.finding("wrong log-probabilities", fmt.Sprintf("row %d of launch %d (%s): %s", row, x.run.launches, s.name, wrong))
+					return nil
+				}
+			}
+			row++
+		}
+	}
+	return nil
+}

@@ -99,8 +99,8 @@ func next(follows int, picked bool) int {
 // sums that are cut otherwise are rounded otherwise.
 func (h cell) rounded(begin, n int) cell { return h.then(begin).then(n) }
 
-// Within is what the model says follows each token of a prompt but the last, where it comes in pieces of so many
-// tokens; 0 for a Stepper whose results do not depend on Pieces.
+// Within returns what follows each token of a prompt but the last, by the model, for a prompt that comes in pieces of
+// piece tokens; 0 for a Stepper whose results do not depend on Pieces.
 func Within(prompt []int, piece int, short bool) []int {
 	h := opening(short)
 	var cells []cell

@@ -88,7 +88,7 @@ func (m *Module) Function(name string) (*Function, error) {
 	return f, nil
 }
 
-// SetDynamicShared allows the kernel so many bytes of dynamic shared memory; above 48 KiB a launch needs it. It is
+// SetDynamicShared allows the kernel this size of dynamic shared memory in bytes; above 48 KiB a launch needs it. It is
 // refused when that and the static part exceed what a block may have.
 func (f *Function) SetDynamicShared(bytes int) error {
 	optin := f.module.dev.facts.SharedOptin
@@ -107,8 +107,8 @@ func (f *Function) PreferShared() error {
 	return f.module.use("kernel "+f.name+": prefer shared memory", func() error { return preferShared(f.fn) })
 }
 
-// PerSM is how many blocks of so many threads with so much dynamic shared memory (bytes) fit on one multiprocessor; 0
-// when not one does.
+// PerSM returns how many blocks of block threads and shared bytes of dynamic shared memory fit on one multiprocessor;
+// 0 when not one does.
 func (f *Function) PerSM(block, shared int) (n int, err error) {
 	err = f.module.use("occupancy of kernel "+f.name, func() error {
 		n, err = f.fn.MaxActiveBlocksPerMultiProcessor(block, int64(shared))
