@@ -25,9 +25,9 @@ type builder struct {
 
 	indices dsl.Buf[dsl.U32] // shared memory, beside what a search for the largest compares
 
-	decided dsl.MBars        // the producer may learn whether the step runs on
-	heard   dsl.MBars        // it has
-	running dsl.Buf[dsl.U32] // shared memory: whether it does
+	stepReady dsl.MBars        // the producer may learn whether the step runs on
+	stepAck   dsl.MBars        // it has
+	running   dsl.Buf[dsl.U32] // shared memory: whether it does
 
 	layer []phase // of one layer
 	after []phase // after the last one
@@ -50,15 +50,15 @@ type phase struct {
 	Phase
 	produce, consume func(s tasks.Step)
 
-	// when, unless nil, is whether the phase and its hand-off run, the same in all
+	// when, unless nil, is whether the phase and its sync run, the same in all
 	// CTAs; such a phase has no produce.
 	when func(s tasks.Step) dsl.Pred
 
 	// What is done before the phase's input is there, unless nil: early reads what no phase
-	// writes, residual what it adds to, which an earlier hand-off than the last has brought (in
+	// writes, residual what it adds to, which an earlier sync than the last has brought (in
 	// a graph of kernels it is read behind the wait), and hold holds the first chunks.
 	early, residual, hold func(s tasks.Step)
-	// meanwhile, unless nil, is what its hand-off does while it waits: that of the next
+	// meanwhile, unless nil, is what its sync does while it waits: that of the next
 	// phase; see workAhead.
 	meanwhile func(s tasks.Step)
 }
@@ -101,8 +101,8 @@ func newBuilder(mk *Kernel) *builder {
 	} else {
 		b.flow = newSingle(b)
 	}
-	b.decided = dsl.NewMBars(k, regionDecided, 1, at(regionDecided), dsl.Doc("whether the step runs on is decided"))
-	b.heard = dsl.NewMBars(k, regionHeard, 1, at(regionHeard), dsl.Doc("the producer knows whether the step runs on"))
+	b.stepReady = dsl.NewMBars(k, regionStepReady, 1, at(regionStepReady), dsl.Doc("whether the step runs on is decided"))
+	b.stepAck = dsl.NewMBars(k, regionStepAck, 1, at(regionStepAck), dsl.Doc("the producer knows whether the step runs on"))
 	b.running = dsl.Shared[dsl.U32](k, regionRunning, 1, at(regionRunning), dsl.Doc("whether it does"))
 	b.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn), dsl.Doc("this SM's row of the plan table"))
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
@@ -138,8 +138,8 @@ func (b *builder) assemble() {
 	b.flow.check()
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), func() {
-			b.decided.Init(dsl.At(0), k.U32(1))
-			b.heard.Init(dsl.At(0), k.U32(1))
+			b.stepReady.Init(dsl.At(0), k.U32(1))
+			b.stepAck.Init(dsl.At(0), k.U32(1))
 			b.flow.init()
 			b.ring.Init()
 		})
@@ -215,7 +215,7 @@ func (b *builder) consumers() {
 				e.Anew(func() { b.consume(inLayer(step, l), b.layer...) })
 			}, dsl.Unroll(1))
 			b.at(s, k.U32(b.mk.Config.Layers))
-			stopped := dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).NeC(0)
+			stopped := dsl.Uniform(bufs.stopRequested.Load(s.AndC(1)), dsl.GPUScope).NeC(0)
 			running.Set(dsl.Select(stopped, k.U32(0), k.U32(1)))
 			e.Anew(func() { b.flow.finish(s, step, running) })
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
@@ -268,7 +268,7 @@ func (b *builder) open(s dsl.Val[dsl.U32]) {
 	k, e, bufs := b.k, b.env, b.bufs
 	b.tell(s, 1)
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
-		bufs.verdict.Store(s.AndC(1), bufs.stop.Load(dsl.At(0), dsl.Relaxed(dsl.SysScope)))
+		bufs.stopRequested.Store(s.AndC(1), bufs.stop.Load(dsl.At(0), dsl.Relaxed(dsl.SysScope)))
 	})
 }
 
@@ -278,9 +278,9 @@ func (b *builder) open(s dsl.Val[dsl.U32]) {
 func (b *builder) tell(s dsl.Val[dsl.U32], running int) {
 	k := b.k
 	k.If(b.env.Tid.EqC(0), func() {
-		b.inner.MBar(k, b.heard, dsl.At(0), s.AddC(1).AndC(1), s, "waits for the producer to hear of launch step %d")
+		b.inner.MBar(k, b.stepAck, dsl.At(0), s.AddC(1).AndC(1), s, "waits for the producer to hear of launch step %d")
 		b.running.Store(dsl.At(0), k.U32(running))
-		b.decided.Arrive(dsl.At(0))
+		b.stepReady.Arrive(dsl.At(0))
 	})
 }
 
@@ -318,9 +318,9 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			switch p.Handoff {
 			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
-				b.k.Region("hand-off after "+p.Name, func() { b.bar.SyncWhile(meanwhile) })
+				b.k.Region("sync after "+p.Name, func() { b.bar.SyncWhile(meanwhile) })
 			case string(HandoffCounted):
-				b.k.Region("hand-off after "+p.Name, func() { b.bar.CountWhile(meanwhile) })
+				b.k.Region("sync after "+p.Name, func() { b.bar.CountWhile(meanwhile) })
 			case string(HandoffWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
 				b.trace.Arrived()
@@ -329,7 +329,7 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 				}
 			default:
 				if meanwhile != nil {
-					panic("BUG: " + p.Name + " has no hand-off to do something in")
+					panic("BUG: " + p.Name + " has no sync to do something in")
 				}
 			}
 			b.trace.NoteLate()

@@ -24,31 +24,31 @@ type buffers struct {
 	hooked                  // attention that is not plain only
 	scales dsl.Buf[dsl.F32] // of kv, absent where it has none
 
-	x          dsl.Buf[dsl.F32]
-	q          dsl.Buf[dsl.BF16] // without HandoffWords of queries
-	qWords     dsl.Buf[dsl.B128] // with them
-	kvWords    dsl.Buf[dsl.B128]
-	states     dsl.Buf[dsl.B128]
-	attn, act  dsl.Buf[dsl.BF16]
-	mid        dsl.Buf[dsl.F32] // with MLPFused, which has no act
-	turn       dsl.Buf[dsl.U32] // the same
-	logits     dsl.Buf[dsl.F32]
-	best       dsl.Buf[dsl.F32]
-	bestIndex  dsl.Buf[dsl.U32]
-	tokens     dsl.Buf[dsl.U32]
-	ends       dsl.Buf[dsl.U32]
-	stop       dsl.Buf[dsl.U32]
-	verdict    dsl.Buf[dsl.U32]
-	progress   dsl.Buf[dsl.U32]
-	stream     dsl.Buf[dsl.U32]
-	times      dsl.Buf[dsl.U32]
-	abort      dsl.Buf[dsl.U32]
-	records    dsl.Buf[dsl.U32]
-	epoch      dsl.Buf[dsl.U32]
-	barrier    dsl.Buf[dsl.U32]
-	pos, steps dsl.Val[dsl.U32]
-	known      dsl.Val[dsl.U32]
-	pages      dsl.Val[dsl.U32]
+	x             dsl.Buf[dsl.F32]
+	q             dsl.Buf[dsl.BF16] // without HandoffWords of queries
+	qWords        dsl.Buf[dsl.B128] // with them
+	kvWords       dsl.Buf[dsl.B128]
+	states        dsl.Buf[dsl.B128]
+	attn, act     dsl.Buf[dsl.BF16]
+	mid           dsl.Buf[dsl.F32] // with MLPFused, which has no act
+	turn          dsl.Buf[dsl.U32] // the same
+	logits        dsl.Buf[dsl.F32]
+	best          dsl.Buf[dsl.F32]
+	bestIndex     dsl.Buf[dsl.U32]
+	tokens        dsl.Buf[dsl.U32]
+	ends          dsl.Buf[dsl.U32]
+	stop          dsl.Buf[dsl.U32]
+	stopRequested dsl.Buf[dsl.U32]
+	progress      dsl.Buf[dsl.U32]
+	stream        dsl.Buf[dsl.U32]
+	times         dsl.Buf[dsl.U32]
+	abort         dsl.Buf[dsl.U32]
+	records       dsl.Buf[dsl.U32]
+	epoch         dsl.Buf[dsl.U32]
+	barrier       dsl.Buf[dsl.U32]
+	pos, steps    dsl.Val[dsl.U32]
+	known         dsl.Val[dsl.U32]
+	pages         dsl.Val[dsl.U32]
 
 	vectorWords  // of vectors that are handed on in words
 	probeBuffers // with Options.Probe only
@@ -140,7 +140,7 @@ func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
 	}
 	b.ends = dsl.Global[dsl.U32](k, "ends", MaxEnds, dsl.ReadOnly(), bufDoc("tokens that end the text; unused entries are no token"))
 	b.stop = dsl.Global[dsl.U32](k, "stop", 1, dsl.HostWrites(), bufDoc("not 0: the launch ends after the running step"))
-	b.verdict = dsl.Global[dsl.U32](k, "verdict", 2, bufDoc("stop as CTA 0 saw it, for even and odd steps"))
+	b.stopRequested = dsl.Global[dsl.U32](k, "stop_requested", 2, bufDoc("stop as CTA 0 saw it, for even and odd steps"))
 	b.progress = dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("%s", progress))
 	b.stream = dsl.Global[dsl.U32](k, "stream", 0, dsl.HostReads(), bufDoc("%s", stream))
 	b.times = dsl.Global[dsl.U32](k, "times", 0, dsl.HostReads(), bufDoc("%s", times))

@@ -82,7 +82,7 @@ func (b *builder) publish(highest func()) {
 	b.k.IfElse(b.bufs.modes.NeC(0), func() { b.sample.First(b.env, b.own.matrix(layerMatrices)) }, highest)
 }
 
-// pick finds the tokens behind the LM head's hand-off: those drawn, or those of the highest logits.
+// pick finds the tokens behind the LM head's sync: those drawn, or those of the highest logits.
 func (b *builder) pick(drawn, highest func()) {
 	if b.sample == nil {
 		highest()

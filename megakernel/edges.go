@@ -82,7 +82,7 @@ func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {
 // usualInFlight is how many bytes are in flight on an SM: what the planner has by default.
 const usualInFlight = 48 << 10
 
-// ForMachine chooses the hand-offs of a kernel of one row that options leave open, Queries,
+// ForMachine chooses the syncs of a kernel of one row that options leave open, Queries,
 // Merge and Vectors, by what they cost on a machine: Queries and Merge in the cheapest way,
 // Vectors by chooseVectors. Vectors stays open with a machine whose file lacks
 // figures of vectors in words. The executor's

@@ -129,7 +129,7 @@ func TestExplainSaysWhatEachWayCosts(t *testing.T) {
 	executor.Executor = true
 	explained := text(executor)
 	require.Contains(t, explained, "\nNothing is predicted\n  The machine's file is of the executor, whose figures mean nothing: ")
-	for _, figure := range []string{"redicted,", "predicted at", "GB/s", "µs", "Hand-offs that can be had"} {
+	for _, figure := range []string{"redicted,", "predicted at", "GB/s", "µs", "Syncs that can be had"} {
 		require.NotContains(t, explained, figure)
 	}
 	require.Contains(t, explained, "\nShares: ")

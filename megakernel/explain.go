@@ -14,7 +14,7 @@ import (
 )
 
 // Explain writes the plan in detail, after what Summary writes: matrices and
-// who owns how many of their tiles, the phases' predicted times and what hand-offs cost on a
+// who owns how many of their tiles, the phases' predicted times and what syncs cost on a
 // machine that is not the executor, KV cache and splits, the params block, and what the program is made of. The same
 // kernel and machine give the same text. The error is w's.
 func (mk *Kernel) Explain(w io.Writer, m *machine.Machine) error {
@@ -124,14 +124,14 @@ func (mk *Kernel) reportTimes(r *report, m *machine.Machine) {
 	contexts := mk.contexts()
 	last := contexts[len(contexts)-1]
 	p := mk.Predict(m, last, 1)
-	t := table.New("phase", ">runs", ">busiest SM", ">work", ">chunks", ">hand-off", ">a run", ">in a step")
+	t := table.New("phase", ">runs", ">busiest SM", ">work", ">chunks", ">sync", ">a run", ">in a step")
 	for _, f := range p.Phases {
 		t.Row(f.Name, f.Runs, FormatBytes(f.Most), formatSeconds(f.Work), formatSeconds(f.Chunks), formatSeconds(f.Handoff),
 			formatSeconds(f.Time), formatSeconds(float64(f.Runs)*f.Time))
 	}
 	r.line("\nPhases with %d tokens in the cache, predicted at %s", last, formatGBps(m.Ceiling.Median))
 	r.table(t)
-	r.text("From the hand-off before to the end of its own, mean over the SMs. Work: what other SMs wrote is read, arithmetic. Chunks: waits for them, the ring is empty. The ring reads ahead while consumers are at a hand-off, so a phase may take less than its bytes do.")
+	r.text("From the sync before to the end of its own, mean over the SMs. Work: what other SMs wrote is read, arithmetic. Chunks: waits for them, the ring is empty. The ring reads ahead while consumers are at a sync, so a phase may take less than its bytes do.")
 	busy := mk.inFlight()
 	r.text("A copy takes %.2f µs to land. With %s of %d bytes in flight on each SM a load from L2 takes %.2f µs and SMs wait %.1f at a grid barrier, when memory is quiet %.2f and %.1f. Consumers drain a full stage in %.2f µs.",
 		m.CopySeconds()*1e6, copies(mk.Plan.InFlight), mk.Plan.StageBytes, m.LoadSeconds(busy)*1e6, m.WaitSeconds(busy)*1e6, m.LoadSeconds(0)*1e6, m.WaitSeconds(0)*1e6, m.DrainSeconds(mk.Plan.StageBytes)*1e6)

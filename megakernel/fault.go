@@ -31,7 +31,7 @@ const (
 
 	FaultInputBytes Fault = "input-bytes" // high and low bytes of down's input have changed places, where weights are integers
 
-	// FaultLostArrival hangs: the last CTA does not arrive at the hand-off after
+	// FaultLostArrival hangs: the last CTA does not arrive at the sync after
 	// gate and up. It is no wrong value, hence not among Faults.
 	FaultLostArrival Fault = "lost-arrival"
 	// FaultLostRelease hangs within an SM: the last CTA's consumer warp 0 does not

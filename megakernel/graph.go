@@ -10,7 +10,7 @@ import (
 	"github.com/mkgen/mkgen/tasks"
 )
 
-// kernelEnd is the hand-off between the kernels of a graph.
+// kernelEnd is the sync between the kernels of a graph.
 const kernelEnd = "end of the kernel"
 
 // phaseHead is the phase after the last layer.

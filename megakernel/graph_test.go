@@ -26,7 +26,7 @@ func TestOptionsOfAGraph(t *testing.T) {
 		`options: a graph of kernels with 2 query rows a step, want one`:               func(o *megakernel.Options) { o.Tokens = 2 },
 		`options: all waits of a graph of kernels, which have none; want grid or none`: func(o *megakernel.Options) { o.Watchdog = megakernel.WatchAll },
 		`options: a trace of a graph of kernels, want none`:                            func(o *megakernel.Options) { o.Trace = 1 },
-		`options: fault "lost-arrival", which a graph of kernels cannot have: there is no hand-off to hang at`: func(o *megakernel.Options) {
+		`options: fault "lost-arrival", which a graph of kernels cannot have: there is no sync to hang at`: func(o *megakernel.Options) {
 			o.Fault = megakernel.FaultLostArrival
 		},
 	} {

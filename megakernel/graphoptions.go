@@ -102,7 +102,7 @@ func (o *Options) completeLaunch() error {
 	case o.Tokens > 1:
 		return refuse("Launch", "a graph of kernels with %d query rows a step, want one", o.Tokens)
 	case o.Queries != HandoffBarrier:
-		return refuse("Queries", "%q in a graph of kernels, where a kernel's end is the hand-off; want barrier", string(o.Queries))
+		return refuse("Queries", "%q in a graph of kernels, where a kernel's end is the sync; want barrier", string(o.Queries))
 	case o.Merge == MergeWords:
 		return refuse("Merge", "%q in a graph of kernels, which have no barrier to take tags from; want phase, last or input", string(o.Merge))
 	case o.Watchdog == WatchAll:
@@ -110,7 +110,7 @@ func (o *Options) completeLaunch() error {
 	case o.Trace > 0:
 		return refuse("Trace", "a trace of a graph of kernels, want none")
 	case slices.Contains(Hangs(), o.Fault):
-		return refuse("Fault", "fault %q, which a graph of kernels cannot have: there is no hand-off to hang at", string(o.Fault))
+		return refuse("Fault", "fault %q, which a graph of kernels cannot have: there is no sync to hang at", string(o.Fault))
 	}
 	return nil
 }

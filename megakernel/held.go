@@ -99,7 +99,7 @@ func (mk *Kernel) held() *tasks.Held {
 	return &tasks.Held{Chunks: mk.Options.Held, Registers: tasks.HeldRegisters(mk.Plan, mk.Options.Consumers)}
 }
 
-// workAhead makes every phase's hand-off do what the phase behind it can without its input:
+// workAhead makes every phase's sync do what the phase behind it can without its input:
 // behind a layer's last one is the next layer's first, or the final phase where that runs.
 // What a step begins with does it itself, see firstAhead: a step that does not run holds
 // nothing.
@@ -143,7 +143,7 @@ func (b *builder) aheadOf(p phase) func(s tasks.Step) {
 	}
 }
 
-// firstAhead is that of a step's first phase, before no hand-off.
+// firstAhead is that of a step's first phase, before no sync.
 func (b *builder) firstAhead(s tasks.Step) {
 	if ahead := b.aheadOf(b.layer[0]); ahead != nil {
 		ahead(inLayer(s, b.k.U32(0)))

@@ -86,7 +86,7 @@ type LayoutPhase struct {
 	Runs    int      `json:"runs"`
 	Ops     []string `json:"ops"`
 	Matrix  string   `json:"matrix,omitempty"`
-	Handoff string   `json:"hand_off,omitempty"`
+	Handoff string   `json:"sync,omitempty"`
 }
 
 func layoutModel(c *models.Config) LayoutModel {

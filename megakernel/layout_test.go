@@ -265,7 +265,7 @@ func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
 	for i, f := range mk.InvFreq() {
 		require.Equal(t, f, math.Float32frombits(l.Tables[0].Words[i]))
 	}
-	require.Equal(t, []string{"kv", "act", "logits", "best", "best_index", "verdict", "progress"}, unfilled(t, mk))
+	require.Equal(t, []string{"kv", "act", "logits", "best", "best_index", "stop_requested", "progress"}, unfilled(t, mk))
 	for _, f := range l.Params {
 		if f.Pointer {
 			require.Equal(t, f.Bytes == 0, f.Size != "" && f.PageBytes > 0, "how big is %s?", f.Name)

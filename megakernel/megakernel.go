@@ -20,7 +20,7 @@ type Kernel struct {
 	KV      tasks.KVLayout
 	IR      *ir.Kernel           // with LaunchGraph the first of Graph's
 	Graph   *ir.Graph            // the step's kernels; nil with LaunchSingle
-	Phases  []Phase              // what runs between two hand-offs, in order
+	Phases  []Phase              // what runs between two syncs, in order
 	specs   []attentionSpec      // classes of layers, which differ in their attention
 	classes []*tasks.Variant     // theirs, with the kernel's buffers; nil is plain
 	pattern []int                // the class of layers in turn
@@ -28,7 +28,7 @@ type Kernel struct {
 	Traced  []pipeline.TraceSite // what spans of a trace are of; none without Options.Trace
 }
 
-// Phase is a part of the step that ends in a hand-off to all SMs.
+// Phase is a part of the step that ends in a sync to all SMs.
 type Phase struct {
 	Name     string
 	PerLayer bool     // runs once a layer; else once a step
@@ -57,8 +57,8 @@ const (
 	regionScratch   = "scratch"
 	regionIndex     = "scratch_index"
 	regionTail      = "tail"
-	regionDecided   = "decided"
-	regionHeard     = "heard"
+	regionStepReady = "step_ready"
+	regionStepAck   = "step_ack"
 	regionRunning   = "running"
 	regionLeaving   = "leaving"
 	regionNotes     = "notes"
@@ -156,8 +156,8 @@ func (mk *Kernel) request() pipeline.Request {
 		BatchTiles:   batch,
 		BatchWide:    tasks.BatchWide(o.Weights, o.Tokens),
 		Fixed: append(own(), []pipeline.Region{
-			{Name: regionDecided, Bytes: 8, Align: 8},
-			{Name: regionHeard, Bytes: 8, Align: 8},
+			{Name: regionStepReady, Bytes: 8, Align: 8},
+			{Name: regionStepAck, Bytes: 8, Align: 8},
 			{Name: regionRunning, Bytes: 4, Align: 4},
 			{Name: regionOwn, Bytes: 4 * planWords, Align: 16},
 			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},

@@ -16,10 +16,10 @@ type MLP string
 // The ways.
 const (
 	// MLPRows, the default: an SM has rows of the down projection, which need all of the
-	// input, so that a hand-off lies before them.
+	// input, so that a sync lies before them.
 	MLPRows MLP = "rows"
 	// MLPFused, with one row only: an SM has the columns that multiply what it has computed
-	// itself of the input, with no hand-off before, and adds its parts of all rows to the
+	// itself of the input, with no sync before, and adds its parts of all rows to the
 	// residual vector, as FlashFormer does. They come in any order: THE LAST BITS OF
 	// RESULTS DIFFER FROM RUN TO RUN. For comparison only.
 	MLPFused MLP = "fused"
@@ -51,12 +51,12 @@ func (o *Options) completeMLP() error {
 	case o.Tokens > 1:
 		return refuse("MLP", "%q with %d query rows a step, want one row", string(o.MLP), o.Tokens)
 	case o.graph():
-		return refuse("MLP", "%q in a graph of kernels, where a kernel's end is the hand-off; want %s", string(o.MLP), MLPRows)
+		return refuse("MLP", "%q in a graph of kernels, where a kernel's end is the sync; want %s", string(o.MLP), MLPRows)
 	}
 	return nil
 }
 
-// handoffNone is a phase's hand-off where every SM goes on with what it has made itself.
+// handoffNone is a phase's sync where every SM goes on with what it has made itself.
 const handoffNone = "none"
 
 // regionAct holds an SM's own elements of silu(gate)·up, regionTurn the turn of the launch's

@@ -120,7 +120,7 @@ func (o *Options) otherWeights() string {
 // Handoff is how what a phase writes reaches the next one.
 type Handoff string
 
-// The hand-offs.
+// The syncs.
 const (
 	// HandoffBarrier is a grid barrier: all SMs wait for all, and what each wrote before is
 	// visible to all behind it.
@@ -147,7 +147,7 @@ const (
 	// MergePhase merges in a phase of its own, all SMs together, behind a barrier.
 	MergePhase Merging = "phase"
 	// MergeWords merges in all SMs that have a state of a head, each a share of its
-	// output, as soon as the others' states are there: no hand-off between, words that
+	// output, as soon as the others' states are there: no sync between, words that
 	// carry a tag instead.
 	MergeWords Merging = "words"
 )

@@ -127,7 +127,7 @@ var optionTable = []Option{
 		Usage:  "`how` the vectors of attention, o and down reach the next phase: barrier; counted, words with tags that SMs look for when all have arrived (default what costs least: counted on an H200; with --rows barrier)",
 		Values: func(*Kernel) []string { return texts(VectorWays()) }},
 	{Field: "MLP", Flag: "mlp", Group: OptionTuning, Default: string(MLPRows),
-		Usage: "`how` the MLP's down projection gets its input: rows, behind a hand-off; fused, for comparison only: each SM multiplies what it has computed itself and adds to the others' sums, so that the last bits of results differ from run to run"},
+		Usage: "`how` the MLP's down projection gets its input: rows, behind a sync; fused, for comparison only: each SM multiplies what it has computed itself and adds to the others' sums, so that the last bits of results differ from run to run"},
 	{Field: "Watchdog", Flag: "watchdog", Group: OptionTuning, Default: string(WatchGrid),
 		Usage: "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none"},
 	{Field: "GraphSteps", Flag: "graph-steps", Group: OptionGraph, Searched: StepsOfGraph, Usage: "with --launch graph, steps that a launch of the graph makes, up to 64 (default 1)",

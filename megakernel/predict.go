@@ -11,15 +11,15 @@ import (
 type Prediction struct {
 	Floor  float64 // what must be read at the machine's ceiling, each byte once
 	Stream float64 // the most weights and the most KV of an SM, which may be two SMs, at what one streams
-	Total  float64 // of the step: Stream, and what of the hand-offs the ring does not hide
+	Total  float64 // of the step: Stream, and what of the syncs the ring does not hide
 	Phases []PhasePrediction
 }
 
-// Unhidden is what hand-offs, arithmetic and restarts of the ring add to Stream.
+// Unhidden is what syncs, arithmetic and restarts of the ring add to Stream.
 func (p *Prediction) Unhidden() float64 { return max(0, p.Total-p.Stream) }
 
 // PhasePrediction is one phase: the mean of its runs in a step, over all SMs. A run is
-// from the release of the hand-off before to the release of its own.
+// from the release of the sync before to the release of its own.
 type PhasePrediction struct {
 	Name  string
 	Runs  int   // in a step
@@ -27,12 +27,12 @@ type PhasePrediction struct {
 	Most  int64 // that the busiest SM does
 
 	Time    float64 // of a run: Work + Chunks + Handoff
-	Work    float64 // what the phase reads behind the hand-off, and its arithmetic
+	Work    float64 // what the phase reads behind the sync, and its arithmetic
 	Chunks  float64 // waits for chunks: the ring is empty
 	Handoff float64 // from an SM's arrival to its release
 }
 
-// predictedLayers is how many layers are run through: hand-offs make every layer begin
+// predictedLayers is how many layers are run through: syncs make every layer begin
 // in the same way, so further ones take as long as the last of them.
 const predictedLayers = 4
 
@@ -46,7 +46,7 @@ const predictedLayers = 4
 //     sums meet.
 //   - Meanwhile consumers take the chunks that are held in registers out of the ring, once
 //     those have landed; when the vector is there, these take as long again as to drain.
-//   - The hand-off is passed when all have arrived, and the machine's wait behind that. Where
+//   - The sync is passed when all have arrived, and the machine's wait behind that. Where
 //     the last SM finds its ring full, memory is quiet, and the exchange takes what it takes
 //     on an idle GPU; else what it takes while copies are in flight.
 //

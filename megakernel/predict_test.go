@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// quiet is a machine whose hand-offs and arithmetic take next to no time.
+// quiet is a machine whose syncs and arithmetic take next to no time.
 func quiet() *machine.Machine {
 	m := machine.H200()
 	for i := range m.Exchanges {

@@ -222,10 +222,10 @@ func (f *prefillFlow) choose() {
 	})
 }
 
-// phase runs a phase and its hand-off. fence is whether tensor maps read what it writes.
+// phase runs a phase and its sync. fence is whether tensor maps read what it writes.
 func (f *prefillFlow) phase(name string, fence bool, body func()) {
 	f.k.Region(name, body)
-	f.k.Region("hand-off after "+name, func() {
+	f.k.Region("sync after "+name, func() {
 		if fence {
 			f.k.FenceProxyAsyncGlobal()
 		}

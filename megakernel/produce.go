@@ -24,10 +24,10 @@ func (b *builder) producer() {
 				b.produce(at, b.layer[0])
 				k.If(l.EqC(0), func() {
 					b.doing("waits for the consumers to decide on the step")
-					b.inner.MBar(k, b.decided, dsl.At(0), s.AndC(1), s, "waits for the consumers to decide on launch step %d")
+					b.inner.MBar(k, b.stepReady, dsl.At(0), s.AndC(1), s, "waits for the consumers to decide on launch step %d")
 					running.Set(dsl.Uniform(b.running.Load(dsl.At(0)), dsl.CTAScope))
 					k.SyncWarp()
-					k.If(b.env.Lane.EqC(0), func() { b.heard.Arrive(dsl.At(0)) })
+					k.If(b.env.Lane.EqC(0), func() { b.stepAck.Arrive(dsl.At(0)) })
 					k.FenceProxyAsyncGlobal()
 				})
 			})

@@ -16,8 +16,8 @@ type stepModel struct {
 	run    []Phase // in order
 	shares []*smShare
 	phases []PhasePrediction // of the last step
-	now    float64           // when the last hand-off was passed
-	apart  bool              // no hand-off was: now is the mean of when SMs went on
+	now    float64           // when the last sync was passed
+	apart  bool              // no sync was: now is the mean of when SMs went on
 }
 
 // smShare is what some of the SMs have to do, all of them the same.
@@ -164,7 +164,7 @@ func (s *stepModel) hold(h *smShare, next int) {
 	}
 }
 
-// phase runs a phase and its hand-off to the next on all SMs, and adds it with a weight.
+// phase runs a phase and its sync to the next on all SMs, and adds it with a weight.
 func (s *stepModel) phase(i, next int, weight float64) {
 	f, m, p := &s.run[i], s.m, &s.phases[i]
 	vector, loads := s.mk.chain(f)

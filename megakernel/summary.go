@@ -29,7 +29,7 @@ func (mk *Kernel) contexts() []int {
 
 // Summary writes what a person wants to know of the kernel, in lines of at most
 // 80 characters: the model, the phases, what is read for a token, shared
-// memory, hand-offs and the times predicted on a machine, unless its figures are the
+// memory, syncs and the times predicted on a machine, unless its figures are the
 // executor's. The same kernel and machine give the same text. The error is w's.
 func (mk *Kernel) Summary(w io.Writer, m *machine.Machine) error {
 	r := &report{w: w}
@@ -235,7 +235,7 @@ func (mk *Kernel) sharedDoc(name string) string {
 func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
 	if m.Executor {
 		r.line("Nothing is predicted")
-		r.text("The machine's file is of the executor, whose figures mean nothing: no time follows from them, and no choice of hand-offs. mkgen calibrate on a GPU measures that one.")
+		r.text("The machine's file is of the executor, whose figures mean nothing: no time follows from them, and no choice of syncs. mkgen calibrate on a GPU measures that one.")
 		return
 	}
 	t := table.New(">context", ">reading", ">unhidden", ">a token", ">tokens/s", ">of the ceiling")

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handedOn is how a hand-off's end is read: by the thread that waited, before the barrier in
+// handedOn is how a sync's end is read: by the thread that waited, before the barrier in
 // which the others hear of it, to which a warp may come later; behind it no clock is read.
 var handedOn = regexp.MustCompile(`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_released\[(turn(?:_\d+)?)((?: \+ \d+)?)\] = \(u32\)(v\d+);\n\s*\}\n` +
 	`\s*const u64 (v\d+) = ptx::clock\(\);\n\s*const u32 came(?:_\d+)? = \(u32\)(v\d+);\n\s*ptx::bar_sync<1, \d+>\(\);\n` +
@@ -34,10 +34,10 @@ func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 		words := map[string]bool{}
 		for _, f := range found {
 			require.Equal(t, []string{f[1], f[5], f[7]}, []string{f[4], f[6], f[9]})
-			require.Equal(t, f[2]+f[3]+" + 1", f[8], "the word of the hand-off that is listed")
+			require.Equal(t, f[2]+f[3]+" + 1", f[8], "the word of the sync that is listed")
 			words[f[3]] = true
 		}
-		require.Len(t, words, handoffs, "each hand-off has a word of its own")
+		require.Len(t, words, handoffs, "each sync has a word of its own")
 	}
 }
 

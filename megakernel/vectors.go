@@ -49,7 +49,7 @@ func (o *Options) completeVectors() error {
 	case o.Tokens > 1:
 		return refuse("Vectors", "%q with %d query rows a step, want barrier", o.Vectors, o.Tokens)
 	case o.graph():
-		return refuse("Vectors", "%q in a graph of kernels, where a kernel's end is the hand-off; want barrier", o.Vectors)
+		return refuse("Vectors", "%q in a graph of kernels, where a kernel's end is the sync; want barrier", o.Vectors)
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (v *vectors) embedding() tasks.Vector {
 }
 
 // first is the residual vector before attention: the token's embedding in the first
-// layer, so that no hand-off is needed to begin a step.
+// layer, so that no sync is needed to begin a step.
 func (v *vectors) first(s tasks.Step) tasks.Source {
 	if v.f.mk.kept() {
 		after := v.kept(s, models.RolePostMLP)

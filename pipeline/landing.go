@@ -3,7 +3,7 @@ package pipeline
 import "github.com/mkgen/mkgen/dsl"
 
 // Landing is one mbarrier that bulk copies beside the ring complete on: what a
-// phase must read behind its hand-off and the ring therefore does not carry. A
+// phase must read behind its sync and the ring therefore does not carry. A
 // phase of it is one set of copies; all consumer warps take part in every phase.
 type Landing struct {
 	k      *dsl.Kernel

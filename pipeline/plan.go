@@ -101,7 +101,7 @@ func (m *MatrixPlan) MaxCount() int {
 //   - Stages: as many as fit into SharedLimit, at most MaxStages, and for small models
 //     few enough that a step goes around the ring at least four times.
 //   - InFlight: 3, at most Stages: 48 KiB an SM saturate the memory of an H200;
-//     more copies in flight only make the small requests at a hand-off queue longer.
+//     more copies in flight only make the small requests at a sync queue longer.
 //   - Leads: 2 copies from one chunk more than InFlight on, where that is 3 or 4 and there
 //     are 8 stages.
 func New(r Request) (*Plan, error) {

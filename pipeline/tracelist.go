@@ -2,23 +2,23 @@ package pipeline
 
 import "github.com/mkgen/mkgen/dsl"
 
-// What the consumers go through, phases, hand-offs and parts, is listed in shared memory, and
-// noted from there when they have arrived at the next hand-off: others do not wait for it
+// What the consumers go through, phases, syncs and parts, is listed in shared memory, and
+// noted from there when they have arrived at the next sync: others do not wait for it
 // there. What is more than a list holds is noted at once, but for phases, which are listed
 // when all before them is noted; so are the producer's phases.
 type spanList struct {
-	spans    dsl.Buf[dsl.U32]  // shared memory, [listedSpans][SpanWords]: as in Trace.Spans, but the last word of a hand-off's is the index of its release, plus 1
+	spans    dsl.Buf[dsl.U32]  // shared memory, [listedSpans][SpanWords]: as in Trace.Spans, but the last word of a sync's is the index of its release, plus 1
 	released dsl.Buf[dsl.U32]  // shared memory, [traceHandoffs][2]: when one released the CTA, the last time and the time before
-	turn     *dsl.Var[dsl.U32] // which of these two is written: it changes with every hand-off
+	turn     *dsl.Var[dsl.U32] // which of these two is written: it changes with every sync
 	handoffs int               // built so far
-	came     dsl.Val[dsl.U32]  // of the hand-off that is built; see Meets
+	came     dsl.Val[dsl.U32]  // of the sync that is built; see Meets
 }
 
 // listedSpans is how many spans have room: one a lane, which then store whole lines.
 const listedSpans = 32
 
-// traceHandoffs is how many hand-offs a traced program can have. Each has words of its own, by
-// turns: one may be read, to note a hand-off, while the next is released, which may be the
+// traceHandoffs is how many syncs a traced program can have. Each has words of its own, by
+// turns: one may be read, to note a sync, while the next is released, which may be the
 // same of another layer.
 const traceHandoffs = 32
 
@@ -42,29 +42,29 @@ func (t *Trace) Span(k *dsl.Kernel, kind TraceKind, what string, body func()) {
 	add()
 }
 
-// Handoff is Span of a hand-off, of which body runs Released and Meets.
+// Handoff is Span of a sync, of which body runs Released and Meets.
 func (t *Trace) Handoff(k *dsl.Kernel, body func()) {
 	k.Helper()
 	if t == nil {
 		body()
 		return
 	}
-	site := t.site(TraceHandoff, "hand-off")
+	site := t.site(TraceHandoff, "sync")
 	begin := t.clock().Named("began")
 	l := &t.list
 	l.handoffs++
-	k.Require(l.handoffs <= traceHandoffs, "trace: over %d hand-offs", traceHandoffs)
+	k.Require(l.handoffs <= traceHandoffs, "trace: over %d syncs", traceHandoffs)
 	l.turn.Set(l.turn.Get().XorC(1))
 	body()
 	t.add(begin, l.came, t.where(site), t.releaseWord().AddC(1))
 }
 
-// releaseWord is the index of the release of the hand-off that is built.
+// releaseWord is the index of the release of the sync that is built.
 func (t *Trace) releaseWord() dsl.Val[dsl.U32] {
 	return t.list.turn.Get().AddC(2 * (t.list.handoffs - 1))
 }
 
-// Released runs in the thread that waits for a hand-off, as soon as it is released: before
+// Released runs in the thread that waits for a sync, as soon as it is released: before
 // the CTA's other consumers hear of it.
 func (t *Trace) Released() {
 	if t != nil {
@@ -73,7 +73,7 @@ func (t *Trace) Released() {
 }
 
 // Meets runs in all consumer threads where they come to the barrier in which they meet behind
-// Released: a hand-off's span ends with the later of both. So nobody reads the clock behind
+// Released: a sync's span ends with the later of both. So nobody reads the clock behind
 // the barrier, which a warp does that has only come to it, unless it waits for memory there.
 func (t *Trace) Meets() {
 	if t != nil {
@@ -88,7 +88,7 @@ func (t *Trace) Later() {
 	}
 }
 
-// Arrived is behind the consumers' arrival at a hand-off: what is listed is noted. All lanes of
+// Arrived is behind the consumers' arrival at a sync: what is listed is noted. All lanes of
 // all their warps take part.
 func (t *Trace) Arrived() {
 	if t != nil {
@@ -100,7 +100,7 @@ func (t *Trace) Arrived() {
 	}
 }
 
-// NoteLate is Arrived behind a phase without a hand-off, and nothing where Arrived stood.
+// NoteLate is Arrived behind a phase without a sync, and nothing where Arrived stood.
 func (t *Trace) NoteLate() {
 	if t != nil && t.late != nil {
 		t.Arrived()
@@ -129,7 +129,7 @@ func (t *Trace) add(words ...dsl.Val[dsl.U32]) {
 	})
 }
 
-// putListed stores a span of the list: a hand-off's ends with its release, if that is later.
+// putListed stores a span of the list: a sync's ends with its release, if that is later.
 func (t *Trace) putListed(at dsl.Val[dsl.U32], words []dsl.Val[dsl.U32]) {
 	k := t.k
 	end, release := dsl.NewVar(words[1], "ended"), words[3]

@@ -57,7 +57,7 @@ type sum [][]*dsl.Var[dsl.F32]
 
 // Consume multiplies this CTA's tiles as they arrive and adds its sums to Y, from element at
 // on. X must be complete and visible to all consumer threads. No SM may read these elements
-// before the next hand-off, or write them otherwise than by adding.
+// before the next sync, or write them otherwise than by adding.
 func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, at u32) {
 	k := e.K
 	if p := t.problem(e, r); p != "" {
@@ -127,13 +127,13 @@ func SwiGLUOwn(e *Env, own dsl.Buf[dsl.BF16], share Share, scale f32) Epilogue {
 	return func(row u32, y0, y1 f32) { all(row.Sub(share.First.MulC(pipeline.TileRows)), y0, y1) }
 }
 
-// Sums are three vectors in turn to which all SMs add, so that a hand-off a turn is enough:
+// Sums are three vectors in turn to which all SMs add, so that a sync a turn is enough:
 // one is added to, the one of the turn before is read, and what is the next one's is
 // cleared, which was read in the turn before.
 type Sums struct {
 	X    dsl.Buf[dsl.F32] // [SumsTurns][N]; at first the one of the first turn is 0
 	N    int              // even
-	Turn u32              // counts turns, between which a hand-off lies
+	Turn u32              // counts turns, between which a sync lies
 }
 
 // SumsTurns is after how many turns a vector comes again.

@@ -154,7 +154,7 @@ func TestWhatDownByColumnsRefuses(t *testing.T) {
 }
 
 // sumsRig runs turns in which every SM reads the sums of the turn before, their rows' owners
-// add to them, and all SMs add their parts, with one hand-off a turn or none. A row grows by
+// add to them, and all SMs add their parts, with one sync a turn or none. A row grows by
 // 1 and by 1 + 2 + … of the SMs' parts.
 func sumsRig(t *testing.T, turns int, handoff bool) *rig {
 	const n, sms = 64, 3

@@ -20,7 +20,7 @@ import (
 // Cached tokens come through the ring, 16 a block, each block worked on by one
 // consumer warp (for every 16 rows of the item) with its own running softmax
 // (Milakov and Gimelshein 2018); the step's new tokens, written in this step,
-// are read from global memory after the hand-off. The result of an item is a
+// are read from global memory after the sync. The result of an item is a
 // partial state, the normalised output and its log-sum-exp (base 2), for Merge,
 // or, where the item is all of its rows' work, the output.
 type Attention struct {
@@ -35,7 +35,7 @@ type Attention struct {
 
 	Q dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D, in the order of KVLayout.KeyOrder; not with Passed
 	// Passed, without Work, is how queries and the token's own key and value come; nil:
-	// a hand-off lies between QKV and attention.
+	// a sync lies between QKV and attention.
 	Passed *Passed
 
 	// States are the partial states, [Splits][Heads][D/2] or with Work

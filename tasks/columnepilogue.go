@@ -33,7 +33,7 @@ func (t *AddResidualColumns) problem(e *Env) string {
 
 // Start returns the epilogue and publish, to be run by all consumer threads of every
 // CTA after its last row: it writes the sums. norm is the next norm's row of Gain.
-// Shared must not be in use since the last hand-off.
+// Shared must not be in use since the last sync.
 func (t *AddResidualColumns) Start(e *Env, norm u32) (epilogue ColumnEpilogue, publish func()) {
 	if p := t.problem(e); p != "" {
 		e.K.Require(false, "%s", p)
@@ -64,7 +64,7 @@ func (t *AddResidualColumns) load(norm, row, token u32) ([]f32, pair) {
 // StartAhead is Start for a product whose shares are so small that no thread
 // finishes more than one pair: ahead, to be given to g.Consume as what it does
 // meanwhile, loads the pair's old values and gains, so that a round trip to memory
-// less lies between the last row and the hand-off. Where shares are larger ahead is
+// less lies between the last row and the sync. Where shares are larger ahead is
 // nil, and this is Start.
 func (t *AddResidualColumns) StartAhead(e *Env, norm u32, g *GEMM, share Share, n u32) (ahead func(), epilogue ColumnEpilogue, publish func()) {
 	if !g.onePair(e) || t.problem(e) != "" {

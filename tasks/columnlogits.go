@@ -32,7 +32,7 @@ func (t *ArgmaxColumns) problem(e *Env) string {
 
 // Start begins a search in the consumer warps. It returns the LM head's epilogue and
 // publish, to be run by all consumer threads of every CTA after its last row. The
-// shared memory must not be in use since the last hand-off.
+// shared memory must not be in use since the last sync.
 func (t *ArgmaxColumns) Start(e *Env, scale ColumnScale) (epilogue ColumnEpilogue, publish func()) {
 	k := e.K
 	if p := t.problem(e); p != "" {
@@ -83,7 +83,7 @@ func (b best) lanes(n int) {
 	}
 }
 
-// Choose finds the tokens after a hand-off, in every CTA alike: Chosen holds them
+// Choose finds the tokens after a sync, in every CTA alike: Chosen holds them
 // for all consumer threads on return, 0 for tokens the step does not have. A warp
 // looks for every so many tokens.
 func (t *ArgmaxColumns) Choose(e *Env) {

@@ -15,7 +15,7 @@ import (
 )
 
 // mlp is a little step of several tokens: embedding, gate and up, down with the
-// residual, LM head and argmax, with a hand-off after each, through one ring.
+// residual, LM head and argmax, with a sync after each, through one ring.
 type mlp struct {
 	step
 	hidden, inner, vocab, batch int

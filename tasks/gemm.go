@@ -19,7 +19,7 @@ type GEMM struct {
 	Name string
 	M    *pipeline.MatrixPlan
 	In   Activations       // In.K is M.K
-	X    dsl.Buf[dsl.BF16] // the input in global memory; what the launch writes before a hand-off
+	X    dsl.Buf[dsl.BF16] // the input in global memory; what the launch writes before a sync
 	Part Partials          // ColumnPartialsLen long
 
 	// Scales are as in GEMV.
@@ -103,7 +103,7 @@ func (g *GEMM) problem(e *Env, r *pipeline.Ring) string {
 // threads. meanwhile, unless nil, is run by all of them once while the first loads
 // of X are under way, before any epilogue, from which a barrier of the consumer
 // warps then separates it. Between the end of one Consume and the next use of Part a
-// barrier of the consumer warps must lie; a hand-off has one.
+// barrier of the consumer warps must lie; a sync has one.
 func (g *GEMM) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, n u32, meanwhile func(), epilogue ColumnEpilogue) {
 	k := e.K
 	if p := g.problem(e, r); p != "" {

@@ -125,7 +125,7 @@ func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
 // Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to
 // the epilogue. X must be complete and visible to all consumer threads. Between
 // the end of one Consume and the next use of X or Part a barrier of the consumer
-// warps must lie; a hand-off has one.
+// warps must lie; a sync has one.
 func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, epilogue Epilogue) {
 	k := e.K
 	if p := g.problem(e, r); p != "" {

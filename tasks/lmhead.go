@@ -10,7 +10,7 @@ import (
 // is never chosen; if every logit is NaN or −inf the token is 0.
 //
 // Each thread keeps the best of its own rows (Epilogue), each CTA publishes its
-// best (Publish), and after a hand-off every CTA finds the best of all (Choose).
+// best (Publish), and after a sync every CTA finds the best of all (Choose).
 type Argmax struct {
 	Vocab  int              // rows; packed rows beyond are padding
 	Logits dsl.Buf[dsl.F32] // [Vocab] out
@@ -101,7 +101,7 @@ func (t *Argmax) publish(e *Env, b best) {
 	})
 }
 
-// Choose finds the token after a hand-off, in every CTA alike, and returns it to
+// Choose finds the token after a sync, in every CTA alike, and returns it to
 // all consumer threads.
 func (t *Argmax) Choose(e *Env) u32 {
 	k := e.K

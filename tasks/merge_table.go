@@ -25,7 +25,7 @@ func (m *MergeTable) word(i u32) u32 {
 }
 
 // Any is whether there is any state to merge; without one the phase and its
-// hand-off may be left out. It is the same in all CTAs.
+// sync may be left out. It is the same in all CTAs.
 func (m *MergeTable) Any(e *Env) dsl.Pred {
 	return dsl.Uniform(m.word(e.K.U32(m.Tokens*m.KVHeads)), dsl.GPUScope).NeC(0)
 }

@@ -27,7 +27,7 @@ func (p rawStores) store(head, i u32, r turned) {
 // RawLen is the length of HeadNorm.Raw for so many tokens.
 func (t *QKV) RawLen(tokens int) int { return tokens * (t.Heads + t.KV.Heads) * t.KV.D / 2 }
 
-// Normalise finishes q and k behind a hand-off: a warp takes a head of a token, which it normalises and puts into Q or
+// Normalise finishes q and k behind a sync: a warp takes a head of a token, which it normalises and puts into Q or
 // the cache. The warps of all CTAs share the work. It runs in the consumer warps; rows must have been loaded.
 func (t *QKVColumns) Normalise(e *Env, s Step, rows *ColumnRows) {
 	k, all := e.K, t.Heads+t.KV.Heads

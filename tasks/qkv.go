@@ -17,7 +17,7 @@ type QKV struct {
 	KV      KVLayout
 	InvFreq dsl.Buf[dsl.F32]  // [kinds][D/2], radians a position, frequency scaling applied; 0 for pairs that are not rotated
 	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)·Scale, in the order of KVLayout.KeyOrder; not with Passed
-	Passed  *Passed           // nil: what reads Q and the cache stands behind a hand-off
+	Passed  *Passed           // nil: what reads Q and the cache stands behind a sync
 
 	Scale   float64          // of scores; 0 for 1/√D
 	Kind    func(s Step) u32 // which kind of rotation a step's layer has; nil where there is one

@@ -9,7 +9,7 @@ import (
 
 // Sample draws a token for each row of a step from its logits, with the row's own parameters. Package draw has the arithmetic.
 //
-// First runs behind the LM head: each CTA publishes the winner of its own logits and the highest of them. After a hand-off
+// First runs behind the LM head: each CTA publishes the winner of its own logits and the highest of them. After a sync
 // Choose finds the winner of all. A row that truncates then needs to know whether the winner stays: the CTAs add their logits
 // to a histogram in global memory, with a grid barrier, and look where the distances of top-k and top-p lie. They go on in
 // finer histograms until that is known of the winner, which takes one of them for most draws. Where the winner does not stay
@@ -87,7 +87,7 @@ func (t *Sample) problem(e *Env) string {
 }
 
 // First is run by all consumer threads of every CTA when its rows of the LM head, share, are stored. Shared must not be in
-// use. A hand-off must follow.
+// use. A sync must follow.
 func (t *Sample) First(e *Env, share Share) {
 	k := e.K
 	if p := t.problem(e); p != "" {
@@ -266,7 +266,7 @@ func distance(k *dsl.Kernel, top, x, nats f32) u32 {
 	return dsl.Cast[dsl.U32](top.Sub(x).Mul(nats).Min(k.F32(draw.Farthest + 1)))
 }
 
-// Choose finds the tokens after a hand-off, in every CTA alike: Chosen holds them for all consumer threads on return. bar is
+// Choose finds the tokens after a sync, in every CTA alike: Chosen holds them for all consumer threads on return. bar is
 // the grid's barrier.
 func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 	k := e.K

@@ -53,7 +53,7 @@ func (it *item) fetchQueries() {
 
 // fetchNew starts copies of the K and V of the item's new tokens, which lie behind
 // the unit's cached ones, to Scratch: a lane of the last warp a token. Other SMs have
-// written them through the generic proxy before the hand-off, and warps of this one
+// written them through the generic proxy before the sync, and warps of this one
 // read what was there before; the fence orders the copies after both.
 func (it *item) fetchNew(s Step) {
 	e, t := it.e, it.t

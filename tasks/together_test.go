@@ -13,7 +13,7 @@ import (
 )
 
 // Two matrices behind one another through one ring, X and Part used again: an
-// MLP of gate and up, a hand-off, down with the residual. Shares are uneven and
+// MLP of gate and up, a sync, down with the residual. Shares are uneven and
 // some SMs have no tile of the second.
 func TestTemplatesShareRingAndSharedMemory(t *testing.T) {
 	for _, sms := range []int{1, 3, 5} {
@@ -93,7 +93,7 @@ func TestHeadOnSMsWithoutRows(t *testing.T) {
 	}
 }
 
-// The query's own K and V, appended in this launch, are read behind the hand-off, or as
+// The query's own K and V, appended in this launch, are read behind the sync, or as
 // words that have come, and never through the ring, while the ring streams the tokens
 // before it. Launches follow one another on one cache, from an empty one over several
 // pages.
@@ -104,7 +104,7 @@ func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
 }
 
 // appended is attention of tokens that the same launch appends, with words instead of
-// hand-offs or without.
+// syncs or without.
 type appended struct {
 	heads, kvHeads, d int
 	words             bool

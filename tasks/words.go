@@ -16,7 +16,7 @@ import (
 type Words struct {
 	// Tag is the running tag: the same in all SMs that write and read words of one
 	// meaning, and another than those words' from before; so it changes with every
-	// hand-off that lies between two uses of a word.
+	// sync that lies between two uses of a word.
 	Tag func() u32
 	// Watch, unless nil, makes waits end when the launch is given up.
 	Watch *pipeline.Watch
@@ -39,7 +39,7 @@ func StateLSE(words []byte, d int) []float32 {
 	return lse
 }
 
-// store writes a part of a state. Without w what reads it stands behind a hand-off.
+// store writes a part of a state. Without w what reads it stands behind a sync.
 func (w *Words) store(e *Env, b dsl.Buf[dsl.B128], at u32, p statePart) {
 	bits := dsl.Bits[dsl.U32, dsl.F32]
 	if w == nil {
@@ -62,7 +62,7 @@ func partOf(v dsl.Val[dsl.B128]) statePart {
 	return statePart{dsl.Bits[dsl.F32](f[0]), dsl.Bits[dsl.F32](f[1]), dsl.Optional(dsl.Bits[dsl.F32](f[2]))}
 }
 
-// parts reads parts of states that stand behind a hand-off, all in flight together.
+// parts reads parts of states that stand behind a sync, all in flight together.
 func parts(b dsl.Buf[dsl.B128], at []u32) (list []statePart) {
 	for _, i := range at {
 		list = append(list, partOf(b.Load(i)))

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The MLP without a hand-off between its two halves: right against float64 and Hugging
+// The MLP without a sync between its two halves: right against float64 and Hugging
 // Face, near the kernel with one, and without a race in any schedule.
 func TestFusedMLPOnTheExecutor(t *testing.T) {
 	deep.Only(t)
@@ -35,7 +35,7 @@ func TestFusedMLPOnTheExecutor(t *testing.T) {
 				got := decode(t, fused, g.Seed, g.Tokens, seed)
 				requireRight(t, c, g, got)
 				for i := range want.logits {
-					requireClose(t, want.logits[i], got.logits[i], referenceTolerance, fmt.Sprintf("the kernel with a hand-off, position %d", i))
+					requireClose(t, want.logits[i], got.logits[i], referenceTolerance, fmt.Sprintf("the kernel with a sync, position %d", i))
 				}
 			}
 		})
@@ -43,7 +43,7 @@ func TestFusedMLPOnTheExecutor(t *testing.T) {
 }
 
 // SMs without columns, an intermediate size that is no multiple of 32, a hidden size that
-// is none of 64, and every hand-off around
+// is none of 64, and every sync around
 // attention and of vectors.
 func TestFusedMLPOfOddShapes(t *testing.T) {
 	deep.Only(t)

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Mutants of what consumers do between the arrival at a hand-off and the wait, which is to
-// hold chunks of the next phase, and of the hand-offs around it.
+// Mutants of what consumers do between the arrival at a sync and the wait, which is to
+// hold chunks of the next phase, and of the syncs around it.
 func TestMutantsOfChunksHeldAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
@@ -20,7 +20,7 @@ func TestMutantsOfChunksHeldAreReported(t *testing.T) {
 	first.mustPass(t)
 	var own []mutant
 	for _, m := range sample(t, first.ir, regionEvery) {
-		if strings.HasPrefix(m.Region, "chunks held for ") || strings.HasPrefix(m.Region, "hand-off after ") {
+		if strings.HasPrefix(m.Region, "chunks held for ") || strings.HasPrefix(m.Region, "sync after ") {
 			own = append(own, m)
 		}
 	}

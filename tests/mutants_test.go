@@ -252,18 +252,18 @@ func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
 	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", barrierRedundant)
 }
 
-// The same of the MLP whose halves have no hand-off between.
+// The same of the MLP whose halves have no sync between.
 func TestMutantsOfTheFusedMLPAreReported(t *testing.T) {
 	deep.Only(t)
 	o := megakernel.Options{Stages: 3, InFlight: 2, MLP: megakernel.MLPFused}
-	mutantsOfRegions(t, o, "mutants of the MLP without a hand-off, on the executor", nil, "o", "hand-off after o", "gate_up", "down", "hand-off after down")
+	mutantsOfRegions(t, o, "mutants of the MLP without a sync, on the executor", nil, "o", "sync after o", "gate_up", "down", "sync after down")
 }
 
 // aroundAttention is about the mutants of the phases before, of and behind attention, and
-// their hand-offs.
+// their syncs.
 func aroundAttention(t *testing.T, o megakernel.Options, what string, own table) {
 	t.Helper()
-	mutantsOfRegions(t, o, what, own, "qkv", "hand-off after qkv", "attention", "hand-off after attention", "merge", "hand-off after merge")
+	mutantsOfRegions(t, o, what, own, "qkv", "sync after qkv", "attention", "sync after attention", "merge", "sync after merge")
 }
 
 // mutantsOfRegions is about the mutants in these regions.

@@ -66,15 +66,15 @@ var ringRedundant = table{
 	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
 	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
 	{"fence.proxy.async", moved[:1], "\tk.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies", causality},
-	{"wait.mbar @decided", moved[:1], "b.inner.MBar(k, b.decided", "", nil, "passes a note of what the producer does, which only a launch given up shows", conflict},
-	{"mbar.arrive @heard", moved[1:], "b.heard.Arrive", "", nil, "tells the consumers later than it could", causality},
+	{"wait.mbar @step_ready", moved[:1], "b.inner.MBar(k, b.stepReady", "", nil, "passes a note of what the producer does, which only a launch given up shows", conflict},
+	{"mbar.arrive @step_ack", moved[1:], "b.stepAck.Arrive", "", nil, "tells the consumers later than it could", causality},
 }
 
 // redundant is all that kernels of one query row have.
 var redundant = append(slices.Clone(ringRedundant), singleRedundant...)
 
 var singleRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes", causality},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"sync after lm_head"}, "the thread that arrives wrote what the sync publishes", causality},
 	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue", conflict},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory", conflict},
 	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums", causality},
@@ -85,7 +85,7 @@ var singleRedundant = table{
 	{"wait.tag @o_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"down", "read ahead of down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between", causality},
 	{"ld @o_words", []mutate.Class{mutate.Weaken}, "b.Load(i, dsl.Relaxed", "h.Words.load(", []string{"read ahead of down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between", causality},
 	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile(", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could", causality},
-	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile(", nil, "holds the last chunk behind the hand-off: later than it could", causality},
+	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile(", nil, "holds the last chunk behind the sync: later than it could", causality},
 	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could", causality},
 	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.DrainAt(", []string{"qkv", "o", "gate_up", "down", "lm_head"}, "passes a load of the input, which is not in the stage", conflict},
 }
@@ -93,16 +93,16 @@ var singleRedundant = table{
 // barrierRedundant is what attention behind a barrier and before one, and a producer that
 // leads, have beside those.
 var barrierRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps", causality},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"sync after attention"}, "attention ends with a barrier of the same warps", causality},
 }
 
 // raggedRedundant is what ragged kernels have beside ringRedundant.
 var raggedRedundant = table{
 	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer", causality},
-	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next hand-off", causality},
+	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next sync", causality},
 	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue", conflict},
 	{"fence.proxy.async", []mutate.Class{mutate.Remove}, "\tk.FenceProxyAsyncGlobal()", "", nil, "an SM that copies tokens of an earlier step fenced behind their stores then, before it copied them as new ones", causality},
-	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies", causality},
+	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the sync and the copies", causality},
 	{"mbar.expect @fresh", moved, "ArriveExpect", "Fresh.Expect", nil, "bytes may complete before they are expected", phases},
 	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected", phases},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // Scratch, which share has read", nil, "passes stores to global memory, which the barrier does not guard", conflict},
@@ -111,8 +111,8 @@ var raggedRedundant = table{
 // attentionRedundant is what attention-only kernels have beside those.
 var attentionRedundant = table{
 	{"fence.proxy.async", []mutate.Class{mutate.Weaken}, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "the host has written the new tokens", synchronization},
-	{"bar.sync", gone[:2], "NamedBarrier", "bar.Sync", []string{"hand-off after merge"}, "the next layer's items begin with a barrier", causality},
-	{"bar.sync", []mutate.Class{mutate.Remove, mutate.Later}, "NamedBarrier", "bar.Sync", []string{"hand-off after attention"}, "the states have been polled before a barrier; what is written behind it the host alone reads", causality},
+	{"bar.sync", gone[:2], "NamedBarrier", "bar.Sync", []string{"sync after merge"}, "the next layer's items begin with a barrier", causality},
+	{"bar.sync", []mutate.Class{mutate.Remove, mutate.Later}, "NamedBarrier", "bar.Sync", []string{"sync after attention"}, "the states have been polled before a barrier; what is written behind it the host alone reads", causality},
 }
 
 // A survivor means a blind executor until a rule of PTX says that the mutant is as good.

@@ -29,7 +29,7 @@ func TestAFenceBeforeTheStepIsKnownIsReported(t *testing.T) {
 		fence := at(ir.OpFenceProxy, "k.FenceProxyAsyncGlobal()")
 		wait := slices.IndexFunc(b.Stmts, func(s ir.Stmt) bool {
 			in, ok := s.(*ir.Instr)
-			return ok && in.Op == ir.OpWaitMBar && in.Mem[0].Buf.Name == "decided"
+			return ok && in.Op == ir.OpWaitMBar && in.Mem[0].Buf.Name == "step_ready"
 		})
 		if wait < 0 || fence < wait {
 			return

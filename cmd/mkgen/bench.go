@@ -100,7 +100,7 @@ notes what its SMs do (mkgen trace) are put beside what is predicted for the
 machine, phase by phase, and beside the kernel without a trace.
 
 --ablate measures, instead, variants of the kernel that differ from it in one
-thing each (a hand-off, leads, chunks held in registers, copies in flight, the
+thing each (a sync, leads, chunks held in registers, copies in flight, the
 ring, consumers, splits, the MLP, the watchdog), in turns with it, and says
 whether they compute the same bits, or not even the same from run to run.
 

@@ -23,7 +23,7 @@ func newCalibrate() *cobra.Command {
 	c := calibrateFlags{device: deviceCUDA}
 	cmd := &cobra.Command{
 		Use:   "calibrate",
-		Short: "Measure the GPU at hand, for predictions and hand-offs",
+		Short: "Measure the GPU at hand, for predictions and syncs",
 		Long: `calibrate measures what the time of a step follows from on the GPU at hand: the
 streaming ceiling; what streams with 1 to 6 copies in flight, and the latency of
 a load from L2 and of an atomic meanwhile and idle; what an exchange among all
@@ -32,7 +32,7 @@ behind a barrier and in words with tags; how fast consumers drain the ring. It
 takes about half a minute, most of it to compile the kernels that measure.
 
 It writes a machine file. With --machine mkgen, mkgen explain and mkgen bench
-choose hand-offs by it, and predict with it. Nothing else should use the GPU
+choose syncs by it, and predict with it. Nothing else should use the GPU
 meanwhile.
 
 --device sim measures the executor: it shows that all of it works, and its

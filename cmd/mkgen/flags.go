@@ -193,7 +193,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 
 // machineFlag adds --machine to a command that predicts nothing.
 func (c *choice) machineFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.machineFile, "machine", "", "`file` of mkgen calibrate: what hand-offs are chosen for, where no flag or profile chooses (default: an H200)")
+	cmd.Flags().StringVar(&c.machineFile, "machine", "", "`file` of mkgen calibrate: what syncs are chosen for, where no flag or profile chooses (default: an H200)")
 }
 
 // onItsGPU refuses a machine file of another GPU than the one at hand.
@@ -290,7 +290,7 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 	return mk, c.inFlags(err)
 }
 
-// chosen are the options, with the hand-offs that they leave open as they cost least on the
+// chosen are the options, with the syncs that they leave open as they cost least on the
 // machine of --machine.
 func (c *choice) chosen(config models.Config) megakernel.Options {
 	if c.of == nil {

@@ -67,7 +67,7 @@ from run to run with --mlp fused.
                   while consumers wait for its input
   the CTA         --consumers warps
   attention       --splits parts of the KV cache
-  hand-offs       how --queries, partial states (--merge) and --vectors go
+  syncs           how --queries, partial states (--merge) and --vectors go
                   from SM to SM; what stands between the MLP's halves
                   (--mlp)
   hangs           --watchdog: the waits at which a launch can be given up

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// machineFlags say what machine hand-offs are chosen and times predicted for.
+// machineFlags say what machine syncs are chosen and times predicted for.
 type machineFlags struct {
 	file string
 	rate speed
@@ -22,10 +22,10 @@ func (m *machineFlags) flags(cmd *cobra.Command) {
 
 // fileFlag adds --machine.
 func (m *machineFlags) fileFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.file, "machine", "", "`file` of mkgen calibrate: what hand-offs are chosen for, where no flag or profile chooses, and predicted times are of (default: an H200)")
+	cmd.Flags().StringVar(&m.file, "machine", "", "`file` of mkgen calibrate: what syncs are chosen for, where no flag or profile chooses, and predicted times are of (default: an H200)")
 }
 
-// of is the machine that was chosen; that of a file also chooses hand-offs.
+// of is the machine that was chosen; that of a file also chooses syncs.
 func (m *machineFlags) of(cmd *cobra.Command, c *choice) (*machine.Machine, error) {
 	of, err := m.machine(cmd)
 	if err == nil && cmd.Flags().Changed("machine") {

@@ -39,7 +39,7 @@ func newTrace() *cobra.Command {
 		Use:   "trace",
 		Short: "Record what every SM does in a step, and when",
 		Long: fmt.Sprintf(`trace runs a kernel that notes when each SM begins and ends its phases and their
-parts, its waits for chunks, stages and copies, and its hand-offs: first a
+parts, its waits for chunks, stages and copies, and its syncs: first a
 launch that warms up, then %d, on the executor one, of which the last is shown.
 It prints what a step is made of and writes a page to look at: where the SMs
 wait, for what, how unevenly, and how full the ring was. --chrome writes the

@@ -30,7 +30,7 @@ func newVerify(check verify.Checker) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
-		Long: `verify builds the model's kernel with the same templates, roles, hand-offs and
+		Long: `verify builds the model's kernel with the same templates, roles, syncs and
 options and with sizes that the CPU can run, executes it under several
 schedules, and compares its values with a reference. Of the kernel as it is,
 with its own sizes, it proves that no address overflows or leaves its buffer,

@@ -12,7 +12,7 @@ type Options struct {
 	CTAs, Consumers    int
 	StageBytes, Stages int
 
-	NoHandoff bool // leave the hand-off out, to see what the executor says
+	NoHandoff bool // leave the sync out, to see what the executor says
 	NoWrite   bool // the consumers do not drain the second stream, likewise
 }
 
@@ -42,7 +42,7 @@ func Kernel(n int, temperature float64, o Options) (*ir.Kernel, *Softmax, error)
 			c, bar := ring.Consumer(), tasks.NewGridBarrier(e, counter, epoch)
 			k.Region("reduce", func() { t.Reduce(e, c, ring) })
 			if !o.NoHandoff {
-				k.Region("hand-off", bar.Sync)
+				k.Region("sync", bar.Sync)
 			}
 			if !o.NoWrite {
 				k.Region("write", func() { t.Write(e, c, ring) })

@@ -20,7 +20,7 @@ type (
 
 // Softmax computes p[i] = exp(x[i]/T) / Σ exp(x[j]/T), all in f32. The vector is
 // dealt out to the CTAs in chunks that go through the ring, twice: Reduce finds
-// each CTA's maximum and sum, a hand-off follows, and Write scales.
+// each CTA's maximum and sum, a sync follows, and Write scales.
 //
 // −inf gives 0. NaN or +inf makes every p NaN; so does a vector of nothing but −inf.
 type Softmax struct {
@@ -127,7 +127,7 @@ func (s state) add(k *dsl.Kernel, top, sum f32) {
 }
 
 // Reduce runs in the consumer warps and leaves this CTA's maximum and sum in
-// Partial. A hand-off must follow.
+// Partial. A sync must follow.
 func (t *Softmax) Reduce(e *tasks.Env, c *pipeline.Consumer, r *pipeline.Ring) {
 	k := e.K
 	if p := t.problem(r); p != "" {
@@ -157,7 +157,7 @@ func (t *Softmax) Reduce(e *tasks.Env, c *pipeline.Consumer, r *pipeline.Ring) {
 	})
 }
 
-// Write runs in the consumer warps after the hand-off and writes this CTA's
+// Write runs in the consumer warps after the sync and writes this CTA's
 // share of P.
 func (t *Softmax) Write(e *tasks.Env, c *pipeline.Consumer, r *pipeline.Ring) {
 	k := e.K

@@ -228,13 +228,13 @@ func TestEmittedCUDA(t *testing.T) {
 	if err := emit.CUDA(&b, kernel, target); err != nil {
 		t.Fatal(err)
 	}
-	for _, s := range []string{"__global__", "role consumers", "// ---- hand-off ----", "role producer"} {
+	for _, s := range []string{"__global__", "role consumers", "// ---- sync ----", "role producer"} {
 		if n := strings.Count(b.String(), s); n != 1 {
 			t.Fatalf("%q occurs %d times, want once:\n%s", s, n, b.String())
 		}
 	}
-	_, handoff, _ := strings.Cut(b.String(), "    // ---- hand-off ----")
-	handoff, _, _ = strings.Cut("    // ---- hand-off ----"+handoff, "    // ---- write ----")
+	_, handoff, _ := strings.Cut(b.String(), "    // ---- sync ----")
+	handoff, _, _ = strings.Cut("    // ---- sync ----"+handoff, "    // ---- write ----")
 	golden(t, "testdata/handoff.cu", handoff)
 	if *cu != "" {
 		if err := os.WriteFile(*cu, b.Bytes(), 0o644); err != nil {

@@ -143,7 +143,7 @@ func TestHowFarBackADependentLaunchMustThink(t *testing.T) {
 	require.Nil(t, chain(t, writesX, between(true), between(false), readsX))
 }
 
-// What the async proxy reads must be fenced, as across every other hand-off.
+// What the async proxy reads must be fenced, as across every other sync.
 func TestCopiesOfWhatTheLaunchBeforeWroteWantAProxyFence(t *testing.T) {
 	program := func(fence bool) *interp.Program {
 		return build(t, 1, 1, func(k *dsl.Kernel) {

@@ -106,7 +106,7 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 		var hang *runtime.HangError
 		require.ErrorAs(t, err, &hang)
 		require.Equal(t, 0, hang.Pos)
-		require.ErrorContains(t, err, `SM 0-2: consumers in "hand-off after gate_up", layer 0, waits for the grid barrier to count 9 arrivals (tasks/`)
+		require.ErrorContains(t, err, `SM 0-2: consumers in "sync after gate_up", layer 0, waits for the grid barrier to count 9 arrivals (tasks/`)
 		require.ErrorContains(t, err, "producer in")
 
 		c, err := models.Lookup("tiny")
@@ -132,7 +132,7 @@ func TestAHangWithinAnSMIsGivenUp(t *testing.T) {
 		_, err := s.Generate([]int{5, 6}, 3)
 		var hang *runtime.HangError
 		require.ErrorAs(t, err, &hang)
-		require.Regexp(t, `SM 2: consumers in "(hand-off after attention / chunks held for )?o", layer 0, waits for a chunk in stage`, err.Error())
+		require.Regexp(t, `SM 2: consumers in "(sync after attention / chunks held for )?o", layer 0, waits for a chunk in stage`, err.Error())
 		require.ErrorContains(t, err, "of the ring to be drained")
 
 		o.Watchdog = megakernel.WatchGrid
@@ -155,7 +155,7 @@ func TestAWaitThatDoesNotLeaveIsNamedWithItsLine(t *testing.T) {
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	mutations := slices.DeleteFunc(mutate.List(mk.IR), func(m mutate.Mutation) bool {
-		return m.Name != "parity wait.mbar @heard: the other parity"
+		return m.Name != "parity wait.mbar @step_ack: the other parity"
 	})
 	require.NotEmpty(t, mutations)
 	k, err := mutate.Apply(mk.IR, mutations[0])
@@ -164,7 +164,7 @@ func TestAWaitThatDoesNotLeaveIsNamedWithItsLine(t *testing.T) {
 	s.HangTimeout = time.Second
 	_, err = s.Generate([]int{5, 6}, 3)
 	require.ErrorContains(t, err, "deadlock")
-	require.ErrorContains(t, err, "@heard")
+	require.ErrorContains(t, err, "@step_ack")
 	require.ErrorContains(t, err, mutations[0].Pos.Line)
 }
 

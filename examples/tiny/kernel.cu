@@ -19,8 +19,8 @@
 //    94576 …  98080  f32 input[876]           input vector (bf16) or attention scratch (f32)
 //    98080 … 106272  f32 partials[2048]       the consumer warps' partial dot products
 //   106272 … 106400  b128 tail[8]             the query token's own K and V
-//   106400 … 106408  mbar decided[1]          whether the step runs on is decided
-//   106408 … 106416  mbar heard[1]            the producer knows whether the step runs on
+//   106400 … 106408  mbar step_ready[1]       whether the step runs on is decided
+//   106408 … 106416  mbar step_ack[1]         the producer knows whether the step runs on
 //   106416 … 106420  u32 running[1]           whether it does
 //   106432 … 106472  u32 own[10]              this SM's row of the plan table
 //   106480 … 106512  f32 scratch[8]           one a consumer warp
@@ -58,7 +58,7 @@ struct alignas(8) Params {
   u32* tokens;                             // any number of elements: token at each position; the kernel appends behind the known ones
   const u32* ends;                         // 8 elements: tokens that end the text; unused entries are no token
   u32* stop;                               // 1 elements: not 0: the launch ends after the running step
-  u32* verdict;                            // 2 elements: stop as CTA 0 saw it, for even and odd steps
+  u32* stop_requested;                     // 2 elements: stop as CTA 0 saw it, for even and odd steps
   u32* progress;                           // 1 elements: out: the position behind the last finished step
   u32* stream;                             // any number of elements: out: each chosen token at its position, as it comes; as long as tokens
   u32* times;                              // any number of elements: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
@@ -95,7 +95,7 @@ static_assert(PARAM_OFFSET(best_index) == 120, "layout");
 static_assert(PARAM_OFFSET(tokens) == 128, "layout");
 static_assert(PARAM_OFFSET(ends) == 136, "layout");
 static_assert(PARAM_OFFSET(stop) == 144, "layout");
-static_assert(PARAM_OFFSET(verdict) == 152, "layout");
+static_assert(PARAM_OFFSET(stop_requested) == 152, "layout");
 static_assert(PARAM_OFFSET(progress) == 160, "layout");
 static_assert(PARAM_OFFSET(stream) == 168, "layout");
 static_assert(PARAM_OFFSET(times) == 176, "layout");
@@ -505,7 +505,7 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const tokens = ptx::global(p.tokens);
   const u32* const ends = ptx::global(p.ends);
   u32* const stop = ptx::global(p.stop);
-  u32* const verdict = ptx::global(p.verdict);
+  u32* const stop_requested = ptx::global(p.stop_requested);
   u32* const progress = ptx::global(p.progress);
   u32* const stream = ptx::global(p.stream);
   u32* const times = ptx::global(p.times);
@@ -520,8 +520,8 @@ mkgen_step(const __grid_constant__ Params p) {
   float* const input = (float*)(smem + 94576);
   float* const partials = (float*)(smem + 98080);
   uint4* const tail = (uint4*)(smem + 106272);
-  u64* const decided = (u64*)(smem + 106400);
-  u64* const heard = (u64*)(smem + 106408);
+  u64* const step_ready = (u64*)(smem + 106400);
+  u64* const step_ack = (u64*)(smem + 106408);
   u32* const running = (u32*)(smem + 106416);
   u32* const own = (u32*)(smem + 106432);
   float* const scratch = (float*)(smem + 106480);
@@ -545,8 +545,8 @@ mkgen_step(const __grid_constant__ Params p) {
   // ---- prologue ----
   {
     if (tid == 0) {
-      ptx::mbar_init(decided, 1);
-      ptx::mbar_init(heard, 1);
+      ptx::mbar_init(step_ready, 1);
+      ptx::mbar_init(step_ack, 1);
       #pragma unroll 1
       for (u32 i = 0; i < 23; ++i) {
         ptx::mbar_init(&full[i], 1);
@@ -597,13 +597,13 @@ mkgen_step(const __grid_constant__ Params p) {
           token = tokens[pos_now];
         }
         if (tid == 0) {
-          ptx::mbar_wait(heard, (i + 1) & 1u);
+          ptx::mbar_wait(step_ack, (i + 1) & 1u);
           running[0] = 1;
-          ptx::mbar_arrive(decided);
+          ptx::mbar_arrive(step_ready);
         }
         if (cta == 0 && tid == 0) {
           const u32 v35 = ptx::ld_relaxed_sys_u32(stop);
-          verdict[i & 1u] = v35;
+          stop_requested[i & 1u] = v35;
         }
         // ---- read ahead of qkv ----
         {
@@ -1341,7 +1341,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
             }
           }
-          // ---- hand-off after attention ----
+          // ---- sync after attention ----
           {
             epoch_target = epoch_target + 4;
             // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
@@ -1677,7 +1677,7 @@ mkgen_step(const __grid_constant__ Params p) {
               half_2 = half_2 ^ 1u;
             }
           }
-          // ---- hand-off after o ----
+          // ---- sync after o ----
           {
             epoch_target = epoch_target + 4;
             // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
@@ -2032,7 +2032,7 @@ mkgen_step(const __grid_constant__ Params p) {
               half_2 = half_2 ^ 1u;
             }
           }
-          // ---- hand-off after gate_up ----
+          // ---- sync after gate_up ----
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
@@ -2335,7 +2335,7 @@ mkgen_step(const __grid_constant__ Params p) {
               half_2 = half_2 ^ 1u;
             }
           }
-          // ---- hand-off after down ----
+          // ---- sync after down ----
           {
             epoch_target = epoch_target + 4;
             // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
@@ -2594,7 +2594,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
           }
         }
-        running_2 = verdict[i & 1u] != 0 ? 0u : 1u;
+        running_2 = stop_requested[i & 1u] != 0 ? 0u : 1u;
         if (pos_now + 1 >= known) {
           // ---- lm_head ----
           {
@@ -2920,7 +2920,7 @@ mkgen_step(const __grid_constant__ Params p) {
               best_index[cta] = best_index_3;
             }
           }
-          // ---- hand-off after lm_head ----
+          // ---- sync after lm_head ----
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
@@ -3021,9 +3021,9 @@ mkgen_step(const __grid_constant__ Params p) {
         }
         if (running_2 == 0 && i + 1 < steps) {
           if (tid == 0) {
-            ptx::mbar_wait(heard, (i + 1 + 1) & 1u);
+            ptx::mbar_wait(step_ack, (i + 1 + 1) & 1u);
             running[0] = 0;
-            ptx::mbar_arrive(decided);
+            ptx::mbar_arrive(step_ready);
           }
           const u32 tile_count = own[1];
           #pragma unroll 1
@@ -3129,11 +3129,11 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            ptx::mbar_wait(decided, i & 1u);
+            ptx::mbar_wait(step_ready, i & 1u);
             running_2 = running[0];
             __syncwarp();
             if (lane == 0) {
-              ptx::mbar_arrive(heard);
+              ptx::mbar_arrive(step_ack);
             }
             ptx::fence_proxy_async_global();
           }

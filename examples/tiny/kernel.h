@@ -150,9 +150,9 @@
 #define TINY_STOP_BYTES 4
 #define TINY_STOP_ALIGN 4
 
-// verdict: 2 × u32: stop as CTA 0 saw it, for even and odd steps
-#define TINY_VERDICT_BYTES 8
-#define TINY_VERDICT_ALIGN 4
+// stop_requested: 2 × u32: stop as CTA 0 saw it, for even and odd steps
+#define TINY_STOP_REQUESTED_BYTES 8
+#define TINY_STOP_REQUESTED_ALIGN 4
 
 // progress: 1 × u32: out: the position behind the last finished step; the host may read its words while the kernel
 //   runs, from mapped host memory say
@@ -221,7 +221,7 @@ typedef struct tiny_params {
   uint64_t tokens;  // any number of u32: token at each position; the kernel appends behind the known ones
   uint64_t ends;  // 8 × u32: tokens that end the text; unused entries are no token
   uint64_t stop;  // 1 × u32: not 0: the launch ends after the running step
-  uint64_t verdict;  // 2 × u32: stop as CTA 0 saw it, for even and odd steps
+  uint64_t stop_requested;  // 2 × u32: stop as CTA 0 saw it, for even and odd steps
   uint64_t progress;  // 1 × u32: out: the position behind the last finished step
   uint64_t stream;  // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
   uint64_t times;  // any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
@@ -254,7 +254,7 @@ TINY_CHECK(offsetof(tiny_params, best_index) == 120);
 TINY_CHECK(offsetof(tiny_params, tokens) == 128);
 TINY_CHECK(offsetof(tiny_params, ends) == 136);
 TINY_CHECK(offsetof(tiny_params, stop) == 144);
-TINY_CHECK(offsetof(tiny_params, verdict) == 152);
+TINY_CHECK(offsetof(tiny_params, stop_requested) == 152);
 TINY_CHECK(offsetof(tiny_params, progress) == 160);
 TINY_CHECK(offsetof(tiny_params, stream) == 168);
 TINY_CHECK(offsetof(tiny_params, times) == 176);

@@ -52,7 +52,7 @@
 //   - logits (1280 bytes)
 //   - best (16 bytes)
 //   - best_index (16 bytes)
-//   - verdict (8 bytes)
+//   - stop_requested (8 bytes)
 //   - progress (4 bytes)
 package tiny
 

@@ -68,7 +68,7 @@ func Buffers() []Buffer {
 		{"tokens", "u32", 0, 0, 4, false, "4 bytes for each token of context, and 4 for the one chosen behind it", "word i is the token at position i, for the positions from pos on and below known; before every launch"},
 		{"ends", "u32", 8, 32, 4, true, "", "the table of that name, or up to 8 tokens that end the text and 0xffffffff in every other word"},
 		{"stop", "u32", 1, 4, 4, false, "", "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
-		{"verdict", "u32", 2, 8, 4, false, "", ""},
+		{"stop_requested", "u32", 2, 8, 4, false, "", ""},
 		{"progress", "u32", 1, 4, 4, false, "", ""},
 		{"stream", "u32", 0, 0, 4, false, "as tokens", "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
 		{"times", "u32", 0, 0, 4, false, "as tokens", "nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low word"},

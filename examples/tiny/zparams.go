@@ -12,37 +12,37 @@ type DevicePtr uint64
 
 // Params are the arguments of a launch. The kernel takes them as a block of 232 bytes.
 type Params struct {
-	Weights    DevicePtr // 41472 × b128: packed matrices, see the layout
-	Gains      DevicePtr // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
-	InvFreq    DevicePtr // 16 × f32: [16] RoPE, radians a position
-	Plan       DevicePtr // 40 × u32: [4][10] what each SM owns
-	PageTable  DevicePtr // any number of u32: page of tokens 16·i …, in order
-	Kv         DevicePtr // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
-	QueryWords DevicePtr // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
-	KvWords    DevicePtr // 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
-	States     DevicePtr // 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
-	AttnWords  DevicePtr // 96 × b128: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each
-	OWords     DevicePtr // 48 × b128: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a pair and a tag in each
-	DownWords  DevicePtr // 48 × b128: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a pair and a tag in each
-	Act        DevicePtr // 704 × bf16: [2][352] silu(gate)·up, the layers in turn
-	Logits     DevicePtr // 320 × f32: [320] out
-	Best       DevicePtr // 4 × f32: [4] each SM's largest logit
-	BestIndex  DevicePtr // 4 × u32: [4] and its row
-	Tokens     DevicePtr // any number of u32: token at each position; the kernel appends behind the known ones
-	Ends       DevicePtr // 8 × u32: tokens that end the text; unused entries are no token
-	Stop       DevicePtr // 1 × u32: not 0: the launch ends after the running step
-	Verdict    DevicePtr // 2 × u32: stop as CTA 0 saw it, for even and odd steps
-	Progress   DevicePtr // 1 × u32: out: the position behind the last finished step
-	Stream     DevicePtr // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
-	Times      DevicePtr // any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
-	Abort      DevicePtr // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
-	Records    DevicePtr // 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch
-	Epoch      DevicePtr // 1 × u32: value of barrier when a launch begins; kept by the kernel
-	Barrier    DevicePtr // 1 × u32: arrivals at the grid barrier since it was zeroed, modulo 2^32
-	Pos        uint32    // u32: position of the first step; the cache holds tokens 0 … pos-1
-	Steps      uint32    // u32: steps to run at most, at least 1
-	Known      uint32    // u32: tokens known at launch, at least pos+1; behind them the kernel chooses
-	Pages      uint32    // u32: pages a layer in kv
+	Weights       DevicePtr // 41472 × b128: packed matrices, see the layout
+	Gains         DevicePtr // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
+	InvFreq       DevicePtr // 16 × f32: [16] RoPE, radians a position
+	Plan          DevicePtr // 40 × u32: [4][10] what each SM owns
+	PageTable     DevicePtr // any number of u32: page of tokens 16·i …, in order
+	Kv            DevicePtr // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
+	QueryWords    DevicePtr // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
+	KvWords       DevicePtr // 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
+	States        DevicePtr // 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
+	AttnWords     DevicePtr // 96 × b128: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each
+	OWords        DevicePtr // 48 × b128: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a pair and a tag in each
+	DownWords     DevicePtr // 48 × b128: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a pair and a tag in each
+	Act           DevicePtr // 704 × bf16: [2][352] silu(gate)·up, the layers in turn
+	Logits        DevicePtr // 320 × f32: [320] out
+	Best          DevicePtr // 4 × f32: [4] each SM's largest logit
+	BestIndex     DevicePtr // 4 × u32: [4] and its row
+	Tokens        DevicePtr // any number of u32: token at each position; the kernel appends behind the known ones
+	Ends          DevicePtr // 8 × u32: tokens that end the text; unused entries are no token
+	Stop          DevicePtr // 1 × u32: not 0: the launch ends after the running step
+	StopRequested DevicePtr // 2 × u32: stop as CTA 0 saw it, for even and odd steps
+	Progress      DevicePtr // 1 × u32: out: the position behind the last finished step
+	Stream        DevicePtr // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
+	Times         DevicePtr // any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
+	Abort         DevicePtr // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
+	Records       DevicePtr // 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch
+	Epoch         DevicePtr // 1 × u32: value of barrier when a launch begins; kept by the kernel
+	Barrier       DevicePtr // 1 × u32: arrivals at the grid barrier since it was zeroed, modulo 2^32
+	Pos           uint32    // u32: position of the first step; the cache holds tokens 0 … pos-1
+	Steps         uint32    // u32: steps to run at most, at least 1
+	Known         uint32    // u32: tokens known at launch, at least pos+1; behind them the kernel chooses
+	Pages         uint32    // u32: pages a layer in kv
 }
 
 // Bytes is the block, little-endian, ParamsBytes long.
@@ -67,7 +67,7 @@ func (p *Params) Bytes() []byte {
 	binary.LittleEndian.PutUint64(b[128:], uint64(p.Tokens))
 	binary.LittleEndian.PutUint64(b[136:], uint64(p.Ends))
 	binary.LittleEndian.PutUint64(b[144:], uint64(p.Stop))
-	binary.LittleEndian.PutUint64(b[152:], uint64(p.Verdict))
+	binary.LittleEndian.PutUint64(b[152:], uint64(p.StopRequested))
 	binary.LittleEndian.PutUint64(b[160:], uint64(p.Progress))
 	binary.LittleEndian.PutUint64(b[168:], uint64(p.Stream))
 	binary.LittleEndian.PutUint64(b[176:], uint64(p.Times))
@@ -128,8 +128,8 @@ func (p *Params) Bind(name string, at DevicePtr) error {
 		p.Ends = at
 	case "stop":
 		p.Stop = at
-	case "verdict":
-		p.Verdict = at
+	case "stop_requested":
+		p.StopRequested = at
 	case "progress":
 		p.Progress = at
 	case "stream":

@@ -131,11 +131,11 @@ func (a *assembly) assemble() {
 			a.eachLayer(func(s tasks.Step, class int) {
 				a.trace.Later()
 				a.phase("attention", func() { a.attns[class].Consume(e, c, ring, s) })
-				k.Region("hand-off after attention", a.bar.Sync)
+				k.Region("sync after attention", a.bar.Sync)
 				k.If(a.attns[class].Phase(), func() {
 					a.trace.Later()
 					a.phase("merge", func() { a.attns[class].Merge.EmitIn(e, s) })
-					k.Region("hand-off after merge", a.bar.Sync)
+					k.Region("sync after merge", a.bar.Sync)
 				})
 			})
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { a.epoch.Store(dsl.At(0), a.bar.Epoch()) })

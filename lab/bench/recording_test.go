@@ -42,8 +42,8 @@ func decoded(t *testing.T, mk *megakernel.Kernel, r *bench.Recording) *trace.Tra
 	return tr
 }
 
-// Every SM has every phase and hand-off of every layer and step once, and as many waits
-// for chunks as the plan has chunks. Where queries go in words there is no hand-off after
+// Every SM has every phase and sync of every layer and step once, and as many waits
+// for chunks as the plan has chunks. Where queries go in words there is no sync after
 // qkv, and where partial states do, the merge is attention's: who works on heads waits for
 // their queries, item by item, and everyone comes by the merge once.
 func TestALaunchIsRecordedWhole(t *testing.T) {
@@ -88,7 +88,7 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 					default:
 						want = 2
 					}
-					require.Equal(t, want, phases["hand-off after "+p.Name], "hand-off after %s of SM %d", p.Name, track.SM)
+					require.Equal(t, want, phases["sync after "+p.Name], "sync after %s of SM %d", p.Name, track.SM)
 					handoffs += want
 				}
 				if name != "rows" {
@@ -253,8 +253,8 @@ func TestAKernelWithoutATraceNotesNothing(t *testing.T) {
 	require.EqualError(t, err, "trace: 0 words of heads and 0 of spans are those of no whole number of CTAs")
 }
 
-// Consumers note a phase with its parts, and the hand-off before it, when they have arrived at
-// the hand-off behind it: they are side by side, and nothing of a later phase before them.
+// Consumers note a phase with its parts, and the sync before it, when they have arrived at
+// the sync behind it: they are side by side, and nothing of a later phase before them.
 func TestAPhaseIsNotedWithItsParts(t *testing.T) {
 	mk, r := recording(t, megakernel.Options{SMs: 2, Trace: 4000})
 	words := len(r.Spans) / (2 * pipeline.TraceTracks)

@@ -97,7 +97,7 @@ func predicted(f *megakernel.PhasePrediction) Parts {
 	return Parts{Time: f.Time * 1e6, Work: f.Work * 1e6, Chunks: f.Chunks * 1e6, Handoff: f.Handoff * 1e6}
 }
 
-// parts are those of a trace; waits for other SMs' words are a hand-off's.
+// parts are those of a trace; waits for other SMs' words are a sync's.
 func parts(p trace.Parts, by float64) Parts {
 	return Parts{Time: by * p.Time, Work: by * p.Work, Chunks: by * p.Chunks, Handoff: by * (p.Handoffs + p.Others)}
 }

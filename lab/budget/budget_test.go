@@ -68,7 +68,7 @@ func TestMeasuredStandsBesidePredicted(t *testing.T) {
 	require.EqualError(t, b.WriteTable(full{}), "full")
 }
 
-// Who waits for other SMs' words waits for a hand-off.
+// Who waits for other SMs' words waits for a sync.
 func TestWaitsForWordsCountAsHandOffs(t *testing.T) {
 	mk := kernel(t, megakernel.Options{})
 	s := twice(mk, 100)

@@ -30,7 +30,7 @@ func (b *Budget) WriteTable(w io.Writer) error {
 	if err := print(w, lines...); err != nil {
 		return err
 	}
-	t := table.New("phase", ">runs", ">bytes", "", ">time", ">work", ">chunk wait", ">hand-off", ">ratio")
+	t := table.New("phase", ">runs", ">bytes", "", ">time", ">work", ">chunk wait", ">sync", ">ratio")
 	for i := range b.Phases {
 		p := &b.Phases[i]
 		b.rows(t, unit, []any{p.Name, p.Runs, megakernel.FormatBytes(p.Bytes)}, &p.Compared)

@@ -62,7 +62,7 @@ func TestEventsAreTheSpansAndNest(t *testing.T) {
 		}
 		open[r] = append(open[r], end)
 		count[r]++
-		require.Contains(t, []string{"phase", "hand-off", "wait", "task"}, e.Cat)
+		require.Contains(t, []string{"phase", "sync", "wait", "task"}, e.Cat)
 		require.Contains(t, e.Args, "detail")
 	}
 	for _, track := range tr.Tracks {

@@ -8,7 +8,7 @@ import (
 	"sort"
 )
 
-// minAligned is how many hand-offs all SMs must have before their clocks are put together,
+// minAligned is how many syncs all SMs must have before their clocks are put together,
 // and alignedAtOnce of how many at least a median is taken, where there are as many.
 const (
 	minAligned    = 8
@@ -17,12 +17,12 @@ const (
 
 // Align puts the clocks of the SMs together. What Decode makes of two readings of a timer
 // with coarse steps may be off by one, and between them clocks of SMs need not go equally
-// fast. A hand-off releases all SMs at nearly the same time, so an SM's clock is taken to be
-// ahead by the median, over alignedAtOnce hand-offs or somewhat more that all SMs have, of
+// fast. A sync releases all SMs at nearly the same time, so an SM's clock is taken to be
+// ahead by the median, over alignedAtOnce syncs or somewhat more that all SMs have, of
 // its release less the median release: in their middle, before the first of such groups and
 // behind the last one, and between two of them by what lies between. Differences between releases that an SM
 // always has, of some tenths of a microsecond, go with it.
-// Apart says how far clocks stood apart at most. With fewer hand-offs than minAligned nothing
+// Apart says how far clocks stood apart at most. With fewer syncs than minAligned nothing
 // is done. It is not for traces of the executor, whose SMs have one clock.
 func (t *Trace) Align() {
 	clocks := t.clocksAhead()
@@ -64,7 +64,7 @@ func (c *clock) at(time float64) float64 {
 	return c.ahead[n-1] + share*(c.ahead[n]-c.ahead[n-1])
 }
 
-// released is when SMs were released from a hand-off, by their clocks.
+// released is when SMs were released from a sync, by their clocks.
 type released struct {
 	ends   map[int]float64 // by SM
 	middle float64
@@ -101,7 +101,7 @@ func (t *Trace) clocksAhead() map[int]*clock {
 	return clocks
 }
 
-// releases are those from the hand-offs that all SMs have, in order.
+// releases are those from the syncs that all SMs have, in order.
 func (t *Trace) releases() (all []released) {
 	type run struct{ site, step, layer int }
 	runs, tracks := map[run]map[int]float64{}, t.role(Consumers)
@@ -132,7 +132,7 @@ func (t *Trace) releases() (all []released) {
 const certain = 200
 
 // contradiction is how much earlier than the last arrival the first release from the
-// hand-off that is worst in it comes, as a mean, and which that is: 0 where none does.
+// sync that is worst in it comes, as a mean, and which that is: 0 where none does.
 func (s *Summary) contradiction() (by float64, handoff string) {
 	for i := range s.Handoffs {
 		if h := &s.Handoffs[i]; -h.Latency > by {

@@ -50,10 +50,10 @@ func TestClocksThatStandApartArePutTogether(t *testing.T) {
 }
 
 // A clock that goes faster, and one that goes faster for a while, are put right, too: all
-// releases to within what a clock gains in a group of hand-offs.
+// releases to within what a clock gains in a group of syncs.
 func TestClocksThatDoNotGoEquallyFastArePutTogether(t *testing.T) {
 	y := small()
-	y.layers, y.steps, y.release = 20, 4, 0 // 484 hand-offs
+	y.layers, y.steps, y.release = 20, 4, 0 // 484 syncs
 	spans := y.trace().Tracks[0].Spans
 	last := spans[len(spans)-1].End
 	for name, ahead := range map[string]func(sm int, at float64) float64{
@@ -86,7 +86,7 @@ func TestReleasesThatDifferFromRunToRunMoveNoClock(t *testing.T) {
 	y := small()
 	y.release = 0
 	tr := y.trace()
-	// One SM is released late in a third of the hand-offs: its median is not.
+	// One SM is released late in a third of the syncs: its median is not.
 	late, n := tr.of(2, Consumers), 0
 	for i := range late.Spans {
 		if tr.kind(&late.Spans[i]) == Handoff {
@@ -102,7 +102,7 @@ func TestReleasesThatDifferFromRunToRunMoveNoClock(t *testing.T) {
 
 func TestClocksOfAFewHandOffsAreLeftAlone(t *testing.T) {
 	y := small()
-	y.steps, y.layers = 1, 1 // seven hand-offs
+	y.steps, y.layers = 1, 1 // seven syncs
 	ahead := func(sm int) float64 { return 100 * float64(sm) }
 	tr := apart(y, ahead)
 	tr.Align()
@@ -124,10 +124,10 @@ func TestWhatClocksSaidIsTold(t *testing.T) {
 		return strings.ReplaceAll(b.String(), "\n", " ") // wherever lines end
 	}
 	tr := apart(y, ahead)
-	require.Contains(t, told(tr), "The hand-off after qkv releases an SM 1.", "a release 0.9 µs behind the last arrival, on clocks 2.5 µs apart")
+	require.Contains(t, told(tr), "The sync after qkv releases an SM 1.", "a release 0.9 µs behind the last arrival, on clocks 2.5 µs apart")
 	require.NotContains(t, told(tr), "stood up to")
 	tr.Align()
-	require.Contains(t, told(tr), "Clocks of SMs stood up to 2.50 µs apart by when hand-offs released them; that is taken out. ")
+	require.Contains(t, told(tr), "Clocks of SMs stood up to 2.50 µs apart by when syncs released them; that is taken out. ")
 	require.NotContains(t, told(tr), "which cannot be")
 	steps := apart(y, ahead)
 	steps.Unit = Steps

@@ -146,7 +146,7 @@ func sitesOf(all []pipeline.TraceSite) (sites []Site) {
 			phase = s.Regions[n-1]
 		}
 		if s.Kind == pipeline.TraceHandoff {
-			name, phase = phase, strings.TrimPrefix(phase, "hand-off after ")
+			name, phase = phase, strings.TrimPrefix(phase, "sync after ")
 		}
 		sites = append(sites, Site{Kind: Kind(s.Kind), Name: name, Role: s.Role, Phase: phase})
 	}

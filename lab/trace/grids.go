@@ -23,7 +23,7 @@ func (s *Summary) grids() []grid { return []grid{s.phaseGrid(), s.handoffGrid(),
 
 func (s *Summary) phaseGrid() grid {
 	_, unit := scale(s.Unit)
-	g := grid{title: "Phases, in " + unit + ": what an SM takes for one, the hand-off behind it included"}
+	g := grid{title: "Phases, in " + unit + ": what an SM takes for one, the sync behind it included"}
 	columns := s.partColumns()
 	g.head = []string{"phase", ">runs", ">mean", ">median", ">slowest"}
 	for _, c := range columns {
@@ -57,7 +57,7 @@ type partColumn struct {
 // partColumns leaves out what the trace has nothing of.
 func (s *Summary) partColumns() []partColumn {
 	columns := []partColumn{{"work", func(p Parts) float64 { return p.Work }}, {"chunks", func(p Parts) float64 { return p.Chunks }},
-		{"hand-off", func(p Parts) float64 { return p.Handoffs }}}
+		{"sync", func(p Parts) float64 { return p.Handoffs }}}
 	if s.anyOthers() {
 		columns = append(columns, partColumn{"words", func(p Parts) float64 { return p.Others }})
 	}
@@ -77,8 +77,8 @@ func (s *Summary) anyOthers() bool {
 
 func (s *Summary) handoffGrid() grid {
 	_, unit := scale(s.Unit)
-	g := grid{title: "Hand-offs, in " + unit + ": arrivals and releases of the SMs",
-		head: []string{"hand-off", ">runs", ">wait", ">last\n− mean", ">last\n− first", ">release", ">spread", "late\nmost often"}}
+	g := grid{title: "Syncs, in " + unit + ": arrivals and releases of the SMs",
+		head: []string{"sync", ">runs", ">wait", ">last\n− mean", ">last\n− first", ">release", ">spread", "late\nmost often"}}
 	for _, h := range s.Handoffs {
 		n := func(x float64) string { return number(s.Unit, x) }
 		g.rows = append(g.rows, []any{h.Name, h.Runs, n(h.Wait), n(h.Skew), n(h.Range), release(s.Unit, h.Latency, number), n(h.Spread), h.lateWords()})

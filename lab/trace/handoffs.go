@@ -6,14 +6,14 @@ import (
 	"slices"
 )
 
-// meeting is one run of a hand-off: every SM's arrival and release.
+// meeting is one run of a sync: every SM's arrival and release.
 type meeting struct {
 	after             string
 	sms               []int
 	arrived, released []float64
 }
 
-// addHandoffs adds the hand-offs in and behind a phase.
+// addHandoffs adds the syncs in and behind a phase.
 func (y *tally) addHandoffs(tr *Track, r run) {
 	for i := r.first; i < r.last; i++ {
 		s := &tr.Spans[i]
@@ -30,7 +30,7 @@ func (y *tally) addHandoffs(tr *Track, r run) {
 	}
 }
 
-// handoffSummaries are the hand-offs that all SMs have, in order of their first
+// handoffSummaries are the syncs that all SMs have, in order of their first
 // arrival.
 func (y *tally) handoffSummaries(cold int) []HandoffSummary {
 	type sums struct {

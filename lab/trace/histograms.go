@@ -8,7 +8,7 @@ import (
 // bins is how many bars a histogram has; the last holds all that is further, too.
 const bins = 36
 
-// histograms draws, for each hand-off, how long before the last SM the SMs arrived.
+// histograms draws, for each sync, how long before the last SM the SMs arrived.
 func (p *plot) histograms() []byte {
 	p.c = canvas{}
 	var all []float64
@@ -17,7 +17,7 @@ func (p *plot) histograms() []byte {
 	}
 	if why := p.noHistograms(); why != "" {
 		p.c.text(12, 18, 11, left, faint, why)
-		return p.c.finish(width, 30, "arrivals at hand-offs")
+		return p.c.finish(width, 30, "arrivals at syncs")
 	}
 	slices.Sort(all)
 	top := all[min(len(all)-1, len(all)*995/1000)] // outliers do not squeeze the rest
@@ -29,21 +29,21 @@ func (p *plot) histograms() []byte {
 		p.histogram(&hand, float64(i%columns)*(w+26), float64(i/columns)*(h+24), w, h, top)
 	}
 	rows := (len(p.s.Handoffs) + columns - 1) / columns
-	return p.c.finish(width, float64(rows)*(h+24), "arrivals at hand-offs")
+	return p.c.finish(width, float64(rows)*(h+24), "arrivals at syncs")
 }
 
 // noHistograms is why there are none, "" if there are some.
 func (p *plot) noHistograms() string {
 	switch {
 	case len(p.s.Handoffs) == 0:
-		return "No hand-off is whole."
+		return "No sync is whole."
 	case p.s.SMs == 1:
 		return "One SM waits for no other."
 	}
 	return ""
 }
 
-// histogram is one hand-off's, the last arrival at the right.
+// histogram is one sync's, the last arrival at the right.
 func (p *plot) histogram(hand *HandoffSummary, x0, y0, w, h, top float64) {
 	p.c.printf("<g transform=\"translate(%s %s)\">\n", px(x0), px(y0))
 	defer p.c.printf("</g>\n")
@@ -86,7 +86,7 @@ func (p *plot) histogram(hand *HandoffSummary, x0, y0, w, h, top float64) {
 	p.c.text((w)/2, h+8, 10, middle, faint, name+" before the last arrival")
 }
 
-// hueOf is the colour of the phase before a hand-off.
+// hueOf is the colour of the phase before a sync.
 func (p *plot) hueOf(hand *HandoffSummary) rgb {
 	if c, ok := p.hues[hand.After]; ok {
 		return c

@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// mayHold says which kinds a span may hold. A hand-off holds what consumers do meanwhile,
-// which is the hand-off's time.
+// mayHold says which kinds a span may hold. A sync holds what consumers do meanwhile,
+// which is the sync's time.
 var mayHold = map[Kind][]Kind{
 	Phase:   {Task, Wait, Handoff},
 	Task:    {Task, Wait, Handoff},
@@ -15,7 +15,7 @@ var mayHold = map[Kind][]Kind{
 	Handoff: {Task, Wait},
 }
 
-// meanwhile says of each span of a track whether it lies within a hand-off.
+// meanwhile says of each span of a track whether it lies within a sync.
 func (t *Trace) meanwhile(tr *Track) []bool {
 	in, from := make([]bool, len(tr.Spans)), math.Inf(1)
 	for i := len(tr.Spans) - 1; i >= 0; i-- {
@@ -40,7 +40,7 @@ func (t *Trace) checkNesting(tr *Track) error {
 		for len(open) > 0 && open[len(open)-1].Begin >= s.Begin {
 			in := open[len(open)-1]
 			if in.End > in.Begin && !slices.Contains(mayHold[t.kind(s)], t.kind(in)) {
-				return fmt.Errorf("%s lies within %s; want phases around tasks around waits and hand-offs", t.describe(in), t.describe(s))
+				return fmt.Errorf("%s lies within %s; want phases around tasks around waits and syncs", t.describe(in), t.describe(s))
 			}
 			open = open[:len(open)-1]
 		}
@@ -73,7 +73,7 @@ type runKey struct {
 
 func (t *Trace) key(s *Span) runKey { return runKey{t.Sites[s.Site].Name, s.Step, s.Layer} }
 
-// checkHandoffs wants every hand-off once in the consumers' tracks of all SMs, or in
+// checkHandoffs wants every sync once in the consumers' tracks of all SMs, or in
 // none; tracks that dropped spans may lack those behind their end.
 func (t *Trace) checkHandoffs() error {
 	tracks := t.role(Consumers)
@@ -107,7 +107,7 @@ func (t *Trace) checkHandoffs() error {
 	return nil
 }
 
-// arrivals are a track's hand-offs in order.
+// arrivals are a track's syncs in order.
 func (t *Trace) arrivals(tr *Track) (all []runKey, err error) {
 	seen := map[runKey]bool{}
 	for i := range tr.Spans {
@@ -125,7 +125,7 @@ func (t *Trace) arrivals(tr *Track) (all []runKey, err error) {
 	return all, nil
 }
 
-// without is the first SM that dropped no spans and lacks a hand-off, -1 if none.
+// without is the first SM that dropped no spans and lacks a sync, -1 if none.
 func (t *Trace) without(k runKey) int {
 	for _, tr := range t.role(Consumers) {
 		own, err := t.arrivals(tr)

@@ -44,7 +44,7 @@ type pageCell struct {
 
 // WritePage writes one HTML file, which needs nothing else: headline figures, the
 // timeline of one representative layer, the chunks in the ring over it, the parts of
-// the phases, the arrivals at the hand-offs, and the summary's tables. It is XML, too.
+// the phases, the arrivals at the syncs, and the summary's tables. It is XML, too.
 func (t *Trace) WritePage(w io.Writer) error {
 	if err := t.Check(); err != nil {
 		return err
@@ -76,7 +76,7 @@ func (s *Summary) cards() (cards []card) {
 		return cards
 	}
 	cards = append(cards, card{percent(p.Share(p.Work)), "consumers work"}, card{percent(p.Share(p.Chunks)), "wait for chunks"},
-		card{percent(p.Share(p.Handoffs)), "wait at hand-offs"})
+		card{percent(p.Share(p.Handoffs)), "wait at syncs"})
 	if p.Others > 0 {
 		cards = append(cards, card{percent(p.Share(p.Others)), "wait for words"})
 	}
@@ -89,7 +89,7 @@ func (s *Summary) cards() (cards []card) {
 	return cards
 }
 
-// mostSkewed is the hand-off with the greatest Skew, nil if there is none.
+// mostSkewed is the sync with the greatest Skew, nil if there is none.
 func (s *Summary) mostSkewed() (most *HandoffSummary) {
 	for i := range s.Handoffs {
 		if most == nil || s.Handoffs[i].Skew > most.Skew {

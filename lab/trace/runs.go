@@ -12,7 +12,7 @@ type Parts struct {
 	Time     float64
 	Work     float64 // what is none of the waits below: arithmetic, staging, reductions, CTA barriers
 	Chunks   float64 // consumers waited for a chunk: the ring was empty
-	Others   float64 // consumers waited for something else, but no hand-off: for words that other SMs write
+	Others   float64 // consumers waited for something else, but no sync: for words that other SMs write
 	Handoffs float64 // from arrival at a grid barrier, or at a count, to release
 
 	RingFull float64 // the producer waited for a free stage: memory may idle
@@ -43,10 +43,10 @@ func (p Parts) Share(x float64) float64 {
 
 // run is one phase in one layer of one step on one SM: Spans[first:last] of the
 // consumers' track, of which Spans[phase] is the phase's own and those behind it up
-// to the next phase's are hand-offs, or else count for nothing.
+// to the next phase's are syncs, or else count for nothing.
 type run struct {
 	first, phase, last int
-	begin, end         float64 // of the phase, and of the hand-off behind it if there is one
+	begin, end         float64 // of the phase, and of the sync behind it if there is one
 	handed             bool    // whether there is
 }
 
@@ -96,7 +96,7 @@ func (t *Trace) parts(tr *Track, r run, p *producer) Parts {
 	return sum
 }
 
-// wait adds a consumers' span if it is a wait or a hand-off.
+// wait adds a consumers' span if it is a wait or a sync.
 func (p *Parts) wait(t *Trace, s *Span) {
 	d := s.End - s.Begin
 	switch site := &t.Sites[s.Site]; {

@@ -1,7 +1,7 @@
 package trace
 
 // Summary is what a trace comes to. Times are in Unit. A run is one phase, or one
-// hand-off, in one layer of one step, on all SMs. Figures are means over the runs
+// sync, in one layer of one step, on all SMs. Figures are means over the runs
 // that count, and over their SMs where nothing else is said.
 //
 // Runs count that are whole: of the steps but the first (its caches are cold) if the
@@ -25,7 +25,7 @@ type Summary struct {
 	Tasks    []TaskSummary    // in order of execution
 
 	// Layer is a layer: from an SM's begin of its first phase to the end of the last,
-	// the hand-off behind it included. What lies between phases is work.
+	// the sync behind it included. What lies between phases is work.
 	Layer     Parts
 	LayerRuns int
 
@@ -44,7 +44,7 @@ func (s *Summary) Shares() Parts {
 }
 
 // PhaseSummary is one phase. An SM's duration of a run is from the begin of the phase
-// to its end, or to the release from the hand-off behind it where there is one.
+// to its end, or to the release from the sync behind it where there is one.
 type PhaseSummary struct {
 	Name    string
 	InLayer bool // runs once a layer, not once a step
@@ -55,7 +55,7 @@ type PhaseSummary struct {
 	Max    float64 // the slowest SM of a run, mean over the runs
 }
 
-// HandoffSummary is one hand-off. An SM arrives when its span begins and is released
+// HandoffSummary is one sync. An SM arrives when its span begins and is released
 // when that ends. Clocks of SMs that differ by d make these figures wrong by up to d.
 type HandoffSummary struct {
 	Name  string
@@ -79,5 +79,5 @@ type TaskSummary struct {
 	Phase, Name string
 	Count       float64 // a run of the phase, on an SM
 	Time        float64 // of one, waits in it included
-	Waits       float64 // of one, the waits and hand-offs in it
+	Waits       float64 // of one, the waits and syncs in it
 }

@@ -13,7 +13,7 @@ import (
 // 60, SM 1 at 100; they are released at 110 and 114.
 func two() *Trace {
 	return &Trace{Model: "m", Device: "d", Unit: Nanoseconds, Layers: 1,
-		Sites: []Site{{Phase, "qkv", Consumers, "qkv"}, {Handoff, "hand-off after qkv", Consumers, ""}, {Wait, ChunkWait, Consumers, "qkv"},
+		Sites: []Site{{Phase, "qkv", Consumers, "qkv"}, {Handoff, "sync after qkv", Consumers, ""}, {Wait, ChunkWait, Consumers, "qkv"},
 			{Wait, StageWait, Producer, ""}, {Wait, FlightWait, Producer, ""}, {Wait, "waits for an index", Consumers, "qkv"}, {Task, "input vector", Consumers, "qkv"}},
 		Tracks: []Track{
 			{SM: 0, Role: Consumers, Spans: []Span{{Begin: 12, End: 14, Site: 5}, {Begin: 10, End: 20, Site: 6}, {Begin: 20, End: 25, Site: 2}, {Begin: 30, End: 40, Site: 2}, {Begin: 10, End: 60, Site: 0}, {Begin: 60, End: 110, Site: 1}}},
@@ -26,7 +26,7 @@ func TestFiguresOfTwoSMsByHand(t *testing.T) {
 	tr := two()
 	require.NoError(t, tr.Check())
 	s := tr.Summarize()
-	// SM 0: 100 = 50 hand-off + 15 chunks + 2 others + 33 work. SM 1: 104 = 14 + 5 + 0 + 85.
+	// SM 0: 100 = 50 sync + 15 chunks + 2 others + 33 work. SM 1: 104 = 14 + 5 + 0 + 85.
 	// The producer of SM 0 waits for a stage from 10 to 15, 20 to 26 and 100 to 110.
 	want := Parts{Time: 102, Work: 59, Chunks: 10, Others: 1, Handoffs: 32, RingFull: 10.5, InFlight: 1.5}
 	require.Equal(t, []PhaseSummary{{Name: "qkv", InLayer: true, Runs: 1, Parts: want, Median: 102, Max: 104}}, s.Phases)
@@ -203,7 +203,7 @@ func TestAPhaseWhoseHandOffWasDroppedIsLeftOut(t *testing.T) {
 	y.sms = 1
 	tr := y.trace()
 	n := len(tr.Tracks[0].Spans)
-	cut(&tr.Tracks[0], n-1) // lm_head's last hand-off
+	cut(&tr.Tracks[0], n-1) // lm_head's last sync
 	s := tr.Summarize()
 	require.Equal(t, 2, s.Phases[6].Runs)
 	require.Equal(t, 2, s.Steps)
@@ -233,16 +233,16 @@ func TestWaitsForWordsAreShown(t *testing.T) {
 	var table strings.Builder
 	require.NoError(t, tr.Summarize().WriteTable(&table))
 	require.Regexp(t, `(?m)^  qkv +queries +0\.50 +0\.00 +0\.00`, table.String())
-	require.Regexp(t, `hand-off +words `, table.String())
+	require.Regexp(t, `sync +words `, table.String())
 }
 
 // A release before the last arrival is no time below 0 for a reader, and the table says what it means.
 func TestAnEarlyReleaseIsSaidInWords(t *testing.T) {
 	s := &Summary{Unit: Steps, SMs: 2, Seen: 1, Producers: 2,
-		Handoffs: []HandoffSummary{{Name: "hand-off after o", Runs: 4, Latency: -486, LateSM: -1}}}
+		Handoffs: []HandoffSummary{{Name: "sync after o", Runs: 4, Latency: -486, LateSM: -1}}}
 	var b strings.Builder
 	require.NoError(t, s.WriteTable(&b))
 	require.Contains(t, b.String(), " 486 early ")
-	require.Contains(t, b.String(), "The hand-off after o releases an SM 486 steps early")
+	require.Contains(t, b.String(), "The sync after o releases an SM 486 steps early")
 	require.NotContains(t, b.String(), "-486")
 }

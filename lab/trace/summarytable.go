@@ -40,7 +40,7 @@ func amount(unit string, x float64) string {
 
 func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
 
-// WriteTable prints the figures for a terminal: phases, hand-offs, tasks.
+// WriteTable prints the figures for a terminal: phases, syncs, tasks.
 func (s *Summary) WriteTable(w io.Writer) error {
 	for _, line := range append(s.about(), s.notices()...) {
 		if err := table.Text(w, "", "%s", line); err != nil {
@@ -85,7 +85,7 @@ func (s *Summary) about() []string {
 	if s.Steps == 0 {
 		of = "layer"
 	}
-	lines = append(lines, fmt.Sprintf("A %s takes %s: consumers work %s of it, wait for chunks %s, for hand-offs %s%s%s.", of, amount(s.Unit, p.Time),
+	lines = append(lines, fmt.Sprintf("A %s takes %s: consumers work %s of it, wait for chunks %s, for syncs %s%s%s.", of, amount(s.Unit, p.Time),
 		percent(p.Share(p.Work)), percent(p.Share(p.Chunks)), percent(p.Share(p.Handoffs)), s.others(), s.full()))
 	if s.Steps > 0 && s.LayerRuns > 0 {
 		lines = append(lines, fmt.Sprintf("A layer takes %s.", amount(s.Unit, s.Layer.Time)))
@@ -122,7 +122,7 @@ func (s *Summary) notices() (lines []string) {
 		lines = append(lines, "The trace has no producers' tracks: it does not tell when the ring was full.")
 	}
 	if s.Apart > 0 {
-		lines = append(lines, fmt.Sprintf("Clocks of SMs stood up to %s apart by when hand-offs released them; that is taken out.", amount(s.Unit, s.Apart)))
+		lines = append(lines, fmt.Sprintf("Clocks of SMs stood up to %s apart by when syncs released them; that is taken out.", amount(s.Unit, s.Apart)))
 	}
 	by, name := s.contradiction()
 	if by > 0 && s.Unit == Steps {

@@ -29,7 +29,7 @@ const (
 
 func syntheticSites() (sites []Site) {
 	for _, p := range append(layerPhases[:6:6], "lm_head") {
-		sites = append(sites, Site{Phase, p, Consumers, p}, Site{Handoff, "hand-off after " + p, Consumers, ""}, Site{Task, "input vector", Consumers, p})
+		sites = append(sites, Site{Phase, p, Consumers, p}, Site{Handoff, "sync after " + p, Consumers, ""}, Site{Task, "input vector", Consumers, p})
 	}
 	return append(sites, Site{Wait, ChunkWait, Consumers, ""}, Site{Wait, StageWait, Producer, ""}, Site{Wait, FlightWait, Producer, ""})
 }
@@ -83,7 +83,7 @@ func (y synthetic) trace() *Trace {
 	return t
 }
 
-// phase appends one phase's spans, without the hand-off behind it.
+// phase appends one phase's spans, without the sync behind it.
 func (y synthetic) phase(tr *Track, step, layer, j int, begin float64) {
 	at := begin + y.staging
 	tr.Spans = append(tr.Spans, Span{begin, at, 3*j + 2, step, layer, 0})

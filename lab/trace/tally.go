@@ -78,7 +78,7 @@ func (y *tally) addSteps(tr *Track, p *producer) {
 	}
 }
 
-// addRuns adds a track's phases, and what is in them, and its layers. The hand-off
+// addRuns adds a track's phases, and what is in them, and its layers. The sync
 // behind the last run of a track that dropped spans may be among those.
 func (y *tally) addRuns(tr *Track, p *producer) {
 	t := y.t

@@ -33,13 +33,13 @@ const (
 // Kind is what a span's time went into.
 type Kind string
 
-// The kinds, from the outermost to the innermost. Waits are leaves, and so are hand-offs but for what is
+// The kinds, from the outermost to the innermost. Waits are leaves, and so are syncs but for what is
 // done meanwhile.
 const (
-	Phase   Kind = "phase"    // one phase of a layer or of the step: qkv, attention, merge, o, gate_up, down, lm_head ...
-	Handoff Kind = "hand-off" // from the SM's arrival at a grid barrier, or at a count of arrivals, to its release, whatever it does meanwhile; in the phase or behind it
-	Wait    Kind = "wait"     // consumers: for a chunk (ring empty), or for words of other SMs; producer: for a free stage (ring full), or for copies in flight
-	Task    Kind = "task"     // a part of a phase: staging the input vector, an attention item, a merge ...
+	Phase   Kind = "phase" // one phase of a layer or of the step: qkv, attention, merge, o, gate_up, down, lm_head ...
+	Handoff Kind = "sync"  // from the SM's arrival at a grid barrier, or at a count of arrivals, to its release, whatever it does meanwhile; in the phase or behind it
+	Wait    Kind = "wait"  // consumers: for a chunk (ring empty), or for words of other SMs; producer: for a free stage (ring full), or for copies in flight
+	Task    Kind = "task"  // a part of a phase: staging the input vector, an attention item, a merge ...
 )
 
 // Names of the waits that figures are made of. Sites of one name count together;
@@ -54,7 +54,7 @@ const (
 // Site is a place in the kernel that spans are recorded at.
 type Site struct {
 	Kind  Kind
-	Name  string // "qkv", "hand-off after qkv", ChunkWait, "input vector"
+	Name  string // "qkv", "sync after qkv", ChunkWait, "input vector"
 	Role  string // Consumers or Producer
 	Phase string // the phase the site lies in, "" if none
 }

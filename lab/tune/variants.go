@@ -11,8 +11,8 @@ import (
 // The groups of an ablation's variants.
 const (
 	Control      = "control"
-	AroundAttend = "hand-offs around attention"
-	VectorsOf    = "hand-offs of vectors"
+	AroundAttend = "syncs around attention"
+	VectorsOf    = "syncs of vectors"
 	LeadsOf      = "leads"
 	HeldOf       = "chunks held in registers"
 	CopiesOf     = "copies in flight"
@@ -37,7 +37,7 @@ type variant struct {
 
 // variants are those of a kernel: itself, loaded again, and group by group what differs
 // in one thing, and in what follows from it. None stands twice. What megakernel.Build
-// refuses is one without a kernel. Of several rows there are no hand-offs and splits to
+// refuses is one without a kernel. Of several rows there are no syncs and splits to
 // choose.
 //
 // most is how many of a group there are at most; 0: all.

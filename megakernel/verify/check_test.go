@@ -20,7 +20,7 @@ func TestEveryModelPasses(t *testing.T) {
 		r, err := Check(t.Context(), Request{Config: c, Seeds: deep.Count(2, 1), Steps: 2})
 		require.NoError(t, err, c.Name)
 		require.NoError(t, r.Err())
-		for _, want := range []string{"phases", "hand-offs", "roles", "page size", "copies in flight", "query heads a KV head", "head dimension"} {
+		for _, want := range []string{"phases", "syncs", "roles", "page size", "copies in flight", "query heads a KV head", "head dimension"} {
 			require.True(t, hasFact(r, want), "%s: %s is not what the real kernel has", c.Name, want)
 		}
 	}

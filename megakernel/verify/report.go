@@ -1,5 +1,5 @@
 // Package verify checks a kernel on the CPU before it ever meets a GPU: the
-// same templates, roles, hand-offs and options with shrunk sizes, run on the
+// same templates, roles, syncs and options with shrunk sizes, run on the
 // executor under several schedules and compared with a reference.
 //
 // This file is what such a check is asked for and what it answers.

@@ -121,11 +121,11 @@ func (m *Machine) WaitSeconds(inFlight int64) float64 {
 	return m.exchange(inFlight, 0, func(e *Exchange) float64 { return e.Wait.Median })
 }
 
-// HandoffSeconds is how long the SMs wait at a hand-off at which all meet, behind a phase
+// HandoffSeconds is how long the SMs wait at a sync at which all meet, behind a phase
 // in which each streamed so many bytes with so many in flight: mean over the SMs. counts
 // is whether it is a count of arrivals, and no barrier.
 //
-// It is what the hand-off takes while nothing streams, and what the SMs are apart. The
+// It is what the sync takes while nothing streams, and what the SMs are apart. The
 // latter grows as the sum of many independent delays does, as the root of what was
 // streamed, from what was measured at Between bytes.
 func (m *Machine) HandoffSeconds(inFlight, streamed int64, counts bool) float64 {
@@ -142,7 +142,7 @@ func (m *Machine) HandoffSeconds(inFlight, streamed int64, counts bool) float64 
 	return latency + apart*math.Sqrt(float64(streamed)/float64(m.Between))
 }
 
-// ReadSeconds is how long an SM takes behind a hand-off to read a vector of so many bytes
+// ReadSeconds is how long an SM takes behind a sync to read a vector of so many bytes
 // that the others wrote, with so many bytes in flight on every SM. Beyond the longest
 // measured vector it grows as it did up to there.
 func (m *Machine) ReadSeconds(inFlight int64, bytes int) float64 {

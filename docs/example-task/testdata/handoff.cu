@@ -1,4 +1,4 @@
-    // ---- hand-off ----
+    // ---- sync ----
     {
       epoch_target = epoch_target + 2;
       ptx::bar_sync<1, 32>();

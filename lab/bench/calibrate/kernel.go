@@ -23,7 +23,7 @@ const (
 	scalarTiles   = "tiles"        // row tiles of the matrix that each CTA streams in a phase
 	scalarWork    = "work"         // not 0: multiply them; else drain them unread
 	scalarReady   = "ready_chunks" // not 0: let so many chunks land before a phase begins
-	scalarHandoff = "hand_off"     // a Handoff: what stands before each phase
+	scalarHandoff = "sync"         // a Handoff: what stands before each phase
 	scalarTag     = "tag"          // of the first phase's words; no launch has had it, nor will have those behind it
 	scalarSalt    = "salt"         // what is written begins with it; another in every launch
 	scalarVector  = "vector_units" // elements of the vector exchanged
@@ -73,7 +73,7 @@ const (
 
 // The words of a phase of a CTA, in clocks.
 const (
-	stampWait  = iota // from the arrival at the hand-off to its release
+	stampWait  = iota // from the arrival at the sync to its release
 	stampRead         // until the vector was there
 	stampDrain        // from the begin of draining to the end
 	stampWords = 4
@@ -84,7 +84,7 @@ type u32 = dsl.Val[dsl.U32]
 // Handoff is how a launch's phases hand a vector on.
 type Handoff int
 
-// The hand-offs.
+// The syncs.
 const (
 	None    Handoff = iota
 	Barrier         // all SMs pass the grid barrier
@@ -122,7 +122,7 @@ const (
 
 // Kernel builds the kernel that measures: the ring, the grid barrier and the matrix-vector
 // product of the megakernel, and a warp of each CTA that makes small requests. Which of
-// them work, and how much, scalars say. Every phase begins, where there are hand-offs, with
+// them work, and how much, scalars say. Every phase begins, where there are syncs, with
 // an exchange: each CTA writes its part of a vector, passes the grid barrier or what is in
 // its place, and reads the whole vector into shared memory.
 func Kernel(s Shape) (*ir.Kernel, error) {

@@ -88,7 +88,7 @@ func TestAWrongVectorAndProbesOutsideOfTheStreamAreErrors(t *testing.T) {
 	wrong := make([]uint32, 2*headWords)
 	wrong[headWords+headWrong] = 3
 	_, err := ended(map[string][]uint32{bufferHeads: wrong}).Launch(t.Context(), Launch{})
-	require.EqualError(t, err, "calibrate: SM 1 found 3 elements of vectors that were not what was written: the hand-off does not hold")
+	require.EqualError(t, err, "calibrate: SM 1 found 3 elements of vectors that were not what was written: the sync does not hold")
 
 	heads := make([]uint32, 2*headWords)
 	heads[headEnd], heads[headWords+headEnd] = 5, 5
@@ -128,7 +128,7 @@ func TestFiguresFollowFromTheWords(t *testing.T) {
 		require.Equal(t, inFlight > 0, x.Unhidden != nil)
 		return int(k.launches - before)
 	}
-	require.Equal(t, 3*(3+2), launched(3, 16), "each way: one that warms up and two, and two without hand-offs beside them")
+	require.Equal(t, 3*(3+2), launched(3, 16), "each way: one that warms up and two, and two without syncs beside them")
 	require.Equal(t, 3+2+3, launched(3, 0), "a count has none beside it")
 	require.Equal(t, 3+3, launched(0, 0))
 }

@@ -128,14 +128,14 @@ func (r *runs) exchange(inFlight, bytes int) machine.Exchange {
 	return out
 }
 
-// found is what hand-offs took in µs, means over the SMs, of every phase.
+// found is what syncs took in µs, means over the SMs, of every phase.
 type found struct {
 	wait, read, took []float64
 	unhidden         *machine.Figure // where something streams; not of a Count
 }
 
 // handoff is that of a vector of so many bytes. While something streams the same launch
-// without hand-offs is beside it each time, but for a Count, of which only the wait is
+// without syncs is beside it each time, but for a Count, of which only the wait is
 // wanted.
 func (r *runs) handoff(inFlight, bytes int, how Handoff) (out found) {
 	l := Launch{Phases: r.s.idle, Handoff: how, VectorBytes: bytes}

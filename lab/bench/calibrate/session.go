@@ -16,7 +16,7 @@ type Launch struct {
 	Work          bool // multiply what is streamed; else drain it unread
 	Ready         int  // chunks that have landed when a phase begins to drain
 	Handoff       Handoff
-	VectorBytes   int // of each hand-off; none of a Count
+	VectorBytes   int // of each sync; none of a Count
 	Probes        int
 	Atomic        bool
 }
@@ -169,7 +169,7 @@ func (s *Session) check(l Launch, f *Found) error {
 	}
 	for sm, h := range f.Heads {
 		if n := h[headWrong]; n > 0 {
-			return fmt.Errorf("calibrate: SM %d found %d elements of vectors that were not what was written: the hand-off does not hold", sm, n)
+			return fmt.Errorf("calibrate: SM %d found %d elements of vectors that were not what was written: the sync does not hold", sm, n)
 		}
 		if l.Probes > 0 && l.Tiles > 0 && !s.executor && int32(f.Probes[sm][probeEnd]-h[headEnd]) > 0 {
 			return fmt.Errorf("calibrate: requests of SM %d went on after the stream that they were to be measured in", sm)

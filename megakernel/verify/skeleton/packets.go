@@ -10,7 +10,7 @@ import (
 const packetBytes = 16
 
 // packets follows the flags of LL packets, from launch to launch. A reader takes a packet for
-// that of its hand-off when the flag is the one that it wants. So
+// that of its sync when the flag is the one that it wants. So
 //
 //   - the flags of a packet ascend, by wrap-safe difference, from store to store: an old
 //     packet never looks like a new one;

@@ -56,7 +56,7 @@ func run1(t *testing.T, j job, dir string) record.Case {
 }
 
 // Every kind of case is traced, by one consumer warp, which takes chunks more than once, and by
-// several: one hand-off may follow itself there.
+// several: one sync may follow itself there.
 func TestCasesAreTracedOnTheExecutor(t *testing.T) {
 	for i, j := range smallJobs() {
 		for _, consumers := range []int{1, 4} {
@@ -68,7 +68,7 @@ func TestCasesAreTracedOnTheExecutor(t *testing.T) {
 			require.NoError(t, err)
 			text, err := traceJob(t.Context(), bench.Executor{Seed: uint64(i)}, p, j, dir)
 			require.NoError(t, err, "%s, %d consumers", j.c.Name, consumers)
-			require.Contains(t, text, "hand-off after attention")
+			require.Contains(t, text, "sync after attention")
 			require.FileExists(t, filepath.Join(dir, "trace-"+j.c.Name+".html"))
 			require.FileExists(t, filepath.Join(dir, "trace-"+j.c.Name+".json"))
 		}

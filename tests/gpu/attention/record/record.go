@@ -42,7 +42,7 @@ type PyTorch struct {
 }
 
 // Case is one step's attention. Times are of one layer: attention and merge with
-// their hand-offs.
+// their syncs.
 type Case struct {
 	Name     string   `json:"name"`
 	DType    string   `json:"dtype"` // of the KV cache
