@@ -82,7 +82,7 @@ func newBuilder(mk *Kernel) *builder {
 	}
 	doc = append(doc, "Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for a",
 		"stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.")
-	if o.statesInWords() || o.counts() || o.Queries == HandoffWords {
+	if o.statesInWords() || o.counts() || o.Queries == SyncWords {
 		doc = append(doc, "Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from",
 			"epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.")
 	}
@@ -315,13 +315,13 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			if p.meanwhile != nil {
 				meanwhile = func() { p.meanwhile(s) }
 			}
-			switch p.Handoff {
+			switch p.Sync {
 			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("sync after "+p.Name, func() { b.bar.SyncWhile(meanwhile) })
-			case string(HandoffCounted):
+			case string(SyncCounted):
 				b.k.Region("sync after "+p.Name, func() { b.bar.CountWhile(meanwhile) })
-			case string(HandoffWords):
+			case string(SyncWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
 				b.trace.Arrived()
 				if meanwhile != nil {

@@ -25,7 +25,7 @@ type buffers struct {
 	scales dsl.Buf[dsl.F32] // of kv, absent where it has none
 
 	x             dsl.Buf[dsl.F32]
-	q             dsl.Buf[dsl.BF16] // without HandoffWords of queries
+	q             dsl.Buf[dsl.BF16] // without SyncWords of queries
 	qWords        dsl.Buf[dsl.B128] // with them
 	kvWords       dsl.Buf[dsl.B128]
 	states        dsl.Buf[dsl.B128]
@@ -84,7 +84,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		case !o.handsOn(phaseO) || !o.handsOn(phaseDown):
 			b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
 		}
-		if o.Queries == HandoffWords {
+		if o.Queries == SyncWords {
 			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2), bufDoc("[%d][%d] words of elements i and i + %d of rotated, scaled queries, and a tag", c.Heads, c.HeadDim/2, c.HeadDim/2))
 			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim), bufDoc("[%d][K, V][%d] words of a pair of elements of the query token's own key and value, and a tag", c.KVHeads, c.HeadDim/2))
 		} else {
@@ -191,7 +191,7 @@ func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ra
 // that are not written as often.
 const BufferStates = "states"
 
-// The buffers of queries, and of the token's own key and value, with HandoffWords.
+// The buffers of queries, and of the token's own key and value, with SyncWords.
 const (
 	BufferQueryWords = "query_words"
 	BufferKVWords    = "kv_words"
@@ -212,7 +212,7 @@ func (mk *Kernel) Zeroed() (names []string) {
 	if mk.HasTags() {
 		names = append(names, BufferStates)
 	}
-	if mk.Options.Queries == HandoffWords {
+	if mk.Options.Queries == SyncWords {
 		names = append(names, BufferQueryWords, BufferKVWords)
 		if mk.kind().Attn.QKNormWide {
 			names = append(names, BufferQKSums)

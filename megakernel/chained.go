@@ -48,7 +48,7 @@ func newChained(mk *Kernel, name string) (*chained, error) {
 		panic("BUG: the single kernel has no phase " + name)
 	}
 	f.phase = phases[i]
-	f.phase.Handoff = kernelEnd
+	f.phase.Sync = kernelEnd
 	return f, nil
 }
 

@@ -118,7 +118,7 @@ func (mk *Kernel) needsOfRows() []emit.Need {
 
 // needsOfVariants are of where states are merged, of the cache's format and of attention that is not plain.
 func (mk *Kernel) needsOfVariants() (list []emit.Need) {
-	if mk.Options.Queries == HandoffWords {
+	if mk.Options.Queries == SyncWords {
 		names := []string{BufferQueryWords, BufferKVWords}
 		if mk.kind().Attn.QKNormWide {
 			names = append(names, BufferQKSums)

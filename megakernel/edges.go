@@ -18,7 +18,7 @@ type edge struct {
 	ways []way
 }
 
-// way is a Handoff or a Merging, what it takes, and spread: half the distance from the least
+// way is a Sync or a Merging, what it takes, and spread: half the distance from the least
 // to the greatest measurement, both in seconds. Spread is 0 where a cost is put together of
 // several figures.
 type way struct {
@@ -43,7 +43,7 @@ func (e edge) way(name string) way {
 // queriesEdge is from QKV to attention: queries, and the token's own key and value.
 func queriesEdge(m *machine.Machine) edge {
 	load := m.LoadSeconds(0)
-	return edge{"queries", []way{{name: string(HandoffWords), seconds: (attentionLoads + 1) * load}, {name: string(HandoffBarrier), seconds: m.WaitSeconds(0) + attentionLoads*load}}}
+	return edge{"queries", []way{{name: string(SyncWords), seconds: (attentionLoads + 1) * load}, {name: string(SyncBarrier), seconds: m.WaitSeconds(0) + attentionLoads*load}}}
 }
 
 // statesEdge is from attention's partial states to its output.
@@ -65,7 +65,7 @@ func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {
 		e := edge{name: phase}
 		for _, h := range VectorWays() {
 			each := 4
-			if h == HandoffBarrier {
+			if h == SyncBarrier {
 				each = bytes
 			}
 			seconds, spread, known := m.VectorSeconds(string(h), elements*each, usualInFlight)
@@ -87,13 +87,13 @@ const usualInFlight = 48 << 10
 // Vectors by chooseVectors. Vectors stays open with a machine whose file lacks
 // figures of vectors in words. The executor's
 // figures choose nothing. What is still open when a kernel is built is chosen for
-// machine.H200, and then Vectors is HandoffCounted.
+// machine.H200, and then Vectors is SyncCounted.
 func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	if o.Tokens > 1 || o.graph() || m.Executor {
 		return o
 	}
 	if o.Queries == "" && o.completeArch(&c) == nil {
-		o.Queries = cmp.Or(o.Queries, Handoff(queriesEdge(m).least().name))
+		o.Queries = cmp.Or(o.Queries, Sync(queriesEdge(m).least().name))
 	}
 	o.Merge = cmp.Or(o.Merge, Merging(statesEdge(m).least().name))
 	if o.Vectors == "" {
@@ -113,14 +113,14 @@ func (o *Options) chooseVectors(edges []edge) string {
 		if e.name == phaseDown && o.MLP == MLPFused {
 			continue // all SMs add to it
 		}
-		counted, barrier := e.way(string(HandoffCounted)), e.way(string(HandoffBarrier))
+		counted, barrier := e.way(string(SyncCounted)), e.way(string(SyncBarrier))
 		more += counted.seconds - barrier.seconds
 		noise += counted.spread + barrier.spread
 	}
 	if more > noise {
-		return string(HandoffBarrier)
+		return string(SyncBarrier)
 	}
-	return string(HandoffCounted)
+	return string(SyncCounted)
 }
 
 // reportEdges says what every way costs on a machine, beside what the kernel does.
@@ -148,13 +148,13 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 	row(statesEdge(m), string(o.Merge))
 	vectors := vectorEdges(&mk.Config, m)
 	for _, e := range vectors {
-		here := HandoffBarrier
+		here := SyncBarrier
 		if o.handsOn(e.name) {
-			here = HandoffCounted
+			here = SyncCounted
 		}
 		row(e, string(here))
 	}
-	r.line("\nHand-offs that can be had in several ways, on %s", m.GPU)
+	r.line("\nSyncs that can be had in several ways, on %s", m.GPU)
 	r.table(t)
 	if vectors == nil {
 		r.text("Its file has no figures of vectors in words with tags, so what attention, o and down hand on is not chosen by it: where no flag or profile says other it is %s, and behind a barrier where that cannot be.", VectorWays()[0])

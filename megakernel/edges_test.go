@@ -29,7 +29,7 @@ func handsOver(barrier, counted [2]float64) *machine.Machine {
 	return m
 }
 
-func TestHandoffsAreTheCheapestOfAMachine(t *testing.T) {
+func TestSyncsAreTheCheapestOfAMachine(t *testing.T) {
 	c, err := models.Lookup("llama3.2-1b") // 2048 elements: 8 KiB in words; attention's output behind a barrier is 4 KiB
 	require.NoError(t, err)
 	slow := machine.H200() // a word that is polled costs more than a barrier
@@ -44,18 +44,18 @@ func TestHandoffsAreTheCheapestOfAMachine(t *testing.T) {
 		name    string
 		m       *machine.Machine
 		o       Options
-		queries Handoff
+		queries Sync
 		merge   Merging
 		vectors string
 	}{
-		{"built in", machine.H200(), Options{}, HandoffWords, MergeWords, "counted"},
-		{"atomics are as quick as loads", quick, Options{}, HandoffWords, MergeWords, "counted"},
-		{"loads are slower than barriers", slow, Options{}, HandoffBarrier, MergePhase, "counted"},
-		{"no figures of words", old, Options{}, HandoffWords, MergeWords, ""},
-		{"counts are cheapest", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{}, HandoffWords, MergeWords, "counted"},
-		{"barriers are", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}), Options{}, HandoffWords, MergeWords, "barrier"},
-		{"what flags say stays", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}), Options{Queries: HandoffBarrier, Merge: MergePhase, Vectors: "counted"}, HandoffBarrier, MergePhase, "counted"},
-		{"not down's with a fused MLP", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{MLP: MLPFused}, HandoffWords, MergeWords, "counted"},
+		{"built in", machine.H200(), Options{}, SyncWords, MergeWords, "counted"},
+		{"atomics are as quick as loads", quick, Options{}, SyncWords, MergeWords, "counted"},
+		{"loads are slower than barriers", slow, Options{}, SyncBarrier, MergePhase, "counted"},
+		{"no figures of words", old, Options{}, SyncWords, MergeWords, ""},
+		{"counts are cheapest", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{}, SyncWords, MergeWords, "counted"},
+		{"barriers are", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}), Options{}, SyncWords, MergeWords, "barrier"},
+		{"what flags say stays", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}), Options{Queries: SyncBarrier, Merge: MergePhase, Vectors: "counted"}, SyncBarrier, MergePhase, "counted"},
+		{"not down's with a fused MLP", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{MLP: MLPFused}, SyncWords, MergeWords, "counted"},
 		{"several rows", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{Tokens: 8}, "", "", ""},
 		{"a graph", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{Launch: LaunchGraph}, "", "", ""},
 	} {
@@ -84,13 +84,13 @@ func TestAnEdgeCostsWhatItsBytesDo(t *testing.T) {
 // fused MLP has none behind down.
 func TestVectorsAreCountedUnlessThatIsDearer(t *testing.T) {
 	edges := func(counted, barrier way) (all []edge) {
-		counted.name, barrier.name = string(HandoffCounted), string(HandoffBarrier)
+		counted.name, barrier.name = string(SyncCounted), string(SyncBarrier)
 		for _, phase := range VectorPhases() {
 			all = append(all, edge{phase, []way{counted, barrier}})
 		}
 		return all
 	}
-	o := &Options{Queries: HandoffWords, Merge: MergeWords}
+	o := &Options{Queries: SyncWords, Merge: MergeWords}
 	require.Equal(t, "counted", o.chooseVectors(edges(way{seconds: 1.3, spread: 0.2}, way{seconds: 1, spread: 0.11})))
 	require.Equal(t, "barrier", o.chooseVectors(edges(way{seconds: 1.3, spread: 0.2}, way{seconds: 1, spread: 0.09})))
 	require.Equal(t, "counted", o.chooseVectors(edges(way{seconds: 1}, way{seconds: 1})), "as dear as a barrier")

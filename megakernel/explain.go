@@ -126,7 +126,7 @@ func (mk *Kernel) reportTimes(r *report, m *machine.Machine) {
 	p := mk.Predict(m, last, 1)
 	t := table.New("phase", ">runs", ">busiest SM", ">work", ">chunks", ">sync", ">a run", ">in a step")
 	for _, f := range p.Phases {
-		t.Row(f.Name, f.Runs, FormatBytes(f.Most), formatSeconds(f.Work), formatSeconds(f.Chunks), formatSeconds(f.Handoff),
+		t.Row(f.Name, f.Runs, FormatBytes(f.Most), formatSeconds(f.Work), formatSeconds(f.Chunks), formatSeconds(f.Sync),
 			formatSeconds(f.Time), formatSeconds(float64(f.Runs)*f.Time))
 	}
 	r.line("\nPhases with %d tokens in the cache, predicted at %s", last, formatGBps(m.Ceiling.Median))

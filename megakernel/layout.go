@@ -71,7 +71,7 @@ type LayoutOptions struct {
 	KV         string `json:"kv"`                // format of the KV cache's elements
 	Weights    string `json:"weights,omitempty"` // format of the layers' matrices, where that is not bf16
 
-	Queries Handoff `json:"queries"` // as Options.Queries
+	Queries Sync    `json:"queries"` // as Options.Queries
 	Vectors string  `json:"vectors"` // as Options.Vectors
 	Merge   Merging `json:"merge"`   // as Options.Merge
 
@@ -82,11 +82,11 @@ type LayoutOptions struct {
 
 // LayoutPhase is a Phase with how often it runs in a step.
 type LayoutPhase struct {
-	Name    string   `json:"name"`
-	Runs    int      `json:"runs"`
-	Ops     []string `json:"ops"`
-	Matrix  string   `json:"matrix,omitempty"`
-	Handoff string   `json:"sync,omitempty"`
+	Name   string   `json:"name"`
+	Runs   int      `json:"runs"`
+	Ops    []string `json:"ops"`
+	Matrix string   `json:"matrix,omitempty"`
+	Sync   string   `json:"sync,omitempty"`
 }
 
 func layoutModel(c *models.Config) LayoutModel {
@@ -214,7 +214,7 @@ func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, er
 			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Weights: o.otherWeights(), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection, MLP: o.OtherMLP()}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
-		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})
+		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Sync})
 	}
 	for _, f := range files {
 		full.Files = append(full.Files, f.Name)

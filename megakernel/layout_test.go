@@ -292,16 +292,16 @@ func unfilled(t *testing.T, mk *Kernel) (names []string) {
 // barrier nothing.
 func TestLayoutSaysWhichWordsToZero(t *testing.T) {
 	for _, c := range []struct {
-		queries Handoff
+		queries Sync
 		merge   Merging
 		vectors string
 		zeroed  []string
 	}{
-		{HandoffWords, MergeWords, "barrier", []string{BufferStates, BufferQueryWords, BufferKVWords}},
-		{HandoffWords, MergeWords, "counted", []string{BufferStates, BufferQueryWords, BufferKVWords, "attn_words", "o_words", "down_words"}},
-		{HandoffBarrier, MergeWords, "barrier", []string{BufferStates}},
-		{HandoffWords, MergePhase, "counted", []string{BufferQueryWords, BufferKVWords, "attn_words", "o_words", "down_words"}},
-		{HandoffBarrier, MergePhase, "barrier", nil},
+		{SyncWords, MergeWords, "barrier", []string{BufferStates, BufferQueryWords, BufferKVWords}},
+		{SyncWords, MergeWords, "counted", []string{BufferStates, BufferQueryWords, BufferKVWords, "attn_words", "o_words", "down_words"}},
+		{SyncBarrier, MergeWords, "barrier", []string{BufferStates}},
+		{SyncWords, MergePhase, "counted", []string{BufferQueryWords, BufferKVWords, "attn_words", "o_words", "down_words"}},
+		{SyncBarrier, MergePhase, "barrier", nil},
 	} {
 		mk := build(t, "tiny", Options{SMs: 4, Queries: c.queries, Merge: c.merge, Vectors: c.vectors})
 		require.Equal(t, c.zeroed, mk.Zeroed())
@@ -312,7 +312,7 @@ func TestLayoutSaysWhichWordsToZero(t *testing.T) {
 			}
 		}
 		require.Equal(t, !slices.Contains(c.zeroed, BufferStates), slices.Contains(left, BufferStates))
-		require.Equal(t, c.queries == HandoffBarrier, slices.Contains(left, "q"))
+		require.Equal(t, c.queries == SyncBarrier, slices.Contains(left, "q"))
 	}
 }
 
@@ -321,10 +321,10 @@ func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
 	l := readLayout(t, mk)
 	require.Equal(t, layoutModel(&mk.Config), l.Model)
 	require.Equal(t, LayoutOptions{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes, InFlight: mk.Plan.InFlight,
-		Leads: pipeline.LeadsText(mk.Plan.Leads), Held: 5, Consumers: 8, Tokens: 1, KV: "bf16", Queries: HandoffWords, Vectors: string(HandoffCounted), Merge: MergeWords}, l.Options)
+		Leads: pipeline.LeadsText(mk.Plan.Leads), Held: 5, Consumers: 8, Tokens: 1, KV: "bf16", Queries: SyncWords, Vectors: string(SyncCounted), Merge: MergeWords}, l.Options)
 	require.NotEqual(t, "none", l.Options.Leads)
 	other := readLayout(t, build(t, "tiny", Options{SMs: 4, Tokens: 2, Leads: "none"})).Options
-	require.Equal(t, []any{"none", HandoffBarrier, "barrier", MergePhase}, []any{other.Leads, other.Queries, other.Vectors, other.Merge})
+	require.Equal(t, []any{"none", SyncBarrier, "barrier", MergePhase}, []any{other.Leads, other.Queries, other.Vectors, other.Merge})
 	require.Equal(t, mk.Barriers(), l.Barriers)
 	require.Len(t, l.Phases, len(mk.Phases))
 	require.Equal(t, []string{"llama3_8b", "mkgen_step", "sm_90a"}, []string{l.Package, l.Kernel, l.Arch})

@@ -34,7 +34,7 @@ type Phase struct {
 	PerLayer bool     // runs once a layer; else once a step
 	Ops      []string // what it computes, in order
 	Matrix   string   // the weights it streams, if any
-	Handoff  string   // how its output reaches the next phase
+	Sync     string   // how its output reaches the next phase
 	Planned  bool     // runs only where a launch's plan has work for it
 }
 
@@ -193,12 +193,12 @@ const (
 const MaxEnds = 8
 
 // Barriers is how often all SMs meet in a step that chooses a token: at grid barriers, and
-// to count arrivals (HandoffCounted). They share a counter.
+// to count arrivals (SyncCounted). They share a counter.
 func (mk *Kernel) Barriers() int {
 	n := 0
 	for _, p := range mk.Phases {
 		switch {
-		case p.Handoff != gridBarrier && p.Handoff != string(HandoffCounted):
+		case p.Sync != gridBarrier && p.Sync != string(SyncCounted):
 		case p.PerLayer:
 			n += mk.Config.Layers
 		default:

@@ -56,8 +56,8 @@ func (o *Options) completeMLP() error {
 	return nil
 }
 
-// handoffNone is a phase's sync where every SM goes on with what it has made itself.
-const handoffNone = "none"
+// syncNone is a phase's sync where every SM goes on with what it has made itself.
+const syncNone = "none"
 
 // regionAct holds an SM's own elements of silu(gate)·up, regionTurn the turn of the launch's
 // first layer.

@@ -37,7 +37,7 @@ func TestFusedMLPHandsOnAllVectorsButDowns(t *testing.T) {
 		mk := build(t, "tiny", Options{SMs: 4, MLP: MLPFused, Vectors: given})
 		have := map[string]string{}
 		for _, p := range mk.Phases {
-			have[p.Name] = p.Handoff
+			have[p.Name] = p.Sync
 		}
 		require.Equal(t, want, have[phaseAttention], given)
 		require.Equal(t, want, have[phaseO], given)
@@ -47,17 +47,17 @@ func TestFusedMLPHandsOnAllVectorsButDowns(t *testing.T) {
 	}
 }
 
-func TestPredictionOfPhasesWithoutAHandoff(t *testing.T) {
+func TestPredictionOfPhasesWithoutASync(t *testing.T) {
 	p := build(t, "llama3-8b", Options{MLP: MLPFused}).Predict(machine.H200(), 1024, 1)
 	rows := build(t, "llama3-8b", Options{}).Predict(machine.H200(), 1024, 1)
 	require.Less(t, p.Total, rows.Total)
 	require.Greater(t, p.Total, p.Stream)
 	sum := 0.0
 	for _, f := range p.Phases {
-		require.InEpsilon(t, f.Time, f.Work+f.Chunks+f.Handoff, 1e-9, f.Name)
+		require.InEpsilon(t, f.Time, f.Work+f.Chunks+f.Sync, 1e-9, f.Name)
 		require.Positive(t, f.Work, f.Name)
 		if f.Name == "gate_up" {
-			require.Zero(t, f.Handoff)
+			require.Zero(t, f.Sync)
 		}
 		sum += float64(f.Runs) * f.Time
 	}

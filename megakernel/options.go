@@ -74,9 +74,9 @@ type Options struct {
 	// Queries is how queries reach attention, and the token's own key and value; with one
 	// row only: behind a barrier with several. What Queries, Vectors and Merge leave open is
 	// chosen by what it costs on an H200; ForMachine chooses for another GPU.
-	Queries Handoff `json:"queries,omitempty"`
+	Queries Sync `json:"queries,omitempty"`
 	// Vectors is how the output vectors of attention, o and down reach the next phase: a
-	// Handoff, and behind a colon, with commas between them, the phases of VectorPhases that
+	// Sync, and behind a colon, with commas between them, the phases of VectorPhases that
 	// it is for, where it is not for all; of the others a barrier is. With one row only; with
 	// MLPFused not for down.
 	Vectors string `json:"vectors,omitempty"`
@@ -117,27 +117,27 @@ func (o *Options) otherWeights() string {
 	return string(o.Weights)
 }
 
-// Handoff is how what a phase writes reaches the next one.
-type Handoff string
+// Sync is how what a phase writes reaches the next one.
+type Sync string
 
 // The syncs.
 const (
-	// HandoffBarrier is a grid barrier: all SMs wait for all, and what each wrote before is
+	// SyncBarrier is a grid barrier: all SMs wait for all, and what each wrote before is
 	// visible to all behind it.
-	HandoffBarrier Handoff = "barrier"
-	// HandoffWords passes data in words with tags: who needs some waits for them.
-	HandoffWords Handoff = "words"
-	// HandoffCounted passes data in words with tags, too, but who needs some waits until all
+	SyncBarrier Sync = "barrier"
+	// SyncWords passes data in words with tags: who needs some waits for them.
+	SyncWords Sync = "words"
+	// SyncCounted passes data in words with tags, too, but who needs some waits until all
 	// SMs have arrived before looking for them. The count orders no memory, so that nobody
 	// waits for stores to be visible: the words say whether they are.
-	HandoffCounted Handoff = "counted"
+	SyncCounted Sync = "counted"
 )
 
 // HeldNone is the Options.Held of a kernel that holds no chunks.
 const HeldNone = -1
 
-// Handoffs lists the ways of queries.
-func Handoffs() []Handoff { return []Handoff{HandoffBarrier, HandoffWords} }
+// Syncs lists the ways of queries.
+func Syncs() []Sync { return []Sync{SyncBarrier, SyncWords} }
 
 // Merging is where partial states of attention are merged.
 type Merging string
@@ -266,7 +266,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Queries == "" || o.Merge == "" || o.Vectors == "" {
 		o = o.ForMachine(*c, machine.H200())
 	}
-	o.completeHandoffs()
+	o.completeSyncs()
 	if !slices.Contains(Mergings(), o.Merge) {
 		return o, refuse("Merge", "found %q, want %s", string(o.Merge), plural.Or(Mergings()))
 	}
@@ -276,10 +276,10 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if _, err := pipeline.ParseLeads(o.Leads); err != nil {
 		return o, refuse("Leads", "%s", err)
 	}
-	if !slices.Contains(Handoffs(), o.Queries) {
-		return o, refuse("Queries", "found %q, want %s", string(o.Queries), plural.Or(Handoffs()))
+	if !slices.Contains(Syncs(), o.Queries) {
+		return o, refuse("Queries", "found %q, want %s", string(o.Queries), plural.Or(Syncs()))
 	}
-	if o.Queries != HandoffBarrier && o.Tokens > 1 {
+	if o.Queries != SyncBarrier && o.Tokens > 1 {
 		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
 	}
 	if err := o.completeVectors(); err != nil {
@@ -313,11 +313,11 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	return o, nil
 }
 
-// completeHandoffs chooses those around attention where a step has several rows: a barrier
+// completeSyncs chooses those around attention where a step has several rows: a barrier
 // precedes attention, and the plan of a launch says where states are merged; and in a graph
 // of kernels, which has none to take tags from.
-func (o *Options) completeHandoffs() {
-	o.Queries, o.Merge = cmp.Or(o.Queries, HandoffBarrier), cmp.Or(o.Merge, MergePhase)
+func (o *Options) completeSyncs() {
+	o.Queries, o.Merge = cmp.Or(o.Queries, SyncBarrier), cmp.Or(o.Merge, MergePhase)
 }
 
 // statesInWords is whether partial states of the one row carry tags.

@@ -119,7 +119,7 @@ var optionTable = []Option{
 		}},
 	{Field: "Queries", Flag: "queries", Group: OptionTuning, Searched: StepsOfOneRow,
 		Usage:  "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them (default what costs least: words on an H200; with --rows barrier)",
-		Values: func(*Kernel) []string { return texts(Handoffs()) }},
+		Values: func(*Kernel) []string { return texts(Syncs()) }},
 	{Field: "Merge", Flag: "merge", Group: OptionTuning, Searched: StepsOfOneRow | StepsOfGraph,
 		Usage:  "`where` attention's partial states are merged: phase, by all SMs behind a barrier; words, by the SMs that have them, a share each (default what costs least: words on an H200; with --rows the plan of a launch says)",
 		Values: func(*Kernel) []string { return texts(Mergings()) }},

@@ -26,10 +26,10 @@ type PhasePrediction struct {
 	Bytes int64 // that all SMs read from memory in a run
 	Most  int64 // that the busiest SM does
 
-	Time    float64 // of a run: Work + Chunks + Handoff
-	Work    float64 // what the phase reads behind the sync, and its arithmetic
-	Chunks  float64 // waits for chunks: the ring is empty
-	Handoff float64 // from an SM's arrival to its release
+	Time   float64 // of a run: Work + Chunks + Sync
+	Work   float64 // what the phase reads behind the sync, and its arithmetic
+	Chunks float64 // waits for chunks: the ring is empty
+	Sync   float64 // from an SM's arrival to its release
 }
 
 // predictedLayers is how many layers are run through: syncs make every layer begin

@@ -25,7 +25,7 @@ func quiet() *machine.Machine {
 }
 
 // With nothing but memory a step takes what its bytes do.
-func TestPredictionWithoutHandoffsIsBytesOverBandwidth(t *testing.T) {
+func TestPredictionWithoutSyncsIsBytesOverBandwidth(t *testing.T) {
 	mk := build(t, "llama3-8b", Options{SMs: 1, Splits: 1, InFlight: 3})
 	m := quiet()
 	for _, context := range []int{0, 1, 1024} {
@@ -61,9 +61,9 @@ func TestPhasesAddUp(t *testing.T) {
 			sum, bytes := 0.0, int64(0)
 			for _, f := range p.Phases {
 				require.Positive(t, f.Time, f.Name)
-				require.Positive(t, f.Handoff, f.Name)
+				require.Positive(t, f.Sync, f.Name)
 				require.GreaterOrEqual(t, f.Work, 0.0, f.Name)
-				require.InEpsilon(t, f.Time, f.Work+f.Chunks+f.Handoff, 1e-9, f.Name)
+				require.InEpsilon(t, f.Time, f.Work+f.Chunks+f.Sync, 1e-9, f.Name)
 				require.LessOrEqual(t, f.Most, f.Bytes)
 				if f.Name == "attention" && o.Tokens <= 1 {
 					require.Equal(t, mk.KVBytes(100), int64(f.Runs)*f.Bytes)

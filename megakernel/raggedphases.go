@@ -82,7 +82,7 @@ func (f *ragged) input(n models.Norm, row func(e *tasks.Env, token dsl.Val[dsl.U
 
 func (f *ragged) embedPhase() phase {
 	embed := f.input(f.mk.kind().PreAttn, f.embedding().Row)
-	return phase{Phase: Phase{Name: "embed", Ops: []string{"embedding", "RMSNorm's gains"}, Handoff: gridBarrier},
+	return phase{Phase: Phase{Name: "embed", Ops: []string{"embedding", "RMSNorm's gains"}, Sync: gridBarrier},
 		consume: func(tasks.Step) {
 			embed.Emit(f.env, f.rows.Count, f.k.U32(0), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.chosen.Load(t) })
 		}}
@@ -115,7 +115,7 @@ func (f *ragged) addPhase(p Phase, role models.Role, next func(s tasks.Step, add
 func (f *ragged) layerPhases() []phase {
 	c, o, bufs, e := &f.mk.Config, &f.mk.Options, f.bufs, f.env
 	per := func(name string, ops ...string) Phase {
-		return Phase{Name: name, PerLayer: true, Ops: ops, Handoff: gridBarrier}
+		return Phase{Name: name, PerLayer: true, Ops: ops, Sync: gridBarrier}
 	}
 	l := f.mk.kind()
 	qkv := &tasks.QKVColumns{QKV: f.qkv(), T: o.Tokens}
@@ -170,7 +170,7 @@ func (f *ragged) finalPhase() phase {
 	c, bufs := &f.mk.Config, f.bufs
 	f.argmax = &tasks.ArgmaxColumns{Vocab: c.Vocab, T: f.mk.Options.Tokens, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex,
 		SharedBest: f.sums, SharedIndex: f.indices, Chosen: f.chosen}
-	head := Phase{Name: "lm_head", Ops: []string{"LM head", "final RMSNorm's scale", "argmax"}, Handoff: gridBarrier}
+	head := Phase{Name: "lm_head", Ops: []string{"LM head", "final RMSNorm's scale", "argmax"}, Sync: gridBarrier}
 	return f.matrixPhase(head, layerMatrices, func(tasks.Step) finisher {
 		return f.normed(f.mk.arch.Final, func(scale tasks.ColumnScale) finisher {
 			if f.mk.plainLogits() {

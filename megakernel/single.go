@@ -133,7 +133,7 @@ func (f *single) layerPhases() []phase {
 	projection, l := f.qkv(), f.mk.kind()
 	qkv := &projection
 	qkv.Early = f.earlyOf(MatrixQKV)
-	if o.Queries == HandoffWords {
+	if o.Queries == SyncWords {
 		qkv.Passed = &tasks.Passed{Words: f.words(0), Q: bufs.qWords, KV: bufs.kvWords}
 		if qkv.Norm != nil {
 			qkv.Passed.Normed = qkv
@@ -194,7 +194,7 @@ func (f *single) layerPhases() []phase {
 		all = slices.Delete(all, 2, 3)
 	}
 	for i := range all {
-		all[i].Handoff = o.wayBehind(all[i].Name)
+		all[i].Sync = o.wayBehind(all[i].Name)
 	}
 	return all
 }
@@ -226,7 +226,7 @@ func (f *single) finalPhase() phase {
 	c, bufs, e := &f.mk.Config, f.bufs, f.env
 	f.argmax = &tasks.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex, SharedIndex: f.indices}
 	var publish func()
-	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
+	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Sync: gridBarrier}
 	final := f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
 		scale := f.norm((&vectors{f}).last(), f.mk.arch.Final, f.k.U32(f.mk.finalGain()), pipeline.FormatBF16)
 		var epilogue tasks.Epilogue

@@ -14,7 +14,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	}
 	widest = ceilDiv(widest, o.Weights.Columns()) * o.Weights.Columns()
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
-	if o.Queries == HandoffWords {
+	if o.Queries == SyncWords {
 		att.Passed = &tasks.Passed{}
 	}
 	input := max(2*widest, 4*att.ScratchLen(o.Consumers), mk.drawScratch())

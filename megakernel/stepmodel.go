@@ -143,7 +143,7 @@ func (s *stepModel) each(body func(i, next int)) {
 func (s *stepModel) step() {
 	for i := range s.phases {
 		p := &s.phases[i]
-		p.Time, p.Work, p.Chunks, p.Handoff = 0, 0, 0, 0
+		p.Time, p.Work, p.Chunks, p.Sync = 0, 0, 0, 0
 	}
 	done := make([]int, len(s.run))
 	s.each(func(i, next int) {
@@ -187,7 +187,7 @@ func (s *stepModel) phase(i, next int, weight float64) {
 		chunks += float64(h.sms) * waited
 		at := h.clock.Now()
 		arrived += float64(h.sms) * at
-		if h.held = 0; f.Handoff != handoffNone {
+		if h.held = 0; f.Sync != syncNone {
 			s.hold(h, next)
 		}
 		if at > last {
@@ -197,10 +197,10 @@ func (s *stepModel) phase(i, next int, weight float64) {
 	sms := float64(s.mk.Plan.SMs)
 	arrived, chunks = arrived/sms, chunks/sms
 	released := last
-	s.apart = f.Handoff == handoffNone
+	s.apart = f.Sync == syncNone
 	if s.apart {
 		released = arrived
-	} else if f.Handoff != "" {
+	} else if f.Sync != "" {
 		busy := s.mk.inFlight()
 		if quiet {
 			busy = 0
@@ -209,7 +209,7 @@ func (s *stepModel) phase(i, next int, weight float64) {
 		if s.mk.Plan.SMs == 1 { // nobody to be apart from
 			streamed = 0
 		}
-		released += m.HandoffSeconds(busy, streamed, f.Handoff != gridBarrier)
+		released += m.SyncSeconds(busy, streamed, f.Sync != gridBarrier)
 	}
 	for _, h := range s.shares {
 		if !s.apart {
@@ -218,7 +218,7 @@ func (s *stepModel) phase(i, next int, weight float64) {
 	}
 	p.Time += weight * (released - s.now)
 	p.Chunks += weight * chunks
-	p.Handoff += weight * (released - arrived)
+	p.Sync += weight * (released - arrived)
 	p.Work += weight * (arrived - s.now - chunks)
 	s.now = released
 }

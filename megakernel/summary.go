@@ -125,7 +125,7 @@ func (mk *Kernel) reportPhases(r *report) {
 	r.line("Phases")
 	r.table(t)
 	r.text("%s Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
-		mk.handoffs(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
+		mk.syncs(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
 	if !mk.Options.Repeatable() {
 		r.text("NOT REPEATABLE: the SMs' parts of the down projection are added in the order in which they come, so the last bits of results differ from run to run. For comparison only.")
 	}
@@ -141,18 +141,18 @@ func (mk *Kernel) planned() (n int) {
 	return n
 }
 
-// handoffs says what stands behind the phases, and how often in a step all SMs meet.
-func (mk *Kernel) handoffs() string {
+// syncs says what stands behind the phases, and how often in a step all SMs meet.
+func (mk *Kernel) syncs() string {
 	behind := func(way string) string {
 		var names []string
 		for i := range mk.Phases {
-			if p := &mk.Phases[i]; p.Handoff == way {
+			if p := &mk.Phases[i]; p.Sync == way {
 				names = append(names, p.Name)
 			}
 		}
 		return strings.Join(names, ", ")
 	}
-	words, counted, none := behind(string(HandoffWords)), behind(string(HandoffCounted)), behind(handoffNone)
+	words, counted, none := behind(string(SyncWords)), behind(string(SyncCounted)), behind(syncNone)
 	if words == "" && counted == "" && none == "" {
 		times := fmt.Sprintf("%d a step", mk.Barriers())
 		if planned := mk.planned(); planned > 0 {

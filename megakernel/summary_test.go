@@ -60,7 +60,7 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 	mk = build(t, "llama3-8b", Options{Vectors: "barrier"})
 	require.Contains(t, text(mk), fmt.Sprintf("Behind attention, o, gate_up, down, lm_head stands a grid barrier: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
 	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers())
-	mk = build(t, "llama3-8b", Options{Queries: HandoffBarrier, Merge: MergePhase, Vectors: "barrier"})
+	mk = build(t, "llama3-8b", Options{Queries: SyncBarrier, Merge: MergePhase, Vectors: "barrier"})
 	require.Contains(t, text(mk), fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers()))
 	require.Equal(t, 6*mk.Config.Layers+1, mk.Barriers(), "qkv and merge, too")
 }

@@ -65,10 +65,10 @@ func (o *Options) completeArch(c *models.Config) error {
 		return nil
 	}
 	if o.Queries == "" {
-		o.Queries = HandoffWords // who needs a head normalises it: it is to come with its squares
+		o.Queries = SyncWords // who needs a head normalises it: it is to come with its squares
 	}
-	if o.Queries != HandoffWords {
-		return refuse("Queries", "%q of a model with norms of q and k, want %s", string(o.Queries), HandoffWords)
+	if o.Queries != SyncWords {
+		return refuse("Queries", "%q of a model with norms of q and k, want %s", string(o.Queries), SyncWords)
 	}
 	return nil
 }

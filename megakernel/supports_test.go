@@ -32,7 +32,7 @@ func TestOptionsThatAModelExcludesAreRefused(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Queries: HandoffBarrier}, `options: "barrier" of a model with norms of q and k, want words`},
+		{Options{Queries: SyncBarrier}, `options: "barrier" of a model with norms of q and k, want words`},
 		{Options{MLP: MLPFused}, `options: "fused" of a model with norms of q and k, want rows`},
 		{Options{Launch: LaunchGraph}, `options: a graph of kernels of a model with norms of q and k; want a single kernel`},
 		{Options{Attention: "streaming=8"}, `options: streaming in "streaming=8" of a model whose rotary embeddings differ by layer, have a factor or come behind a norm, or whose scores grow; want another kind of attention`},

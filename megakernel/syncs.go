@@ -13,19 +13,19 @@ const (
 
 // syncs lists the phases of a layer of one row in order. Behind the last one comes the next layer's first.
 func (o *Options) syncs() []phaseSync {
-	queries, attention, act := gridBarrier, o.handoff(phaseAttention), gridBarrier
-	if o.Queries == HandoffWords {
-		queries = string(HandoffWords)
+	queries, attention, act := gridBarrier, o.syncWay(phaseAttention), gridBarrier
+	if o.Queries == SyncWords {
+		queries = string(SyncWords)
 	}
 	if o.MLP == MLPFused {
-		act = handoffNone
+		act = syncNone
 	}
 	merged := []phaseSync{{phaseAttention, attention}}
 	if o.Merge == MergePhase {
 		merged = []phaseSync{{phaseAttention, gridBarrier}, {phaseMerge, attention}}
 	}
 	return slices.Concat([]phaseSync{{phaseQKV, queries}}, merged,
-		[]phaseSync{{phaseO, o.handoff(phaseO)}, {phaseGateUp, act}, {phaseDown, o.handoff(phaseDown)}})
+		[]phaseSync{{phaseO, o.syncWay(phaseO)}, {phaseGateUp, act}, {phaseDown, o.syncWay(phaseDown)}})
 }
 
 // between returns the syncs from behind one phase to before another, around the end of a layer where need be. It
@@ -55,7 +55,7 @@ func (o *Options) wayBehind(phase string) string {
 // change it. A packet that from has written has the flag of so many changes ago for who reads it in to.
 func (o *Options) flagsSince(from, to string) (n int) {
 	for _, s := range o.between(from, to) {
-		if s.way == gridBarrier || s.way == string(HandoffCounted) {
+		if s.way == gridBarrier || s.way == string(SyncCounted) {
 			n++
 		}
 	}

@@ -16,7 +16,7 @@ import (
 func TestFlagsOfEveryVector(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, queries := range Handoffs() {
+	for _, queries := range Syncs() {
 		for _, merge := range Mergings() {
 			for _, vectors := range VectorWays() {
 				for _, mlp := range MLPs() {
@@ -74,7 +74,7 @@ func checkFlags(t *testing.T, mk *Kernel) {
 			if slices.Contains([]string{writer, "o", "gate_up", "down"}, p.Name) {
 				written[p.Name] = flag
 			}
-			switch p.Handoff {
+			switch p.Sync {
 			case "grid barrier":
 				barriers++
 				flag++

@@ -19,25 +19,25 @@ var handedOn = regexp.MustCompile(`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_
 	`\s*const u64 (v\d+) = ptx::clock\(\);\n\s*const u32 came(?:_\d+)? = \(u32\)(v\d+);\n\s*ptx::bar_sync<1, \d+>\(\);\n` +
 	`\s*const u32 v\d+ = .*;\n\s*const u32 (v\d+) = (turn.* \+ 1);\n\s*if \(v\d+\) \{\n\s*const u32 v\d+ = trace_state\[1\];\n.*\n\s*\*\(uint4\*\)&trace_listed\[.*\] = make_uint4\(began\w*, came\w*, v\d+, (v\d+)\);`)
 
-func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
+func TestTheEndOfASyncIsReadBeforeItsBarrier(t *testing.T) {
 	for _, rows := range []int{1, 8} {
 		mk, source := printed(t, rows, 100)
-		handoffs := 0
+		syncs := 0
 		for _, s := range mk.Traced {
-			if s.Kind == pipeline.TraceHandoff {
-				handoffs++
+			if s.Kind == pipeline.TraceSync {
+				syncs++
 			}
 		}
-		require.Greater(t, handoffs, 3)
+		require.Greater(t, syncs, 3)
 		found := handedOn.FindAllStringSubmatch(source, -1)
-		require.Len(t, found, handoffs, "%d rows", rows)
+		require.Len(t, found, syncs, "%d rows", rows)
 		words := map[string]bool{}
 		for _, f := range found {
 			require.Equal(t, []string{f[1], f[5], f[7]}, []string{f[4], f[6], f[9]})
 			require.Equal(t, f[2]+f[3]+" + 1", f[8], "the word of the sync that is listed")
 			words[f[3]] = true
 		}
-		require.Len(t, words, handoffs, "each sync has a word of its own")
+		require.Len(t, words, syncs, "each sync has a word of its own")
 	}
 }
 

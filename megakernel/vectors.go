@@ -17,7 +17,7 @@ import (
 func VectorPhases() []string { return []string{phaseAttention, phaseO, phaseDown} }
 
 // VectorWays are how they can be, the default of one row first.
-func VectorWays() []Handoff { return []Handoff{HandoffCounted, HandoffBarrier} }
+func VectorWays() []Sync { return []Sync{SyncCounted, SyncBarrier} }
 
 // handsOn is whether a phase's output vector is handed on in words. Down's is not with
 // MLPFused, where all SMs add to it.
@@ -25,8 +25,8 @@ func (o *Options) handsOn(phase string) bool {
 	return o.counts() && slices.Contains(VectorPhases(), phase) && (phase != phaseDown || o.MLP != MLPFused)
 }
 
-// handoff is how a phase's vector is handed on.
-func (o *Options) handoff(phase string) string {
+// syncWay is how a phase's vector is handed on.
+func (o *Options) syncWay(phase string) string {
 	if o.handsOn(phase) {
 		return o.Vectors
 	}
@@ -36,13 +36,13 @@ func (o *Options) handoff(phase string) string {
 // completeVectors chooses how vectors are handed on, and refuses what cannot be.
 func (o *Options) completeVectors() error {
 	if o.Vectors == "" {
-		o.Vectors = string(HandoffBarrier)
+		o.Vectors = string(SyncBarrier)
 		if o.Tokens == 1 && !o.graph() {
 			o.Vectors = string(VectorWays()[0])
 		}
 	}
 	switch {
-	case !slices.Contains(VectorWays(), Handoff(o.Vectors)):
+	case !slices.Contains(VectorWays(), Sync(o.Vectors)):
 		return refuse("Vectors", "found %q, want %s", o.Vectors, plural.Or(VectorWays()))
 	case !o.counts():
 		return nil
@@ -56,7 +56,7 @@ func (o *Options) completeVectors() error {
 
 // counts is whether vectors are handed on in words behind counts of arrivals, after which
 // tags are others.
-func (o *Options) counts() bool { return o.Vectors == string(HandoffCounted) }
+func (o *Options) counts() bool { return o.Vectors == string(SyncCounted) }
 
 // BufferWords is the buffer of a phase's output vector where it is handed on in words.
 func BufferWords(phase string) string {

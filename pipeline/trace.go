@@ -45,10 +45,10 @@ type TraceKind string
 
 // The kinds of spans.
 const (
-	TracePhase   TraceKind = "phase" // of a layer or a step, up to its last instruction in the warp that notes
-	TraceHandoff TraceKind = "sync"  // from the arrival at a grid barrier, or of the warp that notes at a count of arrivals, to the release
-	TraceWait    TraceKind = "wait"  // at the ring (see ChunkWait and those below it), or for what other SMs write in words
-	TraceTask    TraceKind = "task"  // a part of a phase
+	TracePhase TraceKind = "phase" // of a layer or a step, up to its last instruction in the warp that notes
+	TraceSync  TraceKind = "sync"  // from the arrival at a grid barrier, or of the warp that notes at a count of arrivals, to the release
+	TraceWait  TraceKind = "wait"  // at the ring (see ChunkWait and those below it), or for what other SMs write in words
+	TraceTask  TraceKind = "task"  // a part of a phase
 )
 
 // TraceSite is a place of the program that spans are of.
@@ -95,7 +95,7 @@ func TracedLimit(limit, spans int) int {
 }
 
 // traceShared is how many bytes of shared memory a traced kernel takes at most beside the plan's.
-const traceShared = 4*(TraceTracks*stateWords+(listedSpans+MaxStages+2*keptChunks)*SpanWords+2*traceHandoffs) + 4*16
+const traceShared = 4*(TraceTracks*stateWords+(listedSpans+MaxStages+2*keptChunks)*SpanWords+2*traceSyncs) + 4*16
 
 // MaxTraceLayers and MaxTraceSites are what a span's word can tell apart; steps are
 // counted modulo TraceSteps.
@@ -121,7 +121,7 @@ func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d] out: their number, and the role's clocks", ctas, TraceTracks, HeadWords)))}
 	t.state = dsl.Shared[dsl.U32](k, "trace_state", TraceTracks*stateWords, dsl.Doc("by track: the place of the next span; how many are listed"))
 	t.list.spans = dsl.Shared[dsl.U32](k, "trace_listed", listedSpans*SpanWords, dsl.Align(16), dsl.Doc("spans of the consumers that are not noted yet"))
-	t.list.released = dsl.Shared[dsl.U32](k, "trace_released", traceHandoffs*2, dsl.Doc(fmt.Sprintf("[%d][2] by sync, in turns: when it released this CTA", traceHandoffs)))
+	t.list.released = dsl.Shared[dsl.U32](k, "trace_released", traceSyncs*2, dsl.Doc(fmt.Sprintf("[%d][2] by sync, in turns: when it released this CTA", traceSyncs)))
 	return t
 }
 

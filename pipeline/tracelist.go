@@ -8,19 +8,19 @@ import "github.com/mkgen/mkgen/dsl"
 // when all before them is noted; so are the producer's phases.
 type spanList struct {
 	spans    dsl.Buf[dsl.U32]  // shared memory, [listedSpans][SpanWords]: as in Trace.Spans, but the last word of a sync's is the index of its release, plus 1
-	released dsl.Buf[dsl.U32]  // shared memory, [traceHandoffs][2]: when one released the CTA, the last time and the time before
+	released dsl.Buf[dsl.U32]  // shared memory, [traceSyncs][2]: when one released the CTA, the last time and the time before
 	turn     *dsl.Var[dsl.U32] // which of these two is written: it changes with every sync
-	handoffs int               // built so far
+	syncs    int               // built so far
 	came     dsl.Val[dsl.U32]  // of the sync that is built; see Meets
 }
 
 // listedSpans is how many spans have room: one a lane, which then store whole lines.
 const listedSpans = 32
 
-// traceHandoffs is how many syncs a traced program can have. Each has words of its own, by
+// traceSyncs is how many syncs a traced program can have. Each has words of its own, by
 // turns: one may be read, to note a sync, while the next is released, which may be the
 // same of another layer.
-const traceHandoffs = 32
+const traceSyncs = 32
 
 // Span runs body and notes when it began and ended. All lanes of all warps of the role
 // take part.
@@ -42,18 +42,18 @@ func (t *Trace) Span(k *dsl.Kernel, kind TraceKind, what string, body func()) {
 	add()
 }
 
-// Handoff is Span of a sync, of which body runs Released and Meets.
-func (t *Trace) Handoff(k *dsl.Kernel, body func()) {
+// Sync is Span of a sync, of which body runs Released and Meets.
+func (t *Trace) Sync(k *dsl.Kernel, body func()) {
 	k.Helper()
 	if t == nil {
 		body()
 		return
 	}
-	site := t.site(TraceHandoff, "sync")
+	site := t.site(TraceSync, "sync")
 	begin := t.clock().Named("began")
 	l := &t.list
-	l.handoffs++
-	k.Require(l.handoffs <= traceHandoffs, "trace: over %d syncs", traceHandoffs)
+	l.syncs++
+	k.Require(l.syncs <= traceSyncs, "trace: over %d syncs", traceSyncs)
 	l.turn.Set(l.turn.Get().XorC(1))
 	body()
 	t.add(begin, l.came, t.where(site), t.releaseWord().AddC(1))
@@ -61,7 +61,7 @@ func (t *Trace) Handoff(k *dsl.Kernel, body func()) {
 
 // releaseWord is the index of the release of the sync that is built.
 func (t *Trace) releaseWord() dsl.Val[dsl.U32] {
-	return t.list.turn.Get().AddC(2 * (t.list.handoffs - 1))
+	return t.list.turn.Get().AddC(2 * (t.list.syncs - 1))
 }
 
 // Released runs in the thread that waits for a sync, as soon as it is released: before

@@ -156,7 +156,7 @@ func TestWhatDownByColumnsRefuses(t *testing.T) {
 // sumsRig runs turns in which every SM reads the sums of the turn before, their rows' owners
 // add to them, and all SMs add their parts, with one sync a turn or none. A row grows by
 // 1 and by 1 + 2 + … of the SMs' parts.
-func sumsRig(t *testing.T, turns int, handoff bool) *rig {
+func sumsRig(t *testing.T, turns int, syncWay bool) *rig {
 	const n, sms = 64, 3
 	r := newRig(t, setup{sms: sms, consumers: 1})
 	k, e := r.k, r.e
@@ -177,7 +177,7 @@ func sumsRig(t *testing.T, turns int, handoff bool) *rig {
 			for i := range 2 {
 				dsl.ReduceAdd(x, sums.Now().Add(e.Tid.MulC(2)).AddC(i), dsl.Cast[dsl.F32](e.CTA.AddC(1)), dsl.Relaxed(dsl.GPUScope))
 			}
-			if handoff {
+			if syncWay {
 				bar.Sync()
 			}
 		}, dsl.Unroll(1))
@@ -186,7 +186,7 @@ func sumsRig(t *testing.T, turns int, handoff bool) *rig {
 	return r
 }
 
-func TestSumsInTurnsNeedOneHandoffATurn(t *testing.T) {
+func TestSumsInTurnsNeedOneSyncATurn(t *testing.T) {
 	for turns := 1; turns <= 7; turns++ {
 		r := sumsRig(t, turns, true)
 		program := r.load()

@@ -210,7 +210,7 @@ func (g *GridBarrier) CountWhile(meanwhile func()) {
 func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
 	e.K.Note("grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it")
-	e.Trace.Handoff(e.K, func() {
+	e.Trace.Sync(e.K, func() {
 		first := e.Tid.EqC(0)
 		if meanwhile == nil && e.Trace == nil {
 			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })

@@ -59,7 +59,7 @@ func TestFusedMLPOfOddShapes(t *testing.T) {
 		shape := c
 		tokens := []int{1, 9, 4, 7, 2, 11}
 		seed := uint64(1)
-		for _, q := range megakernel.Handoffs() {
+		for _, q := range megakernel.Syncs() {
 			for _, m := range megakernel.Mergings() {
 				vectors, held := fusedVectors[seed%uint64(len(fusedVectors))], []int{0, 1, megakernel.HeldNone}[seed%3]
 				mk, err := megakernel.Build(c, megakernel.Options{SMs: 5, Page: 4, StageBytes: 2048, Queries: q, Merge: m, MLP: megakernel.MLPFused, Vectors: vectors, Held: held})

@@ -21,7 +21,7 @@ func TestHeldChunksGiveTheSameBits(t *testing.T) {
 		{SMs: 1, StageBytes: 2048},
 		{SMs: 3, StageBytes: 2048, Consumers: 3},
 		{SMs: 40, StageBytes: 2048},
-		{SMs: 3, StageBytes: 4096, Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase},
+		{SMs: 3, StageBytes: 4096, Queries: megakernel.SyncBarrier, Merge: megakernel.MergePhase},
 		{SMs: 2, StageBytes: 2048, Stages: 2, InFlight: 1, Merge: megakernel.MergePhase},
 	} {
 		t.Run(fmt.Sprintf("%d SMs, stages of %d", shape.SMs, shape.StageBytes), func(t *testing.T) {

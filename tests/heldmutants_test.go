@@ -36,7 +36,7 @@ func TestMutantsOfWhatShipsAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
 	o := megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 8, InFlight: 4, Leads: "5:2", Held: 3,
-		Queries: megakernel.HandoffWords, Merge: megakernel.MergeWords, Vectors: string(megakernel.HandoffCounted)}
+		Queries: megakernel.SyncWords, Merge: megakernel.MergeWords, Vectors: string(megakernel.SyncCounted)}
 	first := newSubjectOf(t, o, 320, 2) // more tiles of the LM head than the ring has stages
 	first.mustPass(t)
 	outcomes := first.tryAll(t, sample(t, first.ir, regionEvery), nil)

@@ -14,7 +14,7 @@ import (
 
 // However queries reach attention, wherever partial states meet and whichever vectors
 // are handed on in words, the logits are the same bits.
-func TestHandoffsGiveTheSameBits(t *testing.T) {
+func TestSyncsGiveTheSameBits(t *testing.T) {
 	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:12]
@@ -23,15 +23,15 @@ func TestHandoffsGiveTheSameBits(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d splits", kv, splits), func(t *testing.T) {
 				t.Parallel()
 				o := megakernel.Options{SMs: 3, Page: 4, Splits: splits, StageBytes: 2048, KV: kv}
-				run := func(q megakernel.Handoff, m megakernel.Merging, vectors string, seed uint64) trace {
+				run := func(q megakernel.Sync, m megakernel.Merging, vectors string, seed uint64) trace {
 					o.Queries, o.Merge, o.Vectors = q, m, vectors
 					mk, err := megakernel.Build(c, o)
 					require.NoError(t, err)
 					return decode(t, mk, g.Seed, tokens, seed)
 				}
-				want := run(megakernel.HandoffBarrier, megakernel.MergePhase, string(megakernel.HandoffBarrier), 1)
+				want := run(megakernel.SyncBarrier, megakernel.MergePhase, string(megakernel.SyncBarrier), 1)
 				seed := uint64(2)
-				for _, q := range megakernel.Handoffs() {
+				for _, q := range megakernel.Syncs() {
 					for _, m := range megakernel.Mergings() {
 						for _, vectors := range megakernel.VectorWays() {
 							got := run(q, m, string(vectors), seed)

@@ -12,8 +12,8 @@ type Options struct {
 	CTAs, Consumers    int
 	StageBytes, Stages int
 
-	NoHandoff bool // leave the sync out, to see what the executor says
-	NoWrite   bool // the consumers do not drain the second stream, likewise
+	NoSync  bool // leave the sync out, to see what the executor says
+	NoWrite bool // the consumers do not drain the second stream, likewise
 }
 
 // Kernel assembles a kernel of nothing but a softmax of n elements.
@@ -41,7 +41,7 @@ func Kernel(n int, temperature float64, o Options) (*ir.Kernel, *Softmax, error)
 		dsl.Role{Name: "consumers", First: 0, End: o.Consumers, Body: func() {
 			c, bar := ring.Consumer(), tasks.NewGridBarrier(e, counter, epoch)
 			k.Region("reduce", func() { t.Reduce(e, c, ring) })
-			if !o.NoHandoff {
+			if !o.NoSync {
 				k.Region("sync", bar.Sync)
 			}
 			if !o.NoWrite {

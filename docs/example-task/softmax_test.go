@@ -206,9 +206,9 @@ func fault(t *testing.T, o Options, want func(f *interp.Fault) bool) string {
 // The reports that docs/writing-a-task.md shows.
 func TestReports(t *testing.T) {
 	o := Options{CTAs: 2, Consumers: 1, StageBytes: 512, Stages: 2}
-	noHandoff, noWrite := o, o
-	noHandoff.NoHandoff, noWrite.NoWrite = true, true
-	golden(t, "testdata/no-handoff.txt", fault(t, noHandoff, func(f *interp.Fault) bool {
+	noSync, noWrite := o, o
+	noSync.NoSync, noWrite.NoWrite = true, true
+	golden(t, "testdata/no-sync.txt", fault(t, noSync, func(f *interp.Fault) bool {
 		return f.Kind == interp.DataRace && len(f.Sides) == 2 && f.Sides[0].Thread[:5] != f.Sides[1].Thread[:5] // of two CTAs
 	}))
 	golden(t, "testdata/no-write.txt", fault(t, noWrite, func(f *interp.Fault) bool { return f.Kind == interp.Deadlock }))
@@ -233,9 +233,9 @@ func TestEmittedCUDA(t *testing.T) {
 			t.Fatalf("%q occurs %d times, want once:\n%s", s, n, b.String())
 		}
 	}
-	_, handoff, _ := strings.Cut(b.String(), "    // ---- sync ----")
-	handoff, _, _ = strings.Cut("    // ---- sync ----"+handoff, "    // ---- write ----")
-	golden(t, "testdata/handoff.cu", handoff)
+	_, syncWay, _ := strings.Cut(b.String(), "    // ---- sync ----")
+	syncWay, _, _ = strings.Cut("    // ---- sync ----"+syncWay, "    // ---- write ----")
+	golden(t, "testdata/sync.cu", syncWay)
 	if *cu != "" {
 		if err := os.WriteFile(*cu, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

@@ -47,7 +47,7 @@ func decoded(t *testing.T, mk *megakernel.Kernel, r *bench.Recording) *trace.Tra
 // qkv, and where partial states do, the merge is attention's: who works on heads waits for
 // their queries, item by item, and everyone comes by the merge once.
 func TestALaunchIsRecordedWhole(t *testing.T) {
-	barriers := megakernel.Options{Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase}
+	barriers := megakernel.Options{Queries: megakernel.SyncBarrier, Merge: megakernel.MergePhase}
 	for name, o := range map[string]megakernel.Options{"words": {Tokens: 1}, "barriers": barriers, "rows": {Tokens: 3}} {
 		t.Run(name, func(t *testing.T) {
 			o.SMs, o.Trace = 3, 4000
@@ -62,7 +62,7 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 				phases, tasks := map[string]int{}, map[string]int{}
 				for _, s := range track.Spans {
 					switch site := tr.Sites[s.Site]; site.Kind {
-					case trace.Phase, trace.Handoff:
+					case trace.Phase, trace.Sync:
 						phases[site.Name]++
 					case trace.Task:
 						tasks[site.Name]++
@@ -77,7 +77,7 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 				if track.Role != trace.Consumers {
 					continue
 				}
-				handoffs := 0
+				syncs := 0
 				for _, p := range mk.Phases {
 					want := 0
 					switch {
@@ -89,10 +89,10 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 						want = 2
 					}
 					require.Equal(t, want, phases["sync after "+p.Name], "sync after %s of SM %d", p.Name, track.SM)
-					handoffs += want
+					syncs += want
 				}
 				if name != "rows" {
-					require.Equal(t, 2*mk.Barriers(), handoffs)
+					require.Equal(t, 2*mk.Barriers(), syncs)
 				}
 				if name == "words" {
 					require.Zero(t, phases["merge"])
@@ -108,7 +108,7 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 			}
 			s := tr.Summarize()
 			require.Equal(t, name == "words", s.Step.Others > 0, "waits for words")
-			require.InDelta(t, s.Step.Time, s.Step.Work+s.Step.Chunks+s.Step.Others+s.Step.Handoffs, 1e-6*s.Step.Time)
+			require.InDelta(t, s.Step.Time, s.Step.Work+s.Step.Chunks+s.Step.Others+s.Step.Syncs, 1e-6*s.Step.Time)
 		})
 	}
 }
@@ -264,7 +264,7 @@ func TestAPhaseIsNotedWithItsParts(t *testing.T) {
 		require.NoError(t, err)
 		require.LessOrEqual(t, head.Spans*pipeline.SpanWords, words)
 		var parts []pipeline.Span
-		phases, handoffs, before := 0, 0, uint32(0)
+		phases, syncs, before := 0, 0, uint32(0)
 		for i := range head.Spans { // behind them lies what another launch left
 			s, err := pipeline.DecodeSpan(track[i*pipeline.SpanWords:])
 			require.NoError(t, err)
@@ -278,13 +278,13 @@ func TestAPhaseIsNotedWithItsParts(t *testing.T) {
 			for _, p := range parts {
 				require.LessOrEqual(t, p.End, s.End)
 				require.GreaterOrEqual(t, p.End, before)
-				if mk.Traced[p.Site].Kind == pipeline.TraceHandoff {
-					handoffs++
+				if mk.Traced[p.Site].Kind == pipeline.TraceSync {
+					syncs++
 				}
 			}
 			parts, before = nil, s.End
 		}
 		require.Equal(t, 2*(5*mk.Config.Layers+1), phases)
-		require.Greater(t, handoffs, phases/2)
+		require.Greater(t, syncs, phases/2)
 	}
 }

@@ -37,10 +37,10 @@ type Compared struct {
 
 // Parts is where an SM's time goes. Time is the sum of the others.
 type Parts struct {
-	Time    float64
-	Work    float64 // arithmetic, and what is read from other SMs
-	Chunks  float64 // waits for chunks: the ring is empty
-	Handoff float64 // from arrival to release
+	Time   float64
+	Work   float64 // arithmetic, and what is read from other SMs
+	Chunks float64 // waits for chunks: the ring is empty
+	Sync   float64 // from arrival to release
 }
 
 // Ratio is measured over predicted time; 0 where either is missing.
@@ -94,14 +94,14 @@ func Of(mk *megakernel.Kernel, m *machine.Machine, context, sequences int, s *tr
 }
 
 func predicted(f *megakernel.PhasePrediction) Parts {
-	return Parts{Time: f.Time * 1e6, Work: f.Work * 1e6, Chunks: f.Chunks * 1e6, Handoff: f.Handoff * 1e6}
+	return Parts{Time: f.Time * 1e6, Work: f.Work * 1e6, Chunks: f.Chunks * 1e6, Sync: f.Sync * 1e6}
 }
 
 // parts are those of a trace; waits for other SMs' words are a sync's.
 func parts(p trace.Parts, by float64) Parts {
-	return Parts{Time: by * p.Time, Work: by * p.Work, Chunks: by * p.Chunks, Handoff: by * (p.Handoffs + p.Others)}
+	return Parts{Time: by * p.Time, Work: by * p.Work, Chunks: by * p.Chunks, Sync: by * (p.Syncs + p.Others)}
 }
 
 func (p *Parts) add(q Parts, n float64) {
-	p.Time, p.Work, p.Chunks, p.Handoff = p.Time+n*q.Time, p.Work+n*q.Work, p.Chunks+n*q.Chunks, p.Handoff+n*q.Handoff
+	p.Time, p.Work, p.Chunks, p.Sync = p.Time+n*q.Time, p.Work+n*q.Work, p.Chunks+n*q.Chunks, p.Sync+n*q.Sync
 }

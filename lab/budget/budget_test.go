@@ -29,7 +29,7 @@ func kernel(t *testing.T, o megakernel.Options) *megakernel.Kernel {
 func twice(mk *megakernel.Kernel, context int) *trace.Summary {
 	s := &trace.Summary{Unit: trace.Nanoseconds, Steps: 2, Cold: 0, Until: math.Inf(1)}
 	for _, f := range mk.Predict(machine.H200(), context, 1).Phases {
-		p := trace.Parts{Time: 2e9 * f.Time, Work: 2e9 * f.Work, Chunks: 2e9 * f.Chunks, Handoffs: 2e9 * f.Handoff}
+		p := trace.Parts{Time: 2e9 * f.Time, Work: 2e9 * f.Work, Chunks: 2e9 * f.Chunks, Syncs: 2e9 * f.Sync}
 		s.Phases = append(s.Phases, trace.PhaseSummary{Name: f.Name, Runs: 2 * f.Runs, Parts: p})
 		s.Step.Time += float64(f.Runs) * p.Time
 	}
@@ -45,8 +45,8 @@ func TestMeasuredStandsBesidePredicted(t *testing.T) {
 	for i, p := range b.Phases {
 		require.Equal(t, mk.Phases[i].Name, p.Name)
 		require.InEpsilon(t, 2, p.Ratio(), 1e-9, p.Name)
-		require.InDelta(t, 2*p.Predicted.Handoff, p.Measured.Handoff, 1e-9)
-		require.InDelta(t, p.Measured.Time, p.Measured.Work+p.Measured.Chunks+p.Measured.Handoff, 1e-9)
+		require.InDelta(t, 2*p.Predicted.Sync, p.Measured.Sync, 1e-9)
+		require.InDelta(t, p.Measured.Time, p.Measured.Work+p.Measured.Chunks+p.Measured.Sync, 1e-9)
 		bytes += int64(p.Runs) * p.Bytes
 	}
 	require.GreaterOrEqual(t, bytes, mk.Plan.WeightBytes()+mk.KVBytes(1024))
@@ -69,12 +69,12 @@ func TestMeasuredStandsBesidePredicted(t *testing.T) {
 }
 
 // Who waits for other SMs' words waits for a sync.
-func TestWaitsForWordsCountAsHandOffs(t *testing.T) {
+func TestWaitsForWordsCountAsSyncs(t *testing.T) {
 	mk := kernel(t, megakernel.Options{})
 	s := twice(mk, 100)
 	s.Phases[1].Others, s.Phases[1].Work = 700, s.Phases[1].Work-700
 	b, plain := budget.Of(mk, machine.H200(), 100, 1, s, budget.Times{}), budget.Of(mk, machine.H200(), 100, 1, twice(mk, 100), budget.Times{})
-	require.InDelta(t, plain.Phases[1].Measured.Handoff+0.7, b.Phases[1].Measured.Handoff, 1e-9)
+	require.InDelta(t, plain.Phases[1].Measured.Sync+0.7, b.Phases[1].Measured.Sync, 1e-9)
 	require.InDelta(t, plain.Phases[1].Measured.Work-0.7, b.Phases[1].Measured.Work, 1e-9)
 	require.InDelta(t, plain.Phases[1].Measured.Time, b.Phases[1].Measured.Time, 1e-9)
 }

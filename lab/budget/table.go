@@ -60,11 +60,11 @@ func (b *Budget) rows(t *table.Table, unit string, of []any, c *Compared) {
 	}
 	cells := append(of, "measured "+unit)
 	if m := &c.Measured; m.Time != 0 {
-		cells = append(cells, number(m.Time), number(m.Work), number(m.Chunks), number(m.Handoff), ratio)
+		cells = append(cells, number(m.Time), number(m.Work), number(m.Chunks), number(m.Sync), ratio)
 	}
 	t.Row(cells...)
 	p := &c.Predicted
-	t.Row("", "", "", "predicted µs", number(p.Time), number(p.Work), number(p.Chunks), number(p.Handoff))
+	t.Row("", "", "", "predicted µs", number(p.Time), number(p.Work), number(p.Chunks), number(p.Sync))
 }
 
 // bytes is what a step reads.

@@ -58,7 +58,7 @@ func (d *decoder) feed(t *testing.T, last int) *probe.Sample {
 func TestAProbeChangesNoBit(t *testing.T) {
 	for i, o := range []megakernel.Options{
 		{},
-		{Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase, Vectors: "barrier", Splits: 2},
+		{Queries: megakernel.SyncBarrier, Merge: megakernel.MergePhase, Vectors: "barrier", Splits: 2},
 		{Merge: megakernel.MergePhase, Vectors: "counted", Splits: 2, KV: "e4m3"},
 		{Weights: "i4g32"},
 	} {

@@ -27,14 +27,14 @@ func (t *Trace) Check() error {
 			return err
 		}
 	}
-	return t.checkHandoffs()
+	return t.checkSyncs()
 }
 
 func (s *Site) check() error {
 	switch s.Kind {
-	case Phase, Handoff, Wait, Task:
+	case Phase, Sync, Wait, Task:
 	default:
-		return fmt.Errorf("its kind is %q; want %q, %q, %q or %q", s.Kind, Phase, Handoff, Wait, Task)
+		return fmt.Errorf("its kind is %q; want %q, %q, %q or %q", s.Kind, Phase, Sync, Wait, Task)
 	}
 	if s.Name == "" {
 		return fmt.Errorf("it has no name; want one")

@@ -48,13 +48,13 @@ func TestWhatCheckRefuses(t *testing.T) {
 	}
 }
 
-func TestATrackThatDroppedSpansMayLackHandOffs(t *testing.T) {
+func TestATrackThatDroppedSpansMayLackSyncs(t *testing.T) {
 	tr := two()
 	cut(&tr.Tracks[2], 2)
 	require.NoError(t, tr.Check())
 }
 
-func TestTheSMWithoutAHandOffIsOneThatDroppedNone(t *testing.T) {
+func TestTheSMWithoutASyncIsOneThatDroppedNone(t *testing.T) {
 	tr := two()
 	third := tr.Tracks[2]
 	third.SM = 2
@@ -72,7 +72,7 @@ func TestSpansOfNoLengthLieWithinAnything(t *testing.T) {
 }
 
 // What consumers do while they wait at a sync is the sync's time, not a wait beside it.
-func TestAWaitWithinAHandOffCountsOnce(t *testing.T) {
+func TestAWaitWithinASyncCountsOnce(t *testing.T) {
 	tr, want := two(), two().Summarize()
 	spans := tr.Tracks[2].Spans
 	tr.Tracks[2].Spans = slices.Insert(spans, 2, Span{Begin: 102, End: 106, Site: 2}, Span{Begin: 101, End: 107, Site: 6})

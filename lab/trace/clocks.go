@@ -108,7 +108,7 @@ func (t *Trace) releases() (all []released) {
 	for _, tr := range tracks {
 		for i := range tr.Spans {
 			s := &tr.Spans[i]
-			if t.kind(s) != Handoff {
+			if t.kind(s) != Sync {
 				continue
 			}
 			r := run{s.Site, s.Step, s.Layer}
@@ -133,11 +133,11 @@ const certain = 200
 
 // contradiction is how much earlier than the last arrival the first release from the
 // sync that is worst in it comes, as a mean, and which that is: 0 where none does.
-func (s *Summary) contradiction() (by float64, handoff string) {
-	for i := range s.Handoffs {
-		if h := &s.Handoffs[i]; -h.Latency > by {
-			by, handoff = -h.Latency, h.Name
+func (s *Summary) contradiction() (by float64, syncWay string) {
+	for i := range s.Syncs {
+		if h := &s.Syncs[i]; -h.Latency > by {
+			by, syncWay = -h.Latency, h.Name
 		}
 	}
-	return by, handoff
+	return by, syncWay
 }

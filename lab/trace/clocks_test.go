@@ -42,7 +42,7 @@ func TestClocksThatStandApartArePutTogether(t *testing.T) {
 			most = max(most, ahead(sm))
 		}
 		near(t, most, tr.Apart, name)
-		for _, h := range tr.Summarize().Handoffs {
+		for _, h := range tr.Summarize().Syncs {
 			near(t, 900, h.Latency, name)
 			near(t, 0, h.Spread, name)
 		}
@@ -76,7 +76,7 @@ func TestClocksThatDoNotGoEquallyFastArePutTogether(t *testing.T) {
 				require.InDelta(t, r.middle, end, apart/float64(484/alignedAtOnce), "%s: SM %d at %g", name, sm, r.middle)
 			}
 		}
-		for _, h := range tr.Summarize().Handoffs {
+		for _, h := range tr.Summarize().Syncs {
 			require.InDelta(t, 900, h.Latency, apart/10, name)
 		}
 	}
@@ -89,7 +89,7 @@ func TestReleasesThatDifferFromRunToRunMoveNoClock(t *testing.T) {
 	// One SM is released late in a third of the syncs: its median is not.
 	late, n := tr.of(2, Consumers), 0
 	for i := range late.Spans {
-		if tr.kind(&late.Spans[i]) == Handoff {
+		if tr.kind(&late.Spans[i]) == Sync {
 			if n++; n%3 == 0 {
 				late.Spans[i].End += 5
 			}
@@ -100,7 +100,7 @@ func TestReleasesThatDifferFromRunToRunMoveNoClock(t *testing.T) {
 	require.Equal(t, y.trace().Tracks[0], tr.Tracks[0])
 }
 
-func TestClocksOfAFewHandOffsAreLeftAlone(t *testing.T) {
+func TestClocksOfAFewSyncsAreLeftAlone(t *testing.T) {
 	y := small()
 	y.steps, y.layers = 1, 1 // seven syncs
 	ahead := func(sm int) float64 { return 100 * float64(sm) }

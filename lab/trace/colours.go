@@ -23,8 +23,8 @@ var (
 	faint    = rgb{110, 110, 110}
 	gridline = rgb{222, 222, 222}
 
-	handoffColour = rgb{150, 150, 150}
-	othersColour  = rgb{60, 60, 60}
+	syncColour   = rgb{150, 150, 150}
+	othersColour = rgb{60, 60, 60}
 
 	copyingColour  = rgb{0, 90, 110}
 	inFlightColour = rgb{120, 190, 205}

@@ -14,13 +14,13 @@ func (p *plot) consumerRow(tr *Track) {
 		}
 		s := &tr.Spans[r.phase]
 		name := p.t.Sites[s.Site].Name
-		work, chunks, others, handoffs := strokes{x: p.x}, strokes{x: p.x}, strokes{x: p.x}, strokes{x: p.x}
+		work, chunks, others, syncs := strokes{x: p.x}, strokes{x: p.x}, strokes{x: p.x}, strokes{x: p.x}
 		work.add(s.Begin, s.End, p.w)
 		for i := r.first; i < r.last; i++ {
 			in := &tr.Spans[i]
 			switch site := &p.t.Sites[in.Site]; {
-			case site.Kind == Handoff:
-				handoffs.add(in.Begin, in.End, p.w)
+			case site.Kind == Sync:
+				syncs.add(in.Begin, in.End, p.w)
 			case site.Kind != Wait || i > r.phase:
 			case site.Name == ChunkWait:
 				chunks.add(in.Begin, in.End, p.w)
@@ -32,7 +32,7 @@ func (p *plot) consumerRow(tr *Track) {
 		p.c.path(&work, p.hues[name])
 		p.c.path(&chunks, p.hues[name].light())
 		p.c.path(&others, othersColour)
-		p.c.path(&handoffs, handoffColour)
+		p.c.path(&syncs, syncColour)
 		p.c.printf("</g>")
 	}
 }
@@ -41,7 +41,7 @@ func (p *plot) consumerRow(tr *Track) {
 func (p *plot) tip(tr *Track, r run, name string) string {
 	d := p.t.parts(tr, r, &producer{})
 	n := func(x float64) string { return number(p.t.Unit, x) }
-	tip := fmt.Sprintf("SM %d, %s: %s = %s work + %s waiting for chunks + %s sync", tr.SM, name, amount(p.t.Unit, d.Time), n(d.Work), n(d.Chunks), n(d.Handoffs))
+	tip := fmt.Sprintf("SM %d, %s: %s = %s work + %s waiting for chunks + %s sync", tr.SM, name, amount(p.t.Unit, d.Time), n(d.Work), n(d.Chunks), n(d.Syncs))
 	if d.Others > 0 {
 		tip += " + " + n(d.Others) + " waiting for words"
 	}
@@ -61,7 +61,7 @@ func (p *plot) consumerLegend() (entries []entry) {
 	for _, s := range p.s.Phases {
 		others = others || s.Others > 0
 	}
-	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk, white: between phases)"}, entry{[]rgb{handoffColour}, "sync"})
+	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk, white: between phases)"}, entry{[]rgb{syncColour}, "sync"})
 	if others {
 		entries = append(entries, entry{[]rgb{othersColour}, "waits for words"})
 	}

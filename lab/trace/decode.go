@@ -145,7 +145,7 @@ func sitesOf(all []pipeline.TraceSite) (sites []Site) {
 		if n := len(s.Regions); n > 0 {
 			phase = s.Regions[n-1]
 		}
-		if s.Kind == pipeline.TraceHandoff {
+		if s.Kind == pipeline.TraceSync {
 			name, phase = phase, strings.TrimPrefix(phase, "sync after ")
 		}
 		sites = append(sites, Site{Kind: Kind(s.Kind), Name: name, Role: s.Role, Phase: phase})

@@ -19,7 +19,7 @@ func right(head string) (bool, string) {
 }
 
 // grids are the tables of a summary.
-func (s *Summary) grids() []grid { return []grid{s.phaseGrid(), s.handoffGrid(), s.taskGrid()} }
+func (s *Summary) grids() []grid { return []grid{s.phaseGrid(), s.syncGrid(), s.taskGrid()} }
 
 func (s *Summary) phaseGrid() grid {
 	_, unit := scale(s.Unit)
@@ -57,7 +57,7 @@ type partColumn struct {
 // partColumns leaves out what the trace has nothing of.
 func (s *Summary) partColumns() []partColumn {
 	columns := []partColumn{{"work", func(p Parts) float64 { return p.Work }}, {"chunks", func(p Parts) float64 { return p.Chunks }},
-		{"sync", func(p Parts) float64 { return p.Handoffs }}}
+		{"sync", func(p Parts) float64 { return p.Syncs }}}
 	if s.anyOthers() {
 		columns = append(columns, partColumn{"words", func(p Parts) float64 { return p.Others }})
 	}
@@ -75,11 +75,11 @@ func (s *Summary) anyOthers() bool {
 	return some
 }
 
-func (s *Summary) handoffGrid() grid {
+func (s *Summary) syncGrid() grid {
 	_, unit := scale(s.Unit)
 	g := grid{title: "Syncs, in " + unit + ": arrivals and releases of the SMs",
 		head: []string{"sync", ">runs", ">wait", ">last\n− mean", ">last\n− first", ">release", ">spread", "late\nmost often"}}
-	for _, h := range s.Handoffs {
+	for _, h := range s.Syncs {
 		n := func(x float64) string { return number(s.Unit, x) }
 		g.rows = append(g.rows, []any{h.Name, h.Runs, n(h.Wait), n(h.Skew), n(h.Range), release(s.Unit, h.Latency, number), n(h.Spread), h.lateWords()})
 	}
@@ -96,7 +96,7 @@ func release(unit string, x float64, show func(unit string, x float64) string) s
 }
 
 // lateWords says who was late and how often.
-func (h *HandoffSummary) lateWords() string {
+func (h *SyncSummary) lateWords() string {
 	if h.LateSM < 0 {
 		return "–"
 	}

@@ -12,7 +12,7 @@ const bins = 36
 func (p *plot) histograms() []byte {
 	p.c = canvas{}
 	var all []float64
-	for _, h := range p.s.Handoffs {
+	for _, h := range p.s.Syncs {
 		all = append(all, h.early...)
 	}
 	if why := p.noHistograms(); why != "" {
@@ -25,17 +25,17 @@ func (p *plot) histograms() []byte {
 		top = max(1, all[len(all)-1])
 	}
 	const columns, w, h = 3, 376.0, 150.0
-	for i, hand := range p.s.Handoffs {
+	for i, hand := range p.s.Syncs {
 		p.histogram(&hand, float64(i%columns)*(w+26), float64(i/columns)*(h+24), w, h, top)
 	}
-	rows := (len(p.s.Handoffs) + columns - 1) / columns
+	rows := (len(p.s.Syncs) + columns - 1) / columns
 	return p.c.finish(width, float64(rows)*(h+24), "arrivals at syncs")
 }
 
 // noHistograms is why there are none, "" if there are some.
 func (p *plot) noHistograms() string {
 	switch {
-	case len(p.s.Handoffs) == 0:
+	case len(p.s.Syncs) == 0:
 		return "No sync is whole."
 	case p.s.SMs == 1:
 		return "One SM waits for no other."
@@ -44,7 +44,7 @@ func (p *plot) noHistograms() string {
 }
 
 // histogram is one sync's, the last arrival at the right.
-func (p *plot) histogram(hand *HandoffSummary, x0, y0, w, h, top float64) {
+func (p *plot) histogram(hand *SyncSummary, x0, y0, w, h, top float64) {
 	p.c.printf("<g transform=\"translate(%s %s)\">\n", px(x0), px(y0))
 	defer p.c.printf("</g>\n")
 	p.c.heading(4, 14, hand.Name)
@@ -87,9 +87,9 @@ func (p *plot) histogram(hand *HandoffSummary, x0, y0, w, h, top float64) {
 }
 
 // hueOf is the colour of the phase before a sync.
-func (p *plot) hueOf(hand *HandoffSummary) rgb {
+func (p *plot) hueOf(hand *SyncSummary) rgb {
 	if c, ok := p.hues[hand.After]; ok {
 		return c
 	}
-	return handoffColour
+	return syncColour
 }

@@ -9,10 +9,10 @@ import (
 // mayHold says which kinds a span may hold. A sync holds what consumers do meanwhile,
 // which is the sync's time.
 var mayHold = map[Kind][]Kind{
-	Phase:   {Task, Wait, Handoff},
-	Task:    {Task, Wait, Handoff},
-	Wait:    nil,
-	Handoff: {Task, Wait},
+	Phase: {Task, Wait, Sync},
+	Task:  {Task, Wait, Sync},
+	Wait:  nil,
+	Sync:  {Task, Wait},
 }
 
 // meanwhile says of each span of a track whether it lies within a sync.
@@ -20,7 +20,7 @@ func (t *Trace) meanwhile(tr *Track) []bool {
 	in, from := make([]bool, len(tr.Spans)), math.Inf(1)
 	for i := len(tr.Spans) - 1; i >= 0; i-- {
 		s := &tr.Spans[i]
-		if t.kind(s) == Handoff {
+		if t.kind(s) == Sync {
 			from = s.Begin
 		} else {
 			in[i] = s.Begin >= from
@@ -73,9 +73,9 @@ type runKey struct {
 
 func (t *Trace) key(s *Span) runKey { return runKey{t.Sites[s.Site].Name, s.Step, s.Layer} }
 
-// checkHandoffs wants every sync once in the consumers' tracks of all SMs, or in
+// checkSyncs wants every sync once in the consumers' tracks of all SMs, or in
 // none; tracks that dropped spans may lack those behind their end.
-func (t *Trace) checkHandoffs() error {
+func (t *Trace) checkSyncs() error {
 	tracks := t.role(Consumers)
 	arrived, whole := map[runKey]int{}, 0 // of SMs that dropped nothing
 	for _, tr := range tracks {
@@ -112,7 +112,7 @@ func (t *Trace) arrivals(tr *Track) (all []runKey, err error) {
 	seen := map[runKey]bool{}
 	for i := range tr.Spans {
 		s := &tr.Spans[i]
-		if t.kind(s) != Handoff {
+		if t.kind(s) != Sync {
 			continue
 		}
 		k := t.key(s)

@@ -76,7 +76,7 @@ func (s *Summary) cards() (cards []card) {
 		return cards
 	}
 	cards = append(cards, card{percent(p.Share(p.Work)), "consumers work"}, card{percent(p.Share(p.Chunks)), "wait for chunks"},
-		card{percent(p.Share(p.Handoffs)), "wait at syncs"})
+		card{percent(p.Share(p.Syncs)), "wait at syncs"})
 	if p.Others > 0 {
 		cards = append(cards, card{percent(p.Share(p.Others)), "wait for words"})
 	}
@@ -90,10 +90,10 @@ func (s *Summary) cards() (cards []card) {
 }
 
 // mostSkewed is the sync with the greatest Skew, nil if there is none.
-func (s *Summary) mostSkewed() (most *HandoffSummary) {
-	for i := range s.Handoffs {
-		if most == nil || s.Handoffs[i].Skew > most.Skew {
-			most = &s.Handoffs[i]
+func (s *Summary) mostSkewed() (most *SyncSummary) {
+	for i := range s.Syncs {
+		if most == nil || s.Syncs[i].Skew > most.Skew {
+			most = &s.Syncs[i]
 		}
 	}
 	return most

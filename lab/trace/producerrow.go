@@ -21,7 +21,7 @@ var producerStates = []entry{
 // producerState is what a producer does during a span, copying unless it waits.
 func (t *Trace) producerState(s *Span) int {
 	switch site := &t.Sites[s.Site]; {
-	case site.Kind == Handoff:
+	case site.Kind == Sync:
 		return elsewhere
 	case site.Kind != Wait:
 		return copying

@@ -5,22 +5,22 @@ import (
 	"sort"
 )
 
-// Parts is where an SM's time went. Time = Work + Chunks + Others + Handoffs. The
+// Parts is where an SM's time went. Time = Work + Chunks + Others + Syncs. The
 // producer's waits are those of the same SM in the same time, beside the
 // consumers'.
 type Parts struct {
-	Time     float64
-	Work     float64 // what is none of the waits below: arithmetic, staging, reductions, CTA barriers
-	Chunks   float64 // consumers waited for a chunk: the ring was empty
-	Others   float64 // consumers waited for something else, but no sync: for words that other SMs write
-	Handoffs float64 // from arrival at a grid barrier, or at a count, to release
+	Time   float64
+	Work   float64 // what is none of the waits below: arithmetic, staging, reductions, CTA barriers
+	Chunks float64 // consumers waited for a chunk: the ring was empty
+	Others float64 // consumers waited for something else, but no sync: for words that other SMs write
+	Syncs  float64 // from arrival at a grid barrier, or at a count, to release
 
 	RingFull float64 // the producer waited for a free stage: memory may idle
 	InFlight float64 // the producer waited for copies under way: memory is busy
 }
 
 func (p *Parts) add(q Parts) {
-	p.Time, p.Work, p.Chunks, p.Others, p.Handoffs = p.Time+q.Time, p.Work+q.Work, p.Chunks+q.Chunks, p.Others+q.Others, p.Handoffs+q.Handoffs
+	p.Time, p.Work, p.Chunks, p.Others, p.Syncs = p.Time+q.Time, p.Work+q.Work, p.Chunks+q.Chunks, p.Others+q.Others, p.Syncs+q.Syncs
 	p.RingFull, p.InFlight = p.RingFull+q.RingFull, p.InFlight+q.InFlight
 }
 
@@ -30,7 +30,7 @@ func (p Parts) over(n int) Parts {
 		return Parts{}
 	}
 	f := float64(n)
-	return Parts{p.Time / f, p.Work / f, p.Chunks / f, p.Others / f, p.Handoffs / f, p.RingFull / f, p.InFlight / f}
+	return Parts{p.Time / f, p.Work / f, p.Chunks / f, p.Others / f, p.Syncs / f, p.RingFull / f, p.InFlight / f}
 }
 
 // Share is x, one of the parts, as a share of Time; 0 of no time.
@@ -78,7 +78,7 @@ func (t *Trace) closeRun(tr *Track, all []run, last int) {
 	r := &all[len(all)-1]
 	r.last = last
 	for i := r.phase + 1; i < last; i++ {
-		if s := &tr.Spans[i]; t.kind(s) == Handoff {
+		if s := &tr.Spans[i]; t.kind(s) == Sync {
 			r.end, r.handed = max(r.end, s.End), true
 		}
 	}
@@ -88,7 +88,7 @@ func (t *Trace) closeRun(tr *Track, all []run, last int) {
 func (t *Trace) parts(tr *Track, r run, p *producer) Parts {
 	sum := Parts{Time: r.end - r.begin}
 	for i := r.first; i < r.last; i++ {
-		if s := &tr.Spans[i]; i < r.phase || t.kind(s) == Handoff {
+		if s := &tr.Spans[i]; i < r.phase || t.kind(s) == Sync {
 			sum.wait(t, s)
 		}
 	}
@@ -100,8 +100,8 @@ func (t *Trace) parts(tr *Track, r run, p *producer) Parts {
 func (p *Parts) wait(t *Trace, s *Span) {
 	d := s.End - s.Begin
 	switch site := &t.Sites[s.Site]; {
-	case site.Kind == Handoff:
-		p.Handoffs += d
+	case site.Kind == Sync:
+		p.Syncs += d
 	case site.Kind == Wait && site.Name == ChunkWait:
 		p.Chunks += d
 	case site.Kind == Wait:
@@ -111,7 +111,7 @@ func (p *Parts) wait(t *Trace, s *Span) {
 
 // close sets what follows from Time and the waits, and the producer's part.
 func (p *Parts) close(of *producer, begin, end float64) {
-	p.Work = p.Time - p.Chunks - p.Others - p.Handoffs
+	p.Work = p.Time - p.Chunks - p.Others - p.Syncs
 	p.RingFull, p.InFlight = of.full.within(begin, end), of.flight.within(begin, end)
 }
 

@@ -46,7 +46,7 @@ func (y *tally) summary() *Summary {
 	s.Step = total.over(s.Steps * s.SMs)
 	s.Layer, s.LayerRuns = y.layer(s.Cold)
 	s.Phases = y.phaseSummaries(s.Cold)
-	s.Handoffs = y.handoffSummaries(s.Cold)
+	s.Syncs = y.syncSummaries(s.Cold)
 	s.Tasks = y.taskSummaries(s.Cold)
 	return s
 }

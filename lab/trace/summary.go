@@ -20,9 +20,9 @@ type Summary struct {
 	Until     float64 // where the first track that dropped spans ends; +Inf if none did
 	Apart     float64 // as the trace's
 
-	Phases   []PhaseSummary   // in order of execution
-	Handoffs []HandoffSummary // in order of execution
-	Tasks    []TaskSummary    // in order of execution
+	Phases []PhaseSummary // in order of execution
+	Syncs  []SyncSummary  // in order of execution
+	Tasks  []TaskSummary  // in order of execution
 
 	// Layer is a layer: from an SM's begin of its first phase to the end of the last,
 	// the sync behind it included. What lies between phases is work.
@@ -55,9 +55,9 @@ type PhaseSummary struct {
 	Max    float64 // the slowest SM of a run, mean over the runs
 }
 
-// HandoffSummary is one sync. An SM arrives when its span begins and is released
+// SyncSummary is one sync. An SM arrives when its span begins and is released
 // when that ends. Clocks of SMs that differ by d make these figures wrong by up to d.
-type HandoffSummary struct {
+type SyncSummary struct {
 	Name  string
 	After string // the phase before, or around it; "" if none
 	Runs  int

@@ -13,7 +13,7 @@ import (
 // 60, SM 1 at 100; they are released at 110 and 114.
 func two() *Trace {
 	return &Trace{Model: "m", Device: "d", Unit: Nanoseconds, Layers: 1,
-		Sites: []Site{{Phase, "qkv", Consumers, "qkv"}, {Handoff, "sync after qkv", Consumers, ""}, {Wait, ChunkWait, Consumers, "qkv"},
+		Sites: []Site{{Phase, "qkv", Consumers, "qkv"}, {Sync, "sync after qkv", Consumers, ""}, {Wait, ChunkWait, Consumers, "qkv"},
 			{Wait, StageWait, Producer, ""}, {Wait, FlightWait, Producer, ""}, {Wait, "waits for an index", Consumers, "qkv"}, {Task, "input vector", Consumers, "qkv"}},
 		Tracks: []Track{
 			{SM: 0, Role: Consumers, Spans: []Span{{Begin: 12, End: 14, Site: 5}, {Begin: 10, End: 20, Site: 6}, {Begin: 20, End: 25, Site: 2}, {Begin: 30, End: 40, Site: 2}, {Begin: 10, End: 60, Site: 0}, {Begin: 60, End: 110, Site: 1}}},
@@ -28,12 +28,12 @@ func TestFiguresOfTwoSMsByHand(t *testing.T) {
 	s := tr.Summarize()
 	// SM 0: 100 = 50 sync + 15 chunks + 2 others + 33 work. SM 1: 104 = 14 + 5 + 0 + 85.
 	// The producer of SM 0 waits for a stage from 10 to 15, 20 to 26 and 100 to 110.
-	want := Parts{Time: 102, Work: 59, Chunks: 10, Others: 1, Handoffs: 32, RingFull: 10.5, InFlight: 1.5}
+	want := Parts{Time: 102, Work: 59, Chunks: 10, Others: 1, Syncs: 32, RingFull: 10.5, InFlight: 1.5}
 	require.Equal(t, []PhaseSummary{{Name: "qkv", InLayer: true, Runs: 1, Parts: want, Median: 102, Max: 104}}, s.Phases)
 	require.Equal(t, want, s.Layer)
 	require.Equal(t, want, s.Step)
-	require.Len(t, s.Handoffs, 1)
-	h := s.Handoffs[0]
+	require.Len(t, s.Syncs, 1)
+	h := s.Syncs[0]
 	require.Equal(t, []float64{32, 20, 40, 10, 4}, []float64{h.Wait, h.Skew, h.Range, h.Latency, h.Spread})
 	require.Equal(t, []any{"qkv", 1, 1}, []any{h.After, h.LateSM, h.Late})
 	require.Equal(t, []TaskSummary{{Phase: "qkv", Name: "input vector", Count: 0.5, Time: 10, Waits: 2},
@@ -41,7 +41,7 @@ func TestFiguresOfTwoSMsByHand(t *testing.T) {
 	require.InDelta(t, 59.0/102, s.Shares().Share(s.Shares().Work), 1e-12)
 }
 
-func TestAHandOffInsideItsPhaseCountsAsTheOneBehindIt(t *testing.T) {
+func TestASyncInsideItsPhaseCountsAsTheOneBehindIt(t *testing.T) {
 	behind, inside := two().Summarize(), two()
 	for _, i := range []int{0, 2} { // the phase now ends with the release
 		spans := inside.Tracks[i].Spans
@@ -88,15 +88,15 @@ func TestFiguresOfASyntheticLaunch(t *testing.T) {
 			near(t, time, p.Median, name)
 			near(t, time, p.Max, name)
 			near(t, own-3*50+20*n/2, p.Work, name)
-			near(t, p.Time, p.Work+p.Chunks+p.Others+p.Handoffs, name)
+			near(t, p.Time, p.Work+p.Chunks+p.Others+p.Syncs, name)
 			if j < 6 {
 				layer += time
 			}
 		}
 		near(t, layer, s.Layer.Time, "layer")
 		near(t, 3*layer+s.Phases[6].Time, s.Step.Time, "step")
-		require.Len(t, s.Handoffs, 7)
-		for j, h := range s.Handoffs {
+		require.Len(t, s.Syncs, 7)
+		for j, h := range s.Syncs {
 			skew, late := 22*n, sms-1
 			if j == 1 {
 				skew, late = 18*n, 0
@@ -163,7 +163,7 @@ func TestDroppedSpansLeaveOutWhatIsNotWhole(t *testing.T) {
 	require.Equal(t, []int{2, -1, 3}, []int{s.Steps, s.Cold, s.Seen}, "two whole steps: the first of them counts")
 	require.Equal(t, 2*3+1, s.LayerRuns)
 	require.Equal(t, []int{7, 7, 2}, []int{s.Phases[0].Runs, s.Phases[5].Runs, s.Phases[6].Runs})
-	require.Equal(t, 7, s.Handoffs[0].Runs)
+	require.Equal(t, 7, s.Syncs[0].Runs)
 	near(t, tr.Tracks[2].end(), s.Until, "until")
 	require.Contains(t, strings.Join(s.notices(), "\n"), "spans did not fit; what is drawn ends at")
 	require.InDelta(t, whole.Phases[3].Work, s.Phases[3].Work, 1e-6)
@@ -181,16 +181,16 @@ func TestALayerThatATrackEndsInIsLeftOut(t *testing.T) {
 	require.Equal(t, []int{8, 8, 7}, []int{s.Phases[0].Runs, s.Phases[1].Runs, s.Phases[2].Runs})
 }
 
-func TestAHandOffThatAnSMLacksIsLeftOut(t *testing.T) {
+func TestASyncThatAnSMLacksIsLeftOut(t *testing.T) {
 	tr := two()
 	tr.Tracks[0].Spans[4].End = 200 // its clock is ahead of the other's
 	cut(&tr.Tracks[0], 5)
 	require.NoError(t, tr.Check())
-	require.Empty(t, tr.Summarize().Handoffs)
+	require.Empty(t, tr.Summarize().Syncs)
 }
 
 func TestOfSMsLateEquallyOftenTheLowestIsNamed(t *testing.T) {
-	h := HandoffSummary{}
+	h := SyncSummary{}
 	for range 20 { // maps have no order
 		h.Late = 0
 		h.close(map[int]int{7: 2, 5: 2, 3: 1, 9: 2})
@@ -198,7 +198,7 @@ func TestOfSMsLateEquallyOftenTheLowestIsNamed(t *testing.T) {
 	}
 }
 
-func TestAPhaseWhoseHandOffWasDroppedIsLeftOut(t *testing.T) {
+func TestAPhaseWhoseSyncWasDroppedIsLeftOut(t *testing.T) {
 	y := small()
 	y.sms = 1
 	tr := y.trace()
@@ -239,7 +239,7 @@ func TestWaitsForWordsAreShown(t *testing.T) {
 // A release before the last arrival is no time below 0 for a reader, and the table says what it means.
 func TestAnEarlyReleaseIsSaidInWords(t *testing.T) {
 	s := &Summary{Unit: Steps, SMs: 2, Seen: 1, Producers: 2,
-		Handoffs: []HandoffSummary{{Name: "sync after o", Runs: 4, Latency: -486, LateSM: -1}}}
+		Syncs: []SyncSummary{{Name: "sync after o", Runs: 4, Latency: -486, LateSM: -1}}}
 	var b strings.Builder
 	require.NoError(t, s.WriteTable(&b))
 	require.Contains(t, b.String(), " 486 early ")

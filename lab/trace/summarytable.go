@@ -86,7 +86,7 @@ func (s *Summary) about() []string {
 		of = "layer"
 	}
 	lines = append(lines, fmt.Sprintf("A %s takes %s: consumers work %s of it, wait for chunks %s, for syncs %s%s%s.", of, amount(s.Unit, p.Time),
-		percent(p.Share(p.Work)), percent(p.Share(p.Chunks)), percent(p.Share(p.Handoffs)), s.others(), s.full()))
+		percent(p.Share(p.Work)), percent(p.Share(p.Chunks)), percent(p.Share(p.Syncs)), s.others(), s.full()))
 	if s.Steps > 0 && s.LayerRuns > 0 {
 		lines = append(lines, fmt.Sprintf("A layer takes %s.", amount(s.Unit, s.Layer.Time)))
 	}

@@ -4,14 +4,14 @@ import "math"
 
 // tally is all of a trace that the figures are made of.
 type tally struct {
-	t        *Trace
-	tracks   []*Track // the consumers'
-	until    float64
-	steps    map[int]*group
-	phases   map[runKey]*group
-	layers   map[runKey]*group // name is ""
-	handoffs map[runKey]*meeting
-	tasks    map[runKey]map[string]*taskSum // of a phase's run, by name
+	t      *Trace
+	tracks []*Track // the consumers'
+	until  float64
+	steps  map[int]*group
+	phases map[runKey]*group
+	layers map[runKey]*group // name is ""
+	syncs  map[runKey]*meeting
+	tasks  map[runKey]map[string]*taskSum // of a phase's run, by name
 }
 
 // group is one run over SMs.
@@ -24,7 +24,7 @@ type group struct {
 
 func (t *Trace) tally() *tally {
 	y := &tally{t: t, tracks: t.role(Consumers), until: t.Whole(), steps: map[int]*group{}, phases: map[runKey]*group{},
-		layers: map[runKey]*group{}, handoffs: map[runKey]*meeting{}, tasks: map[runKey]map[string]*taskSum{}}
+		layers: map[runKey]*group{}, syncs: map[runKey]*meeting{}, tasks: map[runKey]map[string]*taskSum{}}
 	for _, tr := range y.tracks {
 		p := t.producerOf(t.of(tr.SM, Producer))
 		y.addSteps(tr, p)
@@ -91,7 +91,7 @@ func (y *tally) addRuns(tr *Track, p *producer) {
 		}
 		into(y.phases, t.key(s), s.Layer, r.begin, end, parts)
 		y.addTasks(tr, r)
-		y.addHandoffs(tr, r)
+		y.addSyncs(tr, r)
 		if !t.inLayer(s.Layer) {
 			continue
 		}

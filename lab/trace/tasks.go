@@ -48,7 +48,7 @@ func (t *Trace) task(s *Span) bool {
 // waitsIn is the time of the waits and syncs within span i, from span first on.
 func (y *tally) waitsIn(tr *Track, first, i int) (sum float64) {
 	for j := i - 1; j >= first && tr.Spans[j].Begin >= tr.Spans[i].Begin; j-- {
-		if k := y.t.kind(&tr.Spans[j]); k == Wait || k == Handoff {
+		if k := y.t.kind(&tr.Spans[j]); k == Wait || k == Sync {
 			sum += tr.Spans[j].End - tr.Spans[j].Begin
 		}
 	}

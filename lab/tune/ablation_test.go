@@ -120,7 +120,7 @@ func TestAblationTakesLaunchesInTurns(t *testing.T) {
 	of := f.order[2*8*len(contexts):][:2*8*len(contexts)] // the first variant that is another kernel
 	var text strings.Builder
 	for _, o := range of {
-		text.WriteString(map[megakernel.Handoff]string{megakernel.HandoffWords: "k", megakernel.HandoffBarrier: "v"}[o.Queries])
+		text.WriteString(map[megakernel.Sync]string{megakernel.SyncWords: "k", megakernel.SyncBarrier: "v"}[o.Queries])
 	}
 	require.Equal(t, strings.Repeat("kvvkkvvkkvvkkvvk", len(contexts)), text.String(), "now the one first and now the other")
 }
@@ -160,7 +160,7 @@ func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {
 		switch {
 		case o.Splits == 8 || o.Watchdog == megakernel.WatchAll:
 			return "other"
-		case o.Merge == megakernel.MergePhase && o.Queries == megakernel.HandoffWords && launch == 6:
+		case o.Merge == megakernel.MergePhase && o.Queries == megakernel.SyncWords && launch == 6:
 			return "once"
 		}
 		return ""

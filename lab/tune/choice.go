@@ -106,8 +106,8 @@ func (c Choice) check() error {
 	if _, err := pipeline.ParseLeads(c.Leads); err != nil {
 		return fmt.Errorf("leads: %w", err)
 	}
-	if !slices.Contains(megakernel.Handoffs(), c.Queries) {
-		return fmt.Errorf("queries is %q, want %s", string(c.Queries), plural.Or(megakernel.Handoffs()))
+	if !slices.Contains(megakernel.Syncs(), c.Queries) {
+		return fmt.Errorf("queries is %q, want %s", string(c.Queries), plural.Or(megakernel.Syncs()))
 	}
 	if !slices.Contains(megakernel.Mergings(), c.Merge) {
 		return fmt.Errorf("merge is %q, want %s", string(c.Merge), plural.Or(megakernel.Mergings()))

@@ -65,7 +65,7 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 	}
 	any := func(string) bool { return true }
 	if slices.Contains(searched, Queries) {
-		add(AroundAttend, []string{Queries, Merge}, handoffs(mk)...)
+		add(AroundAttend, []string{Queries, Merge}, syncs(mk)...)
 	}
 	if slices.Contains(searched, Vectors) {
 		add(VectorsOf, nil, values(mk, Vectors, any)...)
@@ -93,9 +93,9 @@ func with(mk *megakernel.Kernel, set func(*megakernel.Options)) megakernel.Optio
 	return o
 }
 
-// handoffs are all pairs of how queries reach attention and where states are merged.
-func handoffs(mk *megakernel.Kernel) (all []megakernel.Options) {
-	for _, queries := range megakernel.Handoffs() {
+// syncs are all pairs of how queries reach attention and where states are merged.
+func syncs(mk *megakernel.Kernel) (all []megakernel.Options) {
+	for _, queries := range megakernel.Syncs() {
 		for _, merge := range megakernel.Mergings() {
 			all = append(all, with(mk, func(o *megakernel.Options) { o.Queries, o.Merge = queries, merge }))
 		}

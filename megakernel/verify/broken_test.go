@@ -63,7 +63,7 @@ func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 		{"missing proxy fence", mutant("remove fence.proxy.async", "gate_up", "tasks/gemv.go"),
 			map[string][]place{"missing proxy fence": {ringCopy, weightCopy, weightLoad}}},
 		{"off-by-one page", nextPage, map[string][]place{"data race": {cacheCopy, cacheStore}, "uninitialised read": {cacheCopy}}},
-		{"missing sync", noHandoff("sync after gate_up"), map[string][]place{"data race": {actLoad, actStore}, "uninitialised read": {actLoad}}},
+		{"missing sync", noSync("sync after gate_up"), map[string][]place{"data race": {actLoad, actStore}, "uninitialised read": {actLoad}}},
 		{"stage released too early", releaseEarly, map[string][]place{"data race": {weightLoad, weightCopy}}},
 		{"too many bytes expected", mutant("bytes mbar.expect @full: 16 bytes more", "down", "tasks/gemv.go"),
 			map[string][]place{"deadlock": {ringFullWait}}},
@@ -178,8 +178,8 @@ func region(k *ir.Kernel, name string, edit func(*ir.Region)) (*ir.Kernel, error
 	return k, nil
 }
 
-// noHandoff leaves out a sync, both its barriers included.
-func noHandoff(name string) func(*ir.Kernel) (*ir.Kernel, error) {
+// noSync leaves out a sync, both its barriers included.
+func noSync(name string) func(*ir.Kernel) (*ir.Kernel, error) {
 	return func(k *ir.Kernel) (*ir.Kernel, error) {
 		return region(k, name, func(r *ir.Region) {
 			var kept []ir.Stmt

@@ -51,12 +51,12 @@ func TestAFindingOfSeveralRowsIsFoundAgain(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	q := Request{Config: c, Options: megakernel.Options{Tokens: 4}, Seeds: 2, Steps: 2}
-	first, err := check(t.Context(), q, noHandoff("sync after qkv"))
+	first, err := check(t.Context(), q, noSync("sync after qkv"))
 	require.NoError(t, err)
 	require.NotEmpty(t, first.Findings)
 	for _, f := range first.Findings {
 		q.Seeds, q.Seed = 1, f.Seed
-		again, err := check(t.Context(), q, noHandoff("sync after qkv"))
+		again, err := check(t.Context(), q, noSync("sync after qkv"))
 		require.NoError(t, err)
 		require.Contains(t, again.Findings, f)
 	}

@@ -81,7 +81,7 @@ func compare(real, small *megakernel.Kernel, context int) (equal []Fact, shrunk 
 	}
 	equal = append(equal, sharedLines(sources(real.IR), sources(small.IR)))
 	text("phases", phases)
-	text("syncs", handoffs)
+	text("syncs", syncs)
 	text("roles", func(k *megakernel.Kernel) string { return rolesOf(k.IR) })
 	size("page size", func(k *megakernel.Kernel) int { return k.Options.Page })
 	size("ring stages", func(k *megakernel.Kernel) int { return k.Options.Stages })
@@ -146,12 +146,12 @@ func phases(k *megakernel.Kernel) string {
 	return strings.Join(names, ", ")
 }
 
-// handoffs counts the phases that end in each kind of sync.
-func handoffs(k *megakernel.Kernel) string {
+// syncs counts the phases that end in each kind of sync.
+func syncs(k *megakernel.Kernel) string {
 	n := map[string]int{}
 	for _, p := range k.Phases {
-		if p.Handoff != "" {
-			n[p.Handoff]++
+		if p.Sync != "" {
+			n[p.Sync]++
 		}
 	}
 	var parts []string

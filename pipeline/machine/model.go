@@ -121,14 +121,14 @@ func (m *Machine) WaitSeconds(inFlight int64) float64 {
 	return m.exchange(inFlight, 0, func(e *Exchange) float64 { return e.Wait.Median })
 }
 
-// HandoffSeconds is how long the SMs wait at a sync at which all meet, behind a phase
+// SyncSeconds is how long the SMs wait at a sync at which all meet, behind a phase
 // in which each streamed so many bytes with so many in flight: mean over the SMs. counts
 // is whether it is a count of arrivals, and no barrier.
 //
 // It is what the sync takes while nothing streams, and what the SMs are apart. The
 // latter grows as the sum of many independent delays does, as the root of what was
 // streamed, from what was measured at Between bytes.
-func (m *Machine) HandoffSeconds(inFlight, streamed int64, counts bool) float64 {
+func (m *Machine) SyncSeconds(inFlight, streamed int64, counts bool) float64 {
 	latency := m.WaitSeconds(0)
 	apart := max(0, m.WaitSeconds(inFlight)-latency)
 	if counts {

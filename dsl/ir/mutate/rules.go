@@ -25,13 +25,13 @@ func removable(in *ir.Instr) bool {
 		ir.OpBarCluster, ir.OpWGMMAFence, ir.OpWGMMACommit, ir.OpWGMMAWait:
 		return true
 	}
-	return handOff(in)
+	return publishes(in)
 }
 
 func atomic(op ir.Op) bool { return op >= ir.OpAtomAdd && op <= ir.OpRedAdd }
 
-// handOff reports whether in publishes something: a releasing store or atomic.
-func handOff(in *ir.Instr) bool {
+// publishes reports whether in publishes something: a releasing store or atomic.
+func publishes(in *ir.Instr) bool {
 	return (in.Op == ir.OpSt || atomic(in.Op)) && (in.Attr.Order == ir.Release || in.Attr.Order == ir.AcqRel)
 }
 

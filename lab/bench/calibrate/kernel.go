@@ -18,17 +18,17 @@ type Shape struct {
 
 // The scalars of the kernel. Units are elements of 16 bytes.
 const (
-	scalarFill    = "fill_units"   // not 0: write so many elements of data instead
-	scalarPhases  = "phases"       // phases of the launch, at most maxPhases
-	scalarTiles   = "tiles"        // row tiles of the matrix that each CTA streams in a phase
-	scalarWork    = "work"         // not 0: multiply them; else drain them unread
-	scalarReady   = "ready_chunks" // not 0: let so many chunks land before a phase begins
-	scalarHandoff = "sync"         // a Handoff: what stands before each phase
-	scalarTag     = "tag"          // of the first phase's words; no launch has had it, nor will have those behind it
-	scalarSalt    = "salt"         // what is written begins with it; another in every launch
-	scalarVector  = "vector_units" // elements of the vector exchanged
-	scalarProbes  = "probes"       // requests that a warp of each CTA makes meanwhile, one after another
-	scalarAtomic  = "atomic"       // not 0: they are atomics; else loads
+	scalarFill   = "fill_units"   // not 0: write so many elements of data instead
+	scalarPhases = "phases"       // phases of the launch, at most maxPhases
+	scalarTiles  = "tiles"        // row tiles of the matrix that each CTA streams in a phase
+	scalarWork   = "work"         // not 0: multiply them; else drain them unread
+	scalarReady  = "ready_chunks" // not 0: let so many chunks land before a phase begins
+	scalarSync   = "sync"         // a Sync: what stands before each phase
+	scalarTag    = "tag"          // of the first phase's words; no launch has had it, nor will have those behind it
+	scalarSalt   = "salt"         // what is written begins with it; another in every launch
+	scalarVector = "vector_units" // elements of the vector exchanged
+	scalarProbes = "probes"       // requests that a warp of each CTA makes meanwhile, one after another
+	scalarAtomic = "atomic"       // not 0: they are atomics; else loads
 )
 
 // The kernel's buffers. Clocks are the SM's own, low words.
@@ -81,16 +81,16 @@ const (
 
 type u32 = dsl.Val[dsl.U32]
 
-// Handoff is how a launch's phases hand a vector on.
-type Handoff int
+// Sync is how a launch's phases hand a vector on.
+type Sync int
 
 // The syncs.
 const (
-	None    Handoff = iota
-	Barrier         // all SMs pass the grid barrier
-	Count           // all SMs count, which orders nothing: of no vector
-	Counted         // all SMs count, and the vector is in words with tags
-	Words           // the vector is in words with tags, for which who needs them waits
+	None    Sync = iota
+	Barrier      // all SMs pass the grid barrier
+	Count        // all SMs count, which orders nothing: of no vector
+	Counted      // all SMs count, and the vector is in words with tags
+	Words        // the vector is in words with tags, for which who needs them waits
 )
 
 // builder is the kernel under construction.
@@ -110,7 +110,7 @@ type builder struct {
 	sink                   dsl.Buf[dsl.F32]
 	staged                 dsl.Buf[dsl.U32] // shared memory: the vector
 
-	phases, tiles, work, ready, handoff, tag, salt, units, probes, atomic u32
+	phases, tiles, work, ready, syncWay, tag, salt, units, probes, atomic u32
 }
 
 // Names of the shared-memory regions beside the ring.
@@ -182,7 +182,7 @@ func (b *builder) declare(p *pipeline.Plan) {
 	scalar := func(name, doc string) u32 { return dsl.Scalar[dsl.U32](k, name, doc) }
 	b.phases, b.tiles = scalar(scalarPhases, "phases of the launch"), scalar(scalarTiles, "row tiles a CTA streams in a phase")
 	b.work, b.ready = scalar(scalarWork, "multiply what is streamed"), scalar(scalarReady, "chunks that have landed when a phase begins to drain")
-	b.handoff = scalar(scalarHandoff, "an exchange before each phase: 1 behind a barrier, 2 of no vector behind a count, 3 in words behind a count, 4 in words")
+	b.syncWay = scalar(scalarSync, "an exchange before each phase: 1 behind a barrier, 2 of no vector behind a count, 3 in words behind a count, 4 in words")
 	b.tag, b.salt = scalar(scalarTag, "of the first phase's words"), scalar(scalarSalt, "what the first element exchanged is")
 	b.units = scalar(scalarVector, "16-byte elements of the vector exchanged")
 	b.probes, b.atomic = scalar(scalarProbes, "small requests of each CTA"), scalar(scalarAtomic, "they are atomics")
@@ -193,8 +193,8 @@ func (b *builder) measure() {
 	k, e := b.k, b.e
 	k.Assert(b.phases.LtC(maxPhases+1), "more phases than are noted")
 	k.Assert(b.units.LtC(b.VectorBytes/element+1), "the vector is longer than the kernel was made for")
-	k.Assert(b.handoff.NeC(int(Count)).Or(b.units.EqC(0)), "a count orders no vector")
-	k.Assert(b.handoff.LtC(int(Counted)).Or(b.units.MulC(element/wordPayload).GeC(b.SMs)), "fewer words than CTAs, each of which must write some")
+	k.Assert(b.syncWay.NeC(int(Count)).Or(b.units.EqC(0)), "a count orders no vector")
+	k.Assert(b.syncWay.LtC(int(Counted)).Or(b.units.MulC(element/wordPayload).GeC(b.SMs)), "fewer words than CTAs, each of which must write some")
 	k.Assert(b.ready.LtC(b.Stages+1), "more chunks than the ring holds")
 	k.If(e.Tid.EqC(0), func() {
 		b.ring.Init()
@@ -238,10 +238,10 @@ func (b *builder) consume() {
 	wrong, keep := dsl.NewVar(k.U32(0), "wrong"), dsl.NewVar(k.F32(0), "keep")
 	k.For(k.U32(0), b.phases, func(phase u32) {
 		wait, read := dsl.NewVar(k.U32(0), "wait"), dsl.NewVar(k.U32(0), "read")
-		k.If(b.handoff.NeC(int(None)), func() {
+		k.If(b.syncWay.NeC(int(None)), func() {
 			k.Region("exchange", func() {
 				x := &exchange{b: b, bar: bar, phase: phase, wait: wait, read: read, wrong: wrong}
-				k.IfElse(b.handoff.LtC(int(Counted)), x.behindAll, x.inWords)
+				k.IfElse(b.syncWay.LtC(int(Counted)), x.behindAll, x.inWords)
 			})
 		})
 		k.If(b.ready.NeC(0), func() { c.Await(b.ready.SubC(1)) })
@@ -263,8 +263,8 @@ func (b *builder) consume() {
 	stamp(headEnd)
 	b.sink.Store(e.CTA.MulC(e.Threads()).Add(e.Tid), keep.Get())
 	k.If(wrong.Get().NeC(0), func() { dsl.ReduceAdd(b.heads, head.AddC(headWrong), wrong.Get(), dsl.Relaxed(dsl.GPUScope)) })
-	k.If(b.handoff.EqC(int(Count)).Or(b.handoff.EqC(int(Counted))), bar.Sync)           // counts order nothing
-	met := b.handoff.NeC(int(None)).And(b.handoff.NeC(int(Words))).And(b.phases.NeC(0)) // only then have all read the epoch
+	k.If(b.syncWay.EqC(int(Count)).Or(b.syncWay.EqC(int(Counted))), bar.Sync)           // counts order nothing
+	met := b.syncWay.NeC(int(None)).And(b.syncWay.NeC(int(Words))).And(b.phases.NeC(0)) // only then have all read the epoch
 	k.If(met.And(e.CTA.EqC(0)).And(first), func() { b.epoch.Store(dsl.At(0), bar.Epoch()) })
 }
 

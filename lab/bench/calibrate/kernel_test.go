@@ -38,15 +38,15 @@ func TestEveryLaunchRunsOnTheExecutor(t *testing.T) {
 				{Phases: 1, Tiles: 6, Probes: 5, Atomic: true},
 				{Probes: 7},
 				{Phases: 4, Tiles: 2, Work: true},
-				{Phases: 5, Tiles: 2, Work: true, Handoff: Barrier, VectorBytes: shape.VectorBytes},
-				{Phases: 5, Handoff: Barrier, VectorBytes: 48},
-				{Phases: 3, Handoff: Barrier},
-				{Phases: 3, Handoff: Count},
-				{Phases: 5, Tiles: 2, Work: true, Handoff: Counted, VectorBytes: shape.VectorBytes},
-				{Phases: 3, Handoff: Counted, VectorBytes: 48},
-				{Phases: 5, Tiles: 2, Work: true, Handoff: Words, VectorBytes: shape.VectorBytes},
-				{Phases: 6, Handoff: Words, VectorBytes: 48},
-				{Phases: 2, Handoff: Barrier, VectorBytes: 48},
+				{Phases: 5, Tiles: 2, Work: true, Sync: Barrier, VectorBytes: shape.VectorBytes},
+				{Phases: 5, Sync: Barrier, VectorBytes: 48},
+				{Phases: 3, Sync: Barrier},
+				{Phases: 3, Sync: Count},
+				{Phases: 5, Tiles: 2, Work: true, Sync: Counted, VectorBytes: shape.VectorBytes},
+				{Phases: 3, Sync: Counted, VectorBytes: 48},
+				{Phases: 5, Tiles: 2, Work: true, Sync: Words, VectorBytes: shape.VectorBytes},
+				{Phases: 6, Sync: Words, VectorBytes: 48},
+				{Phases: 2, Sync: Barrier, VectorBytes: 48},
 				{Phases: 4, Tiles: 1, Work: true, Ready: 2},
 			} {
 				f, err := s.Launch(t.Context(), l)
@@ -54,8 +54,8 @@ func TestEveryLaunchRunsOnTheExecutor(t *testing.T) {
 				require.Len(t, f.Stamps, l.Phases)
 				for _, phase := range f.Stamps {
 					for _, x := range phase {
-						require.True(t, l.Handoff == Words || l.Handoff != None == (x[stampWait] > 0), "%+v", l)
-						require.Equal(t, l.Handoff != None, x[stampRead] > 0)
+						require.True(t, l.Sync == Words || l.Sync != None == (x[stampWait] > 0), "%+v", l)
+						require.Equal(t, l.Sync != None, x[stampRead] > 0)
 						require.Positive(t, x[stampDrain])
 					}
 				}
@@ -70,7 +70,7 @@ func TestEveryLaunchRunsOnTheExecutor(t *testing.T) {
 // A tag that an earlier launch had lets its words pass: what is written differs from
 // launch to launch, so that they are found, and the session gives each launch other tags.
 func TestWordsOfAnEarlierLaunchAreFound(t *testing.T) {
-	l := Launch{Phases: 1, Handoff: Words, VectorBytes: 512}
+	l := Launch{Phases: 1, Sync: Words, VectorBytes: 512}
 	stale := uint32(0)
 	for seed := range uint64(8) {
 		s := open(t, small(1), seed, 1<<16)

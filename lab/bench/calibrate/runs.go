@@ -112,16 +112,16 @@ const cold = 2
 // exchange is that of a vector of so many bytes, with so many copies in flight or, if 0,
 // nothing that streams.
 func (r *runs) exchange(inFlight, bytes int) machine.Exchange {
-	f := r.handoff(inFlight, bytes, Barrier)
+	f := r.syncWay(inFlight, bytes, Barrier)
 	out := machine.Exchange{InFlight: inFlight, VectorBytes: bytes, Wait: figure(f.wait), Unhidden: f.unhidden}
 	if bytes == 0 {
-		count := figure(r.handoff(inFlight, 0, Count).wait)
+		count := figure(r.syncWay(inFlight, 0, Count).wait)
 		out.Count = &count
 		return out
 	}
 	out.Read = figure(f.read)
-	way := func(h Handoff) *machine.Way {
-		f := r.handoff(inFlight, bytes, h)
+	way := func(h Sync) *machine.Way {
+		f := r.syncWay(inFlight, bytes, h)
 		return &machine.Way{Took: figure(f.took), Unhidden: f.unhidden}
 	}
 	out.Counted, out.Words = way(Counted), way(Words)
@@ -134,11 +134,11 @@ type found struct {
 	unhidden         *machine.Figure // where something streams; not of a Count
 }
 
-// handoff is that of a vector of so many bytes. While something streams the same launch
+// syncWay is that of a vector of so many bytes. While something streams the same launch
 // without syncs is beside it each time, but for a Count, of which only the wait is
 // wanted.
-func (r *runs) handoff(inFlight, bytes int, how Handoff) (out found) {
-	l := Launch{Phases: r.s.idle, Handoff: how, VectorBytes: bytes}
+func (r *runs) syncWay(inFlight, bytes int, how Sync) (out found) {
+	l := Launch{Phases: r.s.idle, Sync: how, VectorBytes: bytes}
 	if inFlight > 0 {
 		l.Tiles, l.Work = r.s.tiles, true
 		if l.Phases = r.k.phasesOf(l.Tiles); l.Phases <= cold && r.err == nil {
@@ -146,7 +146,7 @@ func (r *runs) handoff(inFlight, bytes int, how Handoff) (out found) {
 		}
 	}
 	without := l
-	without.Handoff, without.VectorBytes = None, 0
+	without.Sync, without.VectorBytes = None, 0
 	beside := inFlight > 0 && how != Count
 	var unhidden []float64
 	r.each(l, func(f *Found) {

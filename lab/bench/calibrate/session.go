@@ -15,7 +15,7 @@ type Launch struct {
 	Phases, Tiles int
 	Work          bool // multiply what is streamed; else drain it unread
 	Ready         int  // chunks that have landed when a phase begins to drain
-	Handoff       Handoff
+	Sync          Sync
 	VectorBytes   int // of each sync; none of a Count
 	Probes        int
 	Atomic        bool
@@ -24,7 +24,7 @@ type Launch struct {
 func (l Launch) scalars() map[string]uint64 {
 	bit := map[bool]uint64{true: 1}
 	return map[string]uint64{scalarFill: 0, scalarPhases: uint64(l.Phases), scalarTiles: uint64(l.Tiles), scalarWork: bit[l.Work],
-		scalarReady: uint64(l.Ready), scalarHandoff: uint64(l.Handoff), scalarTag: 1, scalarSalt: 0, scalarVector: uint64(l.VectorBytes / element),
+		scalarReady: uint64(l.Ready), scalarSync: uint64(l.Sync), scalarTag: 1, scalarSalt: 0, scalarVector: uint64(l.VectorBytes / element),
 		scalarProbes: uint64(l.Probes), scalarAtomic: bit[l.Atomic]}
 }
 

@@ -13,57 +13,57 @@ type meeting struct {
 	arrived, released []float64
 }
 
-// addHandoffs adds the syncs in and behind a phase.
-func (y *tally) addHandoffs(tr *Track, r run) {
+// addSyncs adds the syncs in and behind a phase.
+func (y *tally) addSyncs(tr *Track, r run) {
 	for i := r.first; i < r.last; i++ {
 		s := &tr.Spans[i]
-		if y.t.kind(s) != Handoff {
+		if y.t.kind(s) != Sync {
 			continue
 		}
 		k := y.t.key(s)
-		m := y.handoffs[k]
+		m := y.syncs[k]
 		if m == nil {
 			m = &meeting{after: y.t.Sites[tr.Spans[r.phase].Site].Name}
-			y.handoffs[k] = m
+			y.syncs[k] = m
 		}
 		m.sms, m.arrived, m.released = append(m.sms, tr.SM), append(m.arrived, s.Begin), append(m.released, s.End)
 	}
 }
 
-// handoffSummaries are the syncs that all SMs have, in order of their first
+// syncSummaries are the syncs that all SMs have, in order of their first
 // arrival.
-func (y *tally) handoffSummaries(cold int) []HandoffSummary {
+func (y *tally) syncSummaries(cold int) []SyncSummary {
 	type sums struct {
 		first float64
 		late  map[int]int
-		HandoffSummary
+		SyncSummary
 	}
 	var all []*sums
 	byName := map[string]*sums{}
-	for _, k := range sorted(y.handoffs) {
-		m := y.handoffs[k]
+	for _, k := range sorted(y.syncs) {
+		m := y.syncs[k]
 		if k.step == cold || len(m.sms) < len(y.tracks) || slices.Max(m.released) > y.until {
 			continue
 		}
 		h := byName[k.name]
 		if h == nil {
-			h = &sums{first: math.Inf(1), late: map[int]int{}, HandoffSummary: HandoffSummary{Name: k.name, After: m.after}}
+			h = &sums{first: math.Inf(1), late: map[int]int{}, SyncSummary: SyncSummary{Name: k.name, After: m.after}}
 			byName[k.name], all = h, append(all, h)
 		}
 		h.first = min(h.first, slices.Min(m.arrived))
 		h.add(m, h.late)
 	}
 	slices.SortStableFunc(all, func(a, b *sums) int { return cmp.Compare(a.first, b.first) })
-	var out []HandoffSummary
+	var out []SyncSummary
 	for _, h := range all {
 		h.close(h.late)
-		out = append(out, h.HandoffSummary)
+		out = append(out, h.SyncSummary)
 	}
 	return out
 }
 
 // add adds a run to the sums, and counts who was late.
-func (h *HandoffSummary) add(m *meeting, late map[int]int) {
+func (h *SyncSummary) add(m *meeting, late map[int]int) {
 	first, last := slices.Min(m.arrived), slices.Max(m.arrived)
 	release := slices.Min(m.released)
 	h.Runs++
@@ -81,7 +81,7 @@ func (h *HandoffSummary) add(m *meeting, late map[int]int) {
 }
 
 // close turns sums into means and finds the SM that was late most often.
-func (h *HandoffSummary) close(late map[int]int) {
+func (h *SyncSummary) close(late map[int]int) {
 	n := float64(h.Runs)
 	h.Wait, h.Skew, h.Range, h.Latency, h.Spread = h.Wait/n, h.Skew/n, h.Range/n, h.Latency/n, h.Spread/n
 	h.LateSM = -1
