@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
@@ -90,7 +91,7 @@ func formatTable(t *testing.T) string {
 	require.NoError(t, err)
 	columns := []megakernel.Options{{}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI8}, {Weights: pipeline.FormatI4}, {Weights: pipeline.FormatI4G128}, {KV: tasks.KVE4M3}}
 	var b strings.Builder
-	b.WriteString("| family | `bf16` | `e4m3` | `i8` | `i4` | `i4g32` to `i4g128` | `--kv e4m3` |\n|---|---|---|---|---|---|---|\n")
+	b.WriteString("| family | `bf16` | `e4m3` | `i8` | `i4` | `i4g32` to `i4g128` | `--kv e4m3` | `--prefill` |\n|---|---|---|---|---|---|---|---|\n")
 	for _, f := range models.Families() {
 		i := slices.IndexFunc(all, func(c families.Case) bool {
 			config, err := c.Config(nil)
@@ -110,9 +111,39 @@ func formatTable(t *testing.T) string {
 			}
 			fmt.Fprintf(&b, " %s |", strings.Join(rows, " to "))
 		}
-		b.WriteString("\n")
+		fmt.Fprintf(&b, " %s |\n", prefillFormats(t, all, f.Name))
 	}
 	return b.String()
+}
+
+// prefillFormats names the formats of weights that prefill kernels of a family have, of a model that asks for as little
+// as one of its cases does: all of them, or the first ones.
+func prefillFormats(t *testing.T, all []families.Case, family string) string {
+	var most []string
+	for _, c := range all {
+		config, err := c.Config(nil)
+		require.NoError(t, err)
+		if config.Family != family {
+			continue
+		}
+		config.Hidden, config.Intermediate = 128, 256
+		var names []string
+		formats := deep.Most(pipeline.Formats(), 2)
+		for _, f := range formats {
+			mk, err := megakernel.Build(config, megakernel.Options{SMs: 2, Weights: f})
+			require.NoError(t, err)
+			if _, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: 64}); err != nil {
+				break
+			}
+			names = append(names, fmt.Sprintf("`%s`", f))
+		}
+		if len(names) == len(formats) {
+			return "all formats"
+		} else if len(names) > len(most) {
+			most = names
+		}
+	}
+	return strings.Join(most, ", ")
 }
 
 func TestFamiliesListsWhatTheTreeHas(t *testing.T) {

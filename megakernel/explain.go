@@ -65,6 +65,9 @@ func (mk *Kernel) reportMatrices(r *report) {
 			r.text("Of %s a tile is %d columns of all rows, which the same tile of %s makes; its chunks are counted in 16 bytes.", m.Name, pipeline.AcrossColumns, m.From)
 		}
 	}
+	if mk.Options.otherWeights() != "" {
+		r.text("Prefill kernels make the matrices of a layer bf16 before they multiply: %s of device memory, for all of them together.", FormatBytes(mk.Plan.InBF16().LayerBytes))
+	}
 }
 
 func (mk *Kernel) reportShares(r *report) {

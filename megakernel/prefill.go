@@ -24,6 +24,7 @@ type Prefill struct {
 	Sites   []pipeline.Site // the waits that a launch can be given up at
 
 	stageBytes int
+	image      *pipeline.Plan // of a layer in bf16, which the kernel makes of codes; nil where weights are bf16
 }
 
 // PrefillOptions are the choices of a Prefill; the zero value of a field means: choose.
@@ -47,11 +48,13 @@ func (o *PrefillOptions) Padded() int {
 }
 
 // Names of a prefill kernel's own buffers; BufferPrompt are the step's tokens, BufferPrefillTable the sequence's pages
-// in order, BufferChosen the token that follows.
+// in order, BufferChosen the token that follows, BufferLayer
+// the matrices of a layer in bf16 where weights have another format.
 const (
 	BufferPrompt       = "prompt"
 	BufferPrefillTable = "page_table"
 	BufferChosen       = "chosen"
+	BufferLayer        = "layer_bf16"
 )
 
 // The matrices of a prefill kernel: those of a layer and the LM head.
@@ -61,7 +64,7 @@ const (
 )
 
 // BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet: other models than
-// those of Llama's mathematics, weights and caches in other formats than bf16, attention that is not plain.
+// those of Llama's mathematics, caches in other formats than bf16, attention that is not plain.
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {
@@ -86,14 +89,17 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple", o.Groups, o.Cluster, mk.Options.SMs)
 	case !reflect.DeepEqual(c.Traits, models.Traits{}) || c.Rope.Interleaved || c.Rope.Dims != 0 || c.Rope.Scaling != nil && c.Rope.Scaling.Type != models.ScalingLlama3:
 		return refuse("the model is of family %q, want the mathematics of Llama", c.Family)
-	case mk.Options.otherWeights() != "" || mk.Options.MLP == MLPFused:
-		return refuse("weights of format %q, want bf16, packed by rows", mk.Options.Weights)
+	case mk.Options.MLP == MLPFused:
+		return refuse("an MLP of %q, want weights packed by rows", mk.Options.MLP)
 	case mk.KV.ScalesLen() > 0 || len(mk.classes) != 1 || mk.classes[0] != nil || mk.Options.graph():
 		return refuse("a cache of %q and attention %q, want bf16 and plain, in one kernel", mk.Options.KV, mk.Options.Attention)
 	case c.Hidden%32 != 0 || c.Intermediate%32 != 0 || c.Heads*c.HeadDim%32 != 0:
 		return refuse("inputs of %d, %d and %d columns, want multiples of 32", c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
 	}
 	p := &Prefill{Of: mk, Options: o}
+	if mk.Options.otherWeights() != "" {
+		p.image = mk.Plan.InBF16()
+	}
 	p.choose()
 	if p.Stages < 2 {
 		return refuse("%d bytes of shared memory hold %d stages of %d, want at least 2", mk.Options.SharedLimit, p.Stages, p.stageBytes)
@@ -182,17 +188,33 @@ func (p *Prefill) choose() {
 // prefillDepth is the number of columns in a stage of the largest tiles.
 const prefillDepth = 64
 
-// matrix is matrix i: of a layer, or the LM head.
+// plan has the places of matrix i as the tensor maps read it.
+func (p *Prefill) plan(i int) *pipeline.Plan {
+	if p.image != nil && i != prefillHead {
+		return p.image
+	}
+	return p.Of.Plan
+}
+
+// matrix is matrix i of plan: of a layer, or the LM head.
 func (p *Prefill) matrix(i int) *pipeline.MatrixPlan {
 	if i == prefillHead {
 		return &p.Of.Plan.Final[0]
 	}
-	return &p.Of.Plan.Layer[i]
+	return &p.plan(i).Layer[i]
+}
+
+// Scratch is the number of bytes of the image of a layer in bf16 that a step makes of codes; 0 where weights are bf16.
+func (p *Prefill) Scratch() int64 {
+	if p.image == nil {
+		return 0
+	}
+	return p.image.LayerBytes
 }
 
 // gemm is the product of matrix i, without its maps.
 func (p *Prefill) gemm(i int) *tasks.PrefillGEMM {
 	m := p.matrix(i)
-	return &tasks.PrefillGEMM{Name: m.Name, M: m, Plan: p.Of.Plan, Final: i == prefillHead, Columns: p.Columns[i], Depth: p.Depth[i],
+	return &tasks.PrefillGEMM{Name: m.Name, M: m, Plan: p.plan(i), Final: i == prefillHead, Late: p.plan(i) == p.image, Columns: p.Columns[i], Depth: p.Depth[i],
 		Groups: p.Options.Groups, Cluster: p.Options.Cluster, Apart: p.Options.apart()}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,12 +19,19 @@ import (
 func TestThePrefillKernelOf8BHardlySpills(t *testing.T) {
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{})
-	require.NoError(t, err)
-	for _, tokens := range deep.Most([]int{128, 512, 1024}, 2) {
-		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: tokens})
+	for _, x := range deep.Most([]struct {
+		tokens  int
+		weights pipeline.Format
+		scratch int64
+	}{
+		{tokens: 128}, {1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096)}, {tokens: 512}, {tokens: 1024}, {128, pipeline.FormatE4M3, 436207616}, {128, "i4g32-zeros-f16", 436207616},
+	}, 2) {
+		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights})
+		require.NoError(t, err)
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens})
 		require.NoError(t, err)
 		require.Equal(t, 2, p.Options.Cluster)
+		require.Equal(t, x.scratch, p.Scratch())
 		if deep.On() {
 			compiles(t, p)
 		}
@@ -68,7 +76,7 @@ func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {
 		{o: megakernel.Options{SMs: 3}, p: megakernel.PrefillOptions{Cluster: 2}, want: "clusters of 2 in a grid of 3 CTAs"},
 		{p: megakernel.PrefillOptions{Groups: 3}, want: "3 consumer warpgroups"},
 		{o: megakernel.Options{KV: "e4m3"}, want: `a cache of "e4m3"`},
-		{o: megakernel.Options{Weights: "e4m3"}, want: `weights of format "e4m3", want bf16`},
+		{o: megakernel.Options{MLP: megakernel.MLPFused}, want: `an MLP of "fused", want weights packed by rows`},
 		{o: megakernel.Options{Attention: "window=64"}, want: `attention "window=64", want bf16 and plain`},
 		{change: func(c *models.Config) { c.Intermediate = 360 }, want: "inputs of 96, 192 and 360 columns, want multiples of 32"},
 	} {

@@ -19,6 +19,7 @@ type prefillFlow struct {
 	watch *pipeline.Watch
 
 	prompt    dsl.Buf[dsl.U32]
+	image     dsl.Buf[dsl.B128] // of a layer in bf16, see Prefill.Scratch
 	normed    dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
 	norms     [2]*tasks.PrefillNorm
 	count     dsl.Val[dsl.U32]
@@ -98,10 +99,17 @@ func (f *prefillFlow) declare() {
 	}
 	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, product(f.p.Options.Tokens), ro, bufDoc("[%d] the step's tokens", f.p.Options.Tokens))
 	f.normed = input("normed", c.Hidden, "residual vectors times the next norm's gains")
+	if n := f.p.Scratch(); n > 0 {
+		f.image = dsl.Global[dsl.B128](k, BufferLayer, n/16, dsl.Align(128), bufDoc("matrices of a layer in bf16, packed as weights of that format"))
+	}
 	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed, MatrixDown: f.bufs.act, prefillHead: f.normed}
 	for i := range f.gemms {
 		f.gemms[i] = f.p.gemm(i)
-		f.gemms[i].Maps(k, f.bufs.weights, f.activations(f.gemms[i].M.K), x[i])
+		w := f.bufs.weights
+		if f.gemms[i].Late {
+			w = f.image
+		}
+		f.gemms[i].Maps(k, w, f.activations(f.gemms[i].M.K), x[i])
 	}
 	f.argmax = &tasks.Argmax{Vocab: c.Vocab,
 		Logits: dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out, of the last token", c.Vocab)),
@@ -160,6 +168,7 @@ func (f *prefillFlow) consumers() {
 	f.phase("embed", true, func() {
 		b := &builder{mk: mk, bufs: f.bufs}
 		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, b.embedding().Row)
+		f.dequantize(MatrixQKV, k.U32(0))
 	})
 	qkv := &tasks.PrefillQKV{QKV: tasks.QKV{Heads: c.Heads, KV: mk.KV, InvFreq: f.bufs.invFreq, Q: f.bufs.q}, Norm: f.norms[0]}
 	att := &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(c.Heads * c.HeadDim), To: f.bufs.attn}
@@ -172,13 +181,20 @@ func (f *prefillFlow) consumers() {
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))
 		f.watch.Layer(s.Layer)
-		f.product(MatrixQKV, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count))
+		f.product(MatrixQKV, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count), nil)
 		k.If(f.goesOn(l), func() {
 			span := f.span(l)
-			f.phase("attention", true, func() { att.Emit(e, s, span, f.p.Options.Padded()) })
-			f.product(MatrixO, span, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)))
-			f.product(MatrixGateUp, span, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]))
-			f.product(MatrixDown, span, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)))
+			f.phase("attention", true, func() {
+				att.Emit(e, s, span, f.p.Options.Padded())
+				f.dequantize(MatrixO, l)
+			})
+			f.product(MatrixO, span, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)), func() { f.dequantize(MatrixGateUp, l) })
+			f.product(MatrixGateUp, span, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]), func() { f.dequantize(MatrixDown, l) })
+			f.product(MatrixDown, span, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)), func() {
+				if f.p.image != nil {
+					k.If(l.NeC(c.Layers-1), func() { f.dequantize(MatrixQKV, l.AddC(1)) })
+				}
+			})
 		})
 		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.progress.Store(dsl.At(0), s.Layer.AddC(1), dsl.Relaxed(dsl.SysScope)) })
 	}, dsl.Unroll(1))
@@ -233,9 +249,26 @@ func (f *prefillFlow) phase(name string, fence bool, body func()) {
 	})
 }
 
-func (f *prefillFlow) product(i int, span tasks.PrefillSpan, epilogue tasks.PrefillEpilogue) {
+// product is the phase of matrix i, behind which comes then, unless nil.
+func (f *prefillFlow) product(i int, span tasks.PrefillSpan, epilogue tasks.PrefillEpilogue, then func()) {
 	g := f.gemms[i]
-	f.phase(g.Name, i != MatrixQKV, func() { g.Consume(f.env, f.cons, f.ring, span, f.p.stageBytes, epilogue) })
+	f.phase(g.Name, i != MatrixQKV, func() {
+		g.Consume(f.env, f.cons, f.ring, span, f.p.stageBytes, epilogue)
+		if then != nil {
+			then()
+		}
+	})
+}
+
+// dequantize makes matrix i of a layer bf16, where it is not, at the end of the phase before its product: an SM begins
+// when it is done with that phase.
+func (f *prefillFlow) dequantize(i int, layer dsl.Val[dsl.U32]) {
+	p := f.p
+	if p.image == nil {
+		return
+	}
+	d := &tasks.Dequantize{M: &p.Of.Plan.Layer[i], Plan: p.Of.Plan, To: p.matrix(i), Weights: f.bufs.weights, Dst: dsl.View[dsl.BF16](f.image)}
+	f.k.Region("dequantize "+d.M.Name, func() { d.Emit(f.env, layer) })
 }
 
 // The barriers of a layer, and which of them a product's input waits for, counted from the layer's first.
@@ -254,6 +287,9 @@ func (f *prefillFlow) producer() {
 		f.prod = f.ring.Producer()
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
 		produce := func(i int, layer dsl.Val[dsl.U32], weights dsl.Val[dsl.U32], span tasks.PrefillSpan) {
+			if f.gemms[i].Late {
+				weights = k.U32(0)
+			}
 			k.Region(f.gemms[i].Name, func() {
 				f.gemms[i].Produce(e, f.prod, weights, span, f.p.Stages, func() {
 					want := first.Add(layer.MulC(prefillBarriers).AddC(prefillInputs[i]).MulC(e.Grid))

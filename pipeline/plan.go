@@ -248,3 +248,15 @@ func (p *Plan) chooseRing(r *Request) error {
 	}
 	return checkLeads(p.Leads, p.Stages, p.InFlight)
 }
+
+// InBF16 is the image of one layer with this plan's tiles and columns in bf16. It has places and sizes, no shares.
+func (p *Plan) InBF16() *Plan {
+	image := &Plan{Layers: 1}
+	for _, m := range p.Layer {
+		m.Format, m.Start = FormatBF16, image.LayerBytes
+		image.Layer = append(image.Layer, m)
+		image.LayerBytes += m.Bytes()
+	}
+	image.PackedBytes = image.LayerBytes
+	return image
+}

@@ -184,7 +184,7 @@ func (p *Int4) entries(e *Env, run, first u32, n int) *Int4Weights {
 		case 32:
 			at = at.Add(half.MulC(2 * p.Shape.Run)).Add(first.MulC(2))
 		}
-		return p.entriesAt(run, at, w.many)
+		return entriesAt(p, run, at, w.many)
 	}
 	if p.weightsAreA() {
 		w.entries = [][]u32{of(e.Lane.DivC(4), p.half(e))}
@@ -203,7 +203,7 @@ func (p *Int4) entries(e *Env, run, first u32, n int) *Int4Weights {
 }
 
 // entriesAt are so many entries of a run from entry at on, which is even where they are.
-func (p *Int4) entriesAt(run, at u32, many int) []u32 {
+func entriesAt[I dsl.Elem](p *Int4, run, at dsl.Val[I], many int) []u32 {
 	behind := p.Shape.Run * p.Shape.BlockBytes()
 	switch words := dsl.View[dsl.U32](p.Data); {
 	case p.Shape.Zeros:
@@ -246,7 +246,7 @@ func (p *Int4) scales(w *Int4Weights) (all [][]scale) {
 }
 
 // loadMany loads n elements, as many at once as a load can have.
-func loadMany[T dsl.Elem](b dsl.Buf[T], at u32, n int) (all []dsl.Val[T]) {
+func loadMany[T, I dsl.Elem](b dsl.Buf[T], at dsl.Val[I], n int) (all []dsl.Val[T]) {
 	step := 4
 	for n%step != 0 {
 		step /= 2

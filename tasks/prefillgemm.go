@@ -50,6 +50,9 @@ type PrefillGEMM struct {
 	Groups  int  // consumer warpgroups: 1 or 2
 	Cluster int  // CTAs of a cluster: 1 or 2
 	Apart   bool
+	// Late is whether the step itself writes the matrix, as an image of one layer, in front of the barrier that the input
+	// waits for.
+	Late bool
 
 	w, x dsl.TensorMap // see Maps
 }
@@ -168,8 +171,8 @@ func (g *PrefillGEMM) unit(e *Env, u u32, of prefillUnits, s PrefillSpan) prefil
 	return prefillUnit{row.Named("tile"), token.MulC(g.Groups * groupRows).Named("first_token")}
 }
 
-// Produce streams this CTA's tiles: of the first one the weights, as many stages as there are, before ready,
-// which waits until the input is there for the async proxy, and then the rest. All lanes of the producer warp run it.
+// Produce streams this CTA's tiles: of the first one the weights, as many stages as there are and unless they are Late,
+// before ready, which waits until the input is there for the async proxy, and then the rest. All lanes of the producer warp run it.
 func (g *PrefillGEMM) Produce(e *Env, p *pipeline.TileProducer, layer u32, span PrefillSpan, stages int, ready func()) {
 	k := e.K
 	units := g.units(e, span)
@@ -185,6 +188,11 @@ func (g *PrefillGEMM) Produce(e *Env, p *pipeline.TileProducer, layer u32, span 
 	}
 	k.If(first.Lt(units.n), func() {
 		u := g.unit(e, first, units, span)
+		if g.Late {
+			ready()
+			stage(u, 0, g.steps())
+			return
+		}
 		at := p.At()
 		k.For(k.U32(0), k.U32(ahead), func(i u32) {
 			p.Fill(g.StageBytes(), func(s pipeline.TileStage) { g.weights(e, s, u, layer, i) })

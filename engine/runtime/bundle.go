@@ -28,6 +28,7 @@ type Member struct {
 type Bundle struct {
 	of    []*Session // by their rows, those that draw behind those that do not
 	long  []*Prefill // of prompts, by their tokens
+	layer Device     // the first of them, whose image of a layer in bf16 is all's
 	guard uint32     // page that entries of a page table without a use name
 	owner Device     // of the weights and of the cache, which has so many pages
 	pages int
@@ -72,10 +73,11 @@ func OpenBundle(ctx context.Context, members []Member, w Weights, o Options) (*B
 // AddPrefill opens a prefill kernel beside the others, on a device of its own: launches of one sequence with more tokens than
 // the others have rows go through the one of the fewest tokens that has enough.
 func (b *Bundle) AddPrefill(p *megakernel.Prefill, dev Device) error {
-	r, err := OpenPrefill(p, dev, b.owner, b.pages, b.guard)
+	r, err := openPrefill(p, dev, b.owner, b.layer, b.pages, b.guard)
 	if err != nil {
 		return err
 	}
+	b.layer = cmp.Or(b.layer, dev)
 	b.long = append(b.long, r)
 	slices.SortFunc(b.long, func(a, b *Prefill) int { return a.Tokens() - b.Tokens() })
 	return nil

@@ -59,9 +59,14 @@ func (s *runner) borrow(name string) (bool, error) {
 	if s.from == nil || !slices.Contains(lent, name) {
 		return false, nil
 	}
-	b, ok := s.dev.(Borrower)
+	return true, borrow(s.dev, name, s.from)
+}
+
+// borrow makes from's buffer dev's, too.
+func borrow(dev Device, name string, from Device) error {
+	b, ok := dev.(Borrower)
 	if !ok {
-		return false, fmt.Errorf("a %T cannot use another device's buffers", s.dev)
+		return fmt.Errorf("a %T cannot use another device's buffers", dev)
 	}
-	return true, b.Borrow(name, s.from)
+	return b.Borrow(name, from)
 }

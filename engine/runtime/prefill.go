@@ -22,12 +22,22 @@ type Prefill struct {
 // from, on which the decode kernel is open; the cache has pages pages a layer. Unused entries of the page table name the
 // page guard.
 func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint32) (*Prefill, error) {
+	return openPrefill(p, dev, from, nil, pages, guard)
+}
+
+// openPrefill is OpenPrefill beside another prefill kernel of the same weights, unless it is nil: steps of both make the
+// matrices of a layer in bf16 in the same place, which the other's device owns.
+func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, guard uint32) (*Prefill, error) {
 	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from}, table: slices.Repeat([]uint32{guard}, pages)}
 	for _, buf := range p.IR.Globals() {
 		if buf.Map != nil {
 			continue // the device makes it of its description
 		}
-		if done, err := r.borrow(buf.Name); err != nil {
+		done, err := r.borrow(buf.Name)
+		if beside != nil && buf.Name == megakernel.BufferLayer {
+			done, err = true, borrow(dev, buf.Name, beside)
+		}
+		if err != nil {
 			return nil, fmt.Errorf("buffer %s: %w", buf.Name, err)
 		} else if done {
 			continue

@@ -19,15 +19,22 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
 // prefillOfTiny is tiny's decode kernel of one row and its prefill kernel, over one image and one cache.
 func prefillOfTiny(t *testing.T, o megakernel.PrefillOptions, page, pages int) (*runtime.Prefill, *runtime.Sequence, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
 	t.Helper()
+	return prefillOfTinyIn(t, pipeline.FormatBF16, o, page, pages)
+}
+
+// prefillOfTinyIn is prefillOfTiny with weights of a format.
+func prefillOfTinyIn(t *testing.T, weights pipeline.Format, o megakernel.PrefillOptions, page, pages int) (*runtime.Prefill, *runtime.Sequence, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
+	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4, Page: page})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4, Page: page, Weights: weights})
 	require.NoError(t, err)
 	p, err := megakernel.BuildPrefill(mk, o)
 	require.NoError(t, err)
@@ -66,9 +73,19 @@ func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, t
 // the decode kernel that reads the last token again.
 func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	ofValues(t)
+	formats := []pipeline.Format{pipeline.FormatBF16, pipeline.FormatI4G32, pipeline.FormatE4M3}
+	if deep.On() {
+		formats = slices.Concat(pipeline.Formats(), pipeline.OwnFormats())
+	}
+	for _, format := range formats {
+		t.Run(string(format), func(t *testing.T) { promptThroughPrefill(t, format) })
+	}
+}
+
+func promptThroughPrefill(t *testing.T, format pipeline.Format) {
 	const pages = 12
 	tokens := synth.Tokens(3, 0, 150, 320)
-	r, s, wide, sim, mk := prefillOfTiny(t, megakernel.PrefillOptions{Tokens: 128}, 16, pages)
+	r, s, wide, sim, mk := prefillOfTinyIn(t, format, megakernel.PrefillOptions{Tokens: 128}, 16, pages)
 	table := make([]uint32, pages-1)
 	for i := range table {
 		table[i] = uint32((5*i + 3) % pages)
@@ -80,7 +97,14 @@ func TestAPromptThroughThePrefillKernel(t *testing.T) {
 		t.Logf("%d tokens: %d instructions of warps", n, wide.Last.Steps)
 		cached += n
 	}
-	ref, err := reference.NewModel(mk.Config, reference.Synthetic(mk.Config, 1), reference.Hooks{})
+	weights, rounded := reference.Synthetic(mk.Config, 1), mk.Rounded(synth.NewWeights(1, mk.Config))
+	for _, tensor := range synth.Tensors(mk.Config) {
+		columns := tensor.Shape[len(tensor.Shape)-1]
+		for row := range len(weights[tensor.Name]) / columns {
+			require.NoError(t, rounded.Row(tensor.Name, row, weights[tensor.Name][row*columns:][:columns]))
+		}
+	}
+	ref, err := reference.NewModel(mk.Config, weights, reference.Hooks{})
 	require.NoError(t, err)
 	var want []float64
 	for _, token := range tokens {
@@ -110,7 +134,7 @@ func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	require.NoError(t, s.Logits(got))
 	require.Less(t, relative([][]float64{want}, [][]float64{widened(got)}), 0.03)
 	if deep.On() {
-		_, alone, _, _, _ := prefillOfTiny(t, megakernel.PrefillOptions{Tokens: 128}, 16, pages)
+		_, alone, _, _, _ := prefillOfTinyIn(t, format, megakernel.PrefillOptions{Tokens: 128}, 16, pages)
 		all := logitsOf(t, alone, mk, tokens)
 		own := relative([][]float64{want}, all[len(all)-1:])
 		t.Logf("that of the decode kernel alone: %.2g", own)
@@ -208,6 +232,27 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	require.ErrorContains(t, err, "a prefill step of 41 tokens behind 30 cached ones on 11 pages of 4, want pages for all")
 }
 
+// Prefill kernels of a bundle make the matrices of a layer in bf16 in one place.
+func TestPrefillKernelsShareTheLayerInBF16(t *testing.T) {
+	all := members(t, megakernel.Options{Page: 4, Weights: pipeline.FormatE4M3}, 2)
+	b, err := openBundle(t, all, runtime.Options{Steps: 1})
+	require.NoError(t, err)
+	var sims []*runtime.Sim
+	for _, tokens := range []int{64, 128} {
+		p, err := megakernel.BuildPrefill(all[0].Kernel, megakernel.PrefillOptions{Tokens: tokens, Groups: 1})
+		require.NoError(t, err)
+		sim, err := runtime.NewSim(p.IR, 3)
+		require.NoError(t, err)
+		require.NoError(t, b.AddPrefill(p, sim))
+		sims = append(sims, sim)
+		require.Equal(t, p.Scratch(), sim.Size(megakernel.BufferLayer))
+	}
+	mark, got := []byte{1, 2, 3}, make([]byte, 3)
+	require.NoError(t, sims[0].Write(megakernel.BufferLayer, 5, mark))
+	require.NoError(t, sims[1].Read(megakernel.BufferLayer, 5, got))
+	require.Equal(t, mark, got)
+}
+
 // A launch that is given up, wherever it stands, is an error that names what was waited for, and the next one writes what it would have.
 func TestAPrefillLaunchThatIsGivenUpLeavesAKernelThatGoesOn(t *testing.T) {
 	ofValues(t)
@@ -265,7 +310,7 @@ var prefillEquivalent = map[string]struct {
 func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 	deep.Only(t)
 	for i, room := range []int{64, 128} {
-		left := unreported(t, 2, room, func(mu mutate.Mutation) bool { return mu.Class != mutate.Earlier && mu.Class != mutate.Later })
+		left := unreported(t, pipeline.FormatBF16, 2, room, func(mu mutate.Mutation) bool { return mu.Class != mutate.Earlier && mu.Class != mutate.Later })
 		for name, n := range left {
 			want := prefillEquivalent[name]
 			require.Equal(t, []int{want.tokens, want.weights}[i], n, "room for %d tokens: %d mutants %q are not reported", room, n, name)
@@ -274,19 +319,23 @@ func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 			require.Equal(t, []int{want.tokens, want.weights}[i], left[name], "room for %d tokens: mutants %q are reported, but were thought to be equivalent: %s", room, name, want.why)
 		}
 	}
-	require.Empty(t, unreported(t, 4, 128, func(mu mutate.Mutation) bool {
+	fences := func(mu mutate.Mutation) bool {
 		return mu.Class == mutate.Remove && mu.Role == "consumers" && strings.Contains(mu.Name, "fence.proxy")
+	}
+	require.Empty(t, unreported(t, pipeline.FormatBF16, 4, 128, fences))
+	require.Empty(t, unreported(t, pipeline.FormatE4M3, 4, 128, func(mu mutate.Mutation) bool { // of matrices that the step writes, too
+		return fences(mu) || mu.Class == mutate.Remove && mu.Role == "producer" && (strings.Contains(mu.Name, "fence.proxy") || strings.Contains(mu.Name, "@barrier"))
 	}))
 }
 
 // unreported counts the mutants of tiny's prefill kernel in so many CTAs that no schedule shows, by role and name.
-func unreported(t *testing.T, sms, room int, wanted func(mu mutate.Mutation) bool) map[string]int {
+func unreported(t *testing.T, weights pipeline.Format, sms, room int, wanted func(mu mutate.Mutation) bool) map[string]int {
 	t.Helper()
 	const pages = 8
 	tokens := synth.Tokens(7, 0, 40, 320)
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, SharedLimit: 80 << 10})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, SharedLimit: 80 << 10, Weights: weights})
 	require.NoError(t, err)
 	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: room, Groups: 1, Cluster: 2})
 	require.NoError(t, err)

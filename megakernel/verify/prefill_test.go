@@ -5,15 +5,20 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
 func TestPrefillKernelsPass(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, tokens := range deep.Most([]int{200, 64}, 1) {
-		r, err := Check(t.Context(), Request{Config: c, Seeds: deep.Count(2, 1), Steps: 2, Prefill: tokens})
+	for _, x := range deep.Most([]struct {
+		tokens  int
+		weights pipeline.Format
+	}{{200, pipeline.FormatI4G64}, {tokens: 64}, {tokens: 200}, {64, pipeline.FormatE4M3}}, 1) {
+		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights}, Seeds: deep.Count(2, 1), Steps: 2, Prefill: x.tokens})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())
 	}
