@@ -8,11 +8,13 @@ import (
 
 	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/models/tokenizer"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // answer is what a request has got so far, token by token.
 type answer struct {
 	sampling sampling.Params
+	rule     draw.Rule // of sampling, penalties and least
 	ends     []int
 	most     int  // tokens to choose at most, 0 for no limit
 	least    int  // tokens to choose before an end token may be chosen
@@ -20,7 +22,7 @@ type answer struct {
 	start    time.Time
 	progress func(fed, of int) // nil for none
 
-	history   *sampling.History  // nil without penalties
+	penalties bool               // there are some
 	mask      LogitsMask         // nil for none
 	allowed   []uint32           // of mask
 	top       int                // most probable tokens of each, -1 without log-probabilities
@@ -39,12 +41,12 @@ type answer struct {
 // answer begins to answer a request with this prompt.
 func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
 	a := answer{sampling: r.Sampling, ends: o.Ends, most: r.MaxTokens, start: start, stop: stopper{stops: slices.Clone(r.Stop)},
-		progress: r.Progress,
-		history:  r.Penalties.History(prompt), mask: r.Mask, top: -1}
+		progress: r.Progress, penalties: !r.Penalties.None(), mask: r.Mask, top: -1}
 	if a.least = r.MinTokens; r.IgnoreEnds {
 		a.ends, a.least = nil, 0
 	}
 	a.ends = slices.Concat(a.ends, r.StopTokens)
+	a.rule = r.Sampling.Rule(&r.Penalties, prompt, a.ends, a.least)
 	a.drawn = o.draws()
 	if a.mask != nil {
 		a.allowed = make([]uint32, (o.Kernel.Config.Vocab+31)/32)
@@ -73,9 +75,7 @@ func (a *answer) add(token int) Piece {
 		a.res.Usage.First = time.Since(a.start)
 	}
 	a.res.Tokens = append(a.res.Tokens, token)
-	if a.history != nil {
-		a.history.Add(token)
-	}
+	a.rule.Took(token)
 	if a.mask != nil {
 		a.failed = a.mask.Accept(token)
 	}
@@ -107,7 +107,20 @@ func (a *answer) add(token int) Piece {
 // draws reports whether the host chooses the next token from the logits. Once false it stays so: the first
 // tokens only are kept from being end tokens.
 func (a *answer) draws() bool {
-	return !a.drawn && (!a.sampling.Greedy() || a.top >= 0) || len(a.res.Tokens) < a.least || a.history != nil || a.mask != nil || a.toScore() != math.MaxInt
+	return !a.drawn && (!a.sampling.Greedy() || a.top >= 0 || a.changes()) || a.mask != nil || a.toScore() != math.MaxInt
+}
+
+// changes reports whether the next token's logits are changed before it is chosen. Once false it stays so.
+func (a *answer) changes() bool { return a.penalties || len(a.res.Tokens) < a.least }
+
+// draw is how a kernel chooses the next token.
+func (a *answer) draw() draw.Rule {
+	r := a.rule
+	if !a.changes() {
+		r = draw.Rule{Row: a.sampling.Row()}
+	}
+	r.SetTops(a.top)
+	return r
 }
 
 // pick chooses the token at a position of the sequence from its logits, which it changes where
@@ -119,10 +132,8 @@ func (a *answer) pick(logits []float32, position int) (int, error) {
 	if a.top >= 0 {
 		a.raw = append(a.raw[:0], logits...)
 	}
+	a.rule.Change(logits, uint32(position))
 	a.forbid(logits)
-	if a.history != nil {
-		a.history.Apply(logits)
-	}
 	token, err := sampling.Sample(logits, a.sampling, position)
 	if err != nil || a.top < 0 {
 		return token, err
@@ -132,13 +143,8 @@ func (a *answer) pick(logits []float32, position int) (int, error) {
 	return token, err
 }
 
-// forbid makes the logits of tokens that may not be chosen -inf.
+// forbid makes the logits of tokens -inf that the mask rules out.
 func (a *answer) forbid(logits []float32) {
-	if len(a.res.Tokens) < a.least {
-		for _, end := range a.ends {
-			logits[end] = float32(math.Inf(-1))
-		}
-	}
 	if a.mask == nil {
 		return
 	}

@@ -49,16 +49,29 @@ func TestLogprobsComeWithEveryTokenOfPromptAndAnswer(t *testing.T) {
 	}
 }
 
-// A bias decides what is chosen, not the log-probabilities, which are the model's own.
+// A bias decides what is chosen, not the log-probabilities, which are the model's own. A kernel that draws does it in launches of
+// many tokens; a drawn token gives the same then.
 func TestPenaltiesChooseAndLogprobsStay(t *testing.T) {
-	e, _ := newFake(t, nil, nil)
-	generate := func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
-	got, err := generate(Request{Tokens: []int{3, 4}, MaxTokens: 4, Logprobs: true,
-		Penalties: sampling.Penalties{Bias: map[int]float64{17: 50}, Frequency: 20}})
-	require.NoError(t, err)
-	require.Equal(t, []int{17, 17, 17}, got.Tokens[:3]) // 50, 30, 10 against 1
-	require.NotEqual(t, 17, got.Tokens[3])
-	require.Less(t, got.Logprobs[0].Logprob.Logprob, -1.0)
+	for _, s := range []sampling.Params{{}, {Temperature: 2, Seed: 3}} {
+		var want []int
+		for _, drawn := range []bool{false, true} {
+			e, f := newFake(t, func(o *Options) { o.Kernel.Options.Draws = drawn }, nil)
+			got, err := e.Generate(t.Context(), Request{Tokens: []int{3, 4}, MaxTokens: 12, MinTokens: 6, StopTokens: []int{17}, Logprobs: true, Sampling: s,
+				Penalties: sampling.Penalties{Bias: map[int]float64{17: 50, 18: 60}, Frequency: 20}}, nil)
+			require.NoError(t, err)
+			if !drawn {
+				require.Equal(t, []int{18, 18, 18}, got.Tokens[:3]) // 60, 40, 20 against 1
+				require.NotContains(t, got.Tokens[:6], 17)
+				require.Equal(t, []int{17}, got.Tokens[6:])
+				require.Less(t, got.Logprobs[0].Logprob.Logprob, -1.0)
+				require.Equal(t, 7, f.Launches)
+				want = got.Tokens
+				continue
+			}
+			require.Equal(t, want, got.Tokens)
+			require.Equal(t, 2, f.Launches)
+		}
+	}
 }
 
 // only allows one token after the other, then nothing but fails.

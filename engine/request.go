@@ -33,8 +33,7 @@ type Request struct {
 	// text where they are special ones. The kernel's launches still end at them.
 	IgnoreEnds bool
 	// MinTokens is how many tokens are chosen before an end token may be: until then end
-	// tokens have probability 0, and the host chooses, one token a launch, greedy requests
-	// too. It means nothing with IgnoreEnds. Stop texts end the generation at any time.
+	// tokens have probability 0. It means nothing with IgnoreEnds. Stop texts end the generation at any time.
 	MinTokens int
 	// StopTokens end the generation beside Options.Ends; the one that does is the last of Result.Tokens and gives no
 	// text.

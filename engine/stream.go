@@ -98,17 +98,15 @@ func (c client) Want() int {
 
 func (c client) Draws() bool { return c.a.draws() }
 
-func (c client) Draw() draw.Row {
-	row := c.a.sampling.Row()
-	row.SetTops(c.a.top)
-	return row
-}
+func (c client) Draw() draw.Rule { return c.a.draw() }
 
 func (c client) Pick(logits []float32, position int) (int, error) {
 	return c.a.pick(logits, position)
 }
 
-func (c client) Drafts() bool { return c.a.sampling.Greedy() && c.a.top < 0 && !c.a.draws() }
+func (c client) Drafts() bool {
+	return c.a.sampling.Greedy() && c.a.top < 0 && !c.a.changes() && !c.a.draws()
+}
 
 func (c client) ToScore() int { return c.a.toScore() }
 

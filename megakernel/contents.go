@@ -77,7 +77,10 @@ func (mk *Kernel) needsOfDraws() []emit.Need {
 	if !mk.Draws() {
 		return nil
 	}
-	return []emit.Need{{Buffer: BufferDraws, Fill: fmt.Sprintf("nothing where %s is 0; else the row of package draw for each row of a step, %d words, 0 for the highest logit", ScalarDraws, draw.RowWords)}}
+	return []emit.Need{
+		{Buffer: BufferDraws, Fill: fmt.Sprintf("nothing where %s is 0; else the row of package draw for each row of a step, %d words, 0 for the highest logit", ScalarDraws, draw.RowWords)},
+		{Buffer: BufferHistories, Fill: fmt.Sprintf("nothing unless %s has bit %d; else the histories of package draw that rows name; the kernel adds the tokens that they choose", ScalarDraws, draw.ModeChanges)},
+	}
 }
 
 // fillTable is what a need says of a buffer whose content is a table.

@@ -127,7 +127,7 @@ func penaltiesOf(f *fields) sampling.Penalties {
 	p := sampling.Penalties{
 		Presence:   f.number("presence_penalty", 0, -2, 2),
 		Frequency:  f.number("frequency_penalty", 0, -2, 2),
-		Repetition: f.number("repetition_penalty", 1, math.SmallestNonzeroFloat64, 100),
+		Repetition: f.number("repetition_penalty", 1, 0.001, 100),
 	}
 	var bias map[string]float64
 	f.read("logit_bias", &bias, "an object of token ids and numbers")

@@ -15,6 +15,8 @@ import (
 // finer histograms until that is known of the winner, which takes one of them for most draws. Where the winner does not stay
 // the CTAs publish the winner of what does.
 //
+// Rows with a history have their logits changed first, each by the CTA that computed it, and what they choose added to it.
+//
 // Rows that want scores have their log-sum-exp and their most probable tokens written too, each CTA's beside the others': the
 // host merges them. They are of the logits as they are.
 type Sample struct {
@@ -22,10 +24,13 @@ type Sample struct {
 	Count    u32              // rows of the step, 1 to T
 	Modes    u32              // what the launch's rows need: draw.Mode… bits; the same in all CTAs
 	Rows     dsl.Buf[dsl.U32] // [T][draw.RowWords] parameters
-	Logits   dsl.Buf[dsl.F32] // [T][Vocab]
+	Logits   dsl.Buf[dsl.F32] // [T][Vocab]; of rows with a history what they draw from is left in it
 	Records  dsl.Buf[dsl.U32] // SampleRecordsLen long: what each CTA publishes
 	Bins     dsl.Buf[dsl.U32] // SampleBinsLen long: histograms
 	Scores   dsl.Buf[dsl.U32] // SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][grid][draw.ScoreWords]
+
+	Histories dsl.Buf[dsl.U32] // SampleHistoriesLen long: [T][draw.HistoryWords], which rows name
+	Raw       dsl.Buf[dsl.F32] // [T][Vocab]: of rows with a history the logits as they were
 
 	Shared dsl.Buf[dsl.U32] // shared memory, SampleSharedLen long
 	State  dsl.Buf[dsl.U32] // shared memory, SampleStateLen long
@@ -81,6 +86,8 @@ func (t *Sample) problem(e *Env) string {
 		need(int(t.Records.Len()) >= SampleRecordsLen(t.T, e.Grid), "sample: Records has %d elements, want %d", t.Records.Len(), SampleRecordsLen(t.T, e.Grid)),
 		need(int(t.Bins.Len()) >= SampleBinsLen(t.T), "sample: Bins has %d elements, want %d", t.Bins.Len(), SampleBinsLen(t.T)),
 		need(int(t.Scores.Len()) >= SampleScoresLen(t.T, e.Grid), "sample: Scores has %d elements, want %d", t.Scores.Len(), SampleScoresLen(t.T, e.Grid)),
+		need(int(t.Histories.Len()) >= SampleHistoriesLen(t.T, t.Vocab), "sample: Histories has %d elements, want %d", t.Histories.Len(), SampleHistoriesLen(t.T, t.Vocab)),
+		need(int(t.Raw.Len()) >= t.T*t.Vocab, "sample: Raw has %d elements, want %d", t.Raw.Len(), t.T*t.Vocab),
 		need(int(t.Shared.Len()) >= SampleSharedLen(t.T, e.Consumers), "sample: Shared has %d elements, want %d", t.Shared.Len(), SampleSharedLen(t.T, e.Consumers)),
 		need(int(t.State.Len()) >= SampleStateLen(t.T), "sample: State has %d elements, want %d", t.State.Len(), SampleStateLen(t.T)),
 		need(int(t.Chosen.Len()) >= t.T, "sample: Chosen has %d elements, want %d", t.Chosen.Len(), t.T))
@@ -100,6 +107,7 @@ func (t *Sample) First(e *Env, share Share) {
 	})
 	e.Sync() // other threads have stored logits
 	t.score(e, share)
+	t.change(e, share)
 	t.pass(e, share, 0)
 }
 
@@ -301,6 +309,7 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 			e.Sync()
 		})
 	})
+	t.remember(e, share)
 }
 
 // read finds the winner of a row among those that the CTAs have published, in every lane.

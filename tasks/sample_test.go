@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -18,11 +19,13 @@ import (
 // sampled is rows of logits and how each is drawn from.
 type sampled struct {
 	logits    [][]float32
-	rows      []draw.Row
+	rows      []draw.Rule
 	positions []uint32
 	most      int // rows that the kernel is made for
 
 	scores [][]uint32 // out: what each row's log-probabilities are made of
+	raw    [][]uint32 // out: bits of the logits
+	after  [][]uint32 // out: the histories
 }
 
 // run draws on the executor, with the vocabulary's tiles shared out among the SMs.
@@ -31,10 +34,15 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	r := newRig(t, setup{sms: sms, consumers: consumers})
 	var logits []float32
 	params := make([]uint32, most*draw.RowWords)
-	modes := uint32(draw.ModeDraws)
+	modes, histories := uint32(draw.ModeDraws), make([]uint32, tasks.SampleHistoriesLen(most, vocab))
 	for i, row := range s.rows {
 		logits = append(logits, s.logits[i]...)
-		copy(params[i*draw.RowWords:], row[:])
+		if row.History != nil {
+			of := most - 1 - i
+			row.Row[draw.RowHistory] = uint32(of)
+			row.History.Encode(histories[of*draw.HistoryWords(vocab):][:draw.HistoryWords(vocab)])
+		}
+		copy(params[i*draw.RowWords:], row.Row[:])
 		modes |= row.Modes()
 	}
 	for len(logits) < most*vocab {
@@ -42,9 +50,10 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	}
 	positions := in[dsl.U32](r, "positions", u32Bytes(append(append([]uint32(nil), s.positions...), make([]uint32, most)...)...), 0)
 	a := &tasks.Sample{Vocab: vocab, T: most, Count: r.scalar("count", uint32(len(s.rows))), Modes: r.scalar("modes", modes),
-		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: in[dsl.F32](r, "logits", f32Bytes(logits), len(logits)),
+		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: inOut[dsl.F32](r, "logits", f32Bytes(logits), len(logits)),
 		Records: out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)), Bins: out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
-		Scores:   out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
+		Scores:    out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
+		Histories: inOut[dsl.U32](r, "histories", u32Bytes(histories...), len(histories)), Raw: out[dsl.F32](r, "raw", most*vocab),
 		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most, consumers), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.k, "state", tasks.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.k, "chosen", most),
@@ -67,7 +76,9 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		r.k.If(r.e.Tid.Lt(a.Count), func() { next.Store(r.e.CTA.MulC(most).Add(r.e.Tid), a.Chosen.Load(r.e.Tid)) })
 	}, nil)
 	result := r.run()
-	got, scores := u32s(result["next"]), u32s(result["scores"])
+	got, scores, raw := u32s(result["next"]), u32s(result["scores"]), u32s(result["raw"])
+	s.after = slices.Collect(slices.Chunk(u32s(result["histories"]), draw.HistoryWords(vocab)))
+	s.raw = slices.Collect(slices.Chunk(raw, vocab))
 	for i, position := range s.positions {
 		n := sms * draw.ScoreWords
 		s.scores = append(s.scores, scores[(i*draw.ScoredSteps+int(position%draw.ScoredSteps))*n:][:n])
@@ -120,6 +131,33 @@ func randomParams(rng *rand.Rand, vocab int) (p sampling.Params) {
 	return p
 }
 
+// randomRule has a history now and then.
+func randomRule(rng *rand.Rand, vocab int, position uint32) draw.Rule {
+	p := randomParams(rng, vocab)
+	if rng.IntN(2) == 0 {
+		return draw.Rule{Row: p.Row()}
+	}
+	tokens := func() (all []int) {
+		for range rng.IntN(10) {
+			all = append(all, rng.IntN(vocab))
+		}
+		return all
+	}
+	q := sampling.Penalties{Repetition: math.Exp(rng.NormFloat64() / 2), Presence: rng.NormFloat64(), Frequency: rng.NormFloat64(), Bias: map[int]float64{}}
+	for _, token := range tokens() {
+		q.Bias[token] = rng.NormFloat64() * 4
+		if rng.IntN(4) == 0 {
+			q.Bias[token] = math.Inf(-1)
+		}
+	}
+	r := p.Rule(&q, tokens(), tokens(), 1)
+	r.Row[draw.RowLeast] = position + uint32(rng.IntN(2)) // the next token may end the text, or not
+	for _, token := range tokens() {
+		r.Took(token)
+	}
+	return r
+}
+
 func TestDrawsAreTheMirrors(t *testing.T) {
 	rng := newRand(11)
 	for n := range deep.Count(60, 25) {
@@ -132,8 +170,8 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 		}
 		var want []uint32
 		for range rows {
-			y, p, position := randomLogits(rng, vocab), randomParams(rng, vocab), rng.Uint32()
-			row := p.Row()
+			y, position := randomLogits(rng, vocab), rng.Uint32()
+			row := randomRule(rng, vocab, position)
 			row.SetTops(rng.IntN(draw.MaxTops+2) - 1)
 			s.logits, s.rows, s.positions = append(s.logits, y), append(s.rows, row), append(s.positions, position)
 			want = append(want, uint32(row.Choose(y, position)))
@@ -142,6 +180,15 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 			require.Equal(t, want, s.run(t, g.sms, g.consumers))
 			for i, row := range s.rows {
 				requireScores(t, s.logits[i], s.scores[i], int(want[i]), row.Tops())
+				if row.History != nil {
+					row.Took(int(want[i]))
+					history := make([]uint32, draw.HistoryWords(vocab))
+					row.History.Encode(history)
+					require.Equal(t, history, s.after[s.most-1-i])
+					for j, x := range s.logits[i] {
+						require.Equal(t, math.Float32bits(x), s.raw[i][j])
+					}
+				}
 			}
 		})
 	}

@@ -103,15 +103,18 @@ func (t *Sample) keepLogit(e *Env, row u32, w winner) {
 	k := e.K
 	k.If(t.scores().And(e.CTA.EqC(0)), func() {
 		k.If(t.param(row, draw.RowScores).NeC(0), func() {
-			t.Scores.Store(t.scoreAt(e, row).AddC(draw.ScoreChosen), dsl.Bits[dsl.U32](w.logit.Get()))
+			logit := dsl.NewVar(w.logit.Get(), "logit")
+			k.If(t.has(row, draw.FlagChanges), func() { logit.Set(t.Raw.Load(row.MulC(t.Vocab).Add(w.index.Get().MinC(t.Vocab - 1)))) })
+			t.Scores.Store(t.scoreAt(e, row).AddC(draw.ScoreChosen), dsl.Bits[dsl.U32](logit.Get()))
 		})
 	})
 }
 
+const fours = pipeline.TileRows / 4 // of a tile's logits
+
 // eachFourOf is eachFour by one of several threads.
 func (t *Sample) eachFourOf(e *Env, share Share, row, thread u32, threads int, body func(token u32, x []f32)) {
 	k := e.K
-	const fours = pipeline.TileRows / 4
 	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
 	k.ForStep(share.First.MulC(fours).Add(thread), end, threads, func(four u32) {
 		token := four.MulC(4)

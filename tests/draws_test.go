@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"math"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine"
@@ -23,35 +24,40 @@ var draws = []sampling.Params{
 	{Temperature: 5, TopK: 3, TopP: 0.6, Seed: 11}, // what is drawn first rarely stays
 }
 
+// What changes their logits.
+var penalties = sampling.Penalties{Repetition: 1.3, Presence: 0.4, Frequency: 0.2, Bias: map[int]float64{5: 3, 70: 2, 200: math.Inf(-1)}}
+
 // The kernel draws from its own logits as the host does, a token a launch or many.
 func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
-	prompt := synth.Tokens(2, 0, 9, 320)
+	prompt, ends := synth.Tokens(2, 0, 9, 320), synth.Tokens(3, 0, 100, 320)
 	for i, p := range draws {
 		if i%3 != 2 && !deep.On() { // two that truncate
 			continue
 		}
 		s, _, c := tinySessionOf(t, 3, megakernel.Options{SMs: 4, Draws: true})
-		row := p.Row()
+		row := p.Rule(&penalties, prompt, ends, 3)
 		row.SetTops(4 * i)
-		require.NoError(t, s.SetDraw(row))
 		var want []int
 		feed, logits := prompt, make([]float32, c.Vocab)
 		for range 5 {
+			require.NoError(t, s.SetDraw(row))
 			chosen, err := s.Generate(feed, 1)
 			require.NoError(t, err)
 			require.NoError(t, s.Logits(logits))
+			of, err := sampling.LogprobsOf(logits, chosen[0], row.Tops())
+			require.NoError(t, err)
+			row.Change(logits, uint32(s.Pos()))
 			token, err := sampling.Sample(logits, p, s.Pos())
 			require.NoError(t, err)
 			require.Equal(t, []int{token}, chosen)
+			row.Took(token)
 			scores, err := s.Logprobs(token)
-			require.NoError(t, err)
-			of, err := sampling.LogprobsOf(logits, token, row.Tops())
 			require.NoError(t, err)
 			requireNear(t, of, scores)
 			want, feed = append(want, token), chosen
 		}
 		s, _, _ = tinySessionOf(t, 4, megakernel.Options{SMs: 4, Draws: true})
-		require.NoError(t, s.SetDraw(p.Row()))
+		require.NoError(t, s.SetDraw(p.Rule(&penalties, prompt, ends, 3)))
 		got, err := s.Generate(prompt, 5)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
@@ -79,7 +85,8 @@ func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 			var streams []*engine.Stream
 			for i, n := range []int{20, -1}[:min(rows, 2)] {
 				s, err := e.Submit(t.Context(), engine.Request{Tokens: synth.Tokens(uint64(i), 0, 13, c.Vocab),
-					MaxTokens: deep.Count(19, 6), Sampling: draws[2*i], Logprobs: n >= 0, TopLogprobs: max(n, 0)})
+					MaxTokens: deep.Count(19, 6), Sampling: draws[2*i], Penalties: []sampling.Penalties{{}, penalties}[i], MinTokens: 4, StopTokens: synth.Tokens(3, 0, 40, c.Vocab),
+					Logprobs: n >= 0, TopLogprobs: max(n, 0)})
 				require.NoError(t, err)
 				streams = append(streams, s)
 			}

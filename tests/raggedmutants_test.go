@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -74,7 +75,7 @@ func randomPage(rng *rand.Rand, mk *megakernel.Kernel) []byte {
 // feed is the sequence with n new tokens in a launch that will run so many steps to
 // their end, and leave as many tokens in the cache.
 func (x *text) feed(n, ran int) batch.Sequence {
-	s := batch.Sequence{Pages: x.pages, Cached: x.length, Draw: draws[(x.length+n)%len(draws)].Row()}
+	s := batch.Sequence{Pages: x.pages, Cached: x.length, Draw: draws[(x.length+n)%len(draws)].Rule(&sampling.Penalties{Repetition: 1.5, Bias: map[int]float64{3: 1}}, []int{x.length % 8}, nil, 0)}
 	for i := range n {
 		s.New = append(s.New, (7*x.length+3*i)%16)
 	}

@@ -34,7 +34,7 @@ func (e *endless) Drafts() bool                     { return false }
 func (e *endless) ToScore() int                     { return math.MaxInt }
 func (e *endless) Fed(int)                          {}
 func (e *endless) Score([]float32) error            { return nil }
-func (e *endless) Draw() draw.Row                   { return draw.Row{} }
+func (e *endless) Draw() draw.Rule                  { return draw.Rule{} }
 func (e *endless) Draws() bool                      { return false }
 func (e *endless) Pick([]float32, int) (int, error) { return 0, nil }
 func (e *endless) Scored(sampling.Logprobs)         {}

@@ -42,7 +42,7 @@ func (c *client) Want() int {
 	require.Positive(c.t, c.want-len(c.got))
 	return c.want - len(c.got)
 }
-func (c *client) Draw() draw.Row           { return draw.Row{} }
+func (c *client) Draw() draw.Rule          { return draw.Rule{} }
 func (c *client) Scored(sampling.Logprobs) {}
 func (c *client) Draws() bool              { return c.draws || c.ToScore() != math.MaxInt }
 func (c *client) Drafts() bool             { return !c.Draws() }

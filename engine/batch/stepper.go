@@ -14,10 +14,10 @@ const MaxSequences = 16
 
 // Sequence is one sequence's part of a launch.
 type Sequence struct {
-	New    []int    // tokens to feed, at least one: each a row
-	Cached int      // tokens before them, in the cache
-	Pages  []uint32 // in order: of Cached + len(New) + Steps - 1 tokens, all of which may be read; those from Cached on are written
-	Draw   draw.Row // how the token that follows the last new one is chosen; the zero value by the highest logit
+	New    []int     // tokens to feed, at least one: each a row
+	Cached int       // tokens before them, in the cache
+	Pages  []uint32  // in order: of Cached + len(New) + Steps - 1 tokens, all of which may be read; those from Cached on are written
+	Draw   draw.Rule // how the token that follows the last new one is chosen; the zero value by the highest logit
 }
 
 // StepRequest is one launch. Its slices are the stepper's until Run returns.
@@ -81,7 +81,7 @@ type Client interface {
 	// as the client wants logits of its prompt.
 	Draws() bool
 	// Draw is how the kernel chooses the tokens while Draws is false.
-	Draw() draw.Row
+	Draw() draw.Rule
 	// Drafts reports whether the client's tokens may be verified drafts: only those that argmax chooses may.
 	Drafts() bool
 	// Pick chooses the token at a position of the sequence. An error ends the job.

@@ -37,7 +37,7 @@ type Bundle struct {
 	last   *Session // that ran the last launch; nil: another one did, or nobody
 	prompt *Prefill // the same
 	logits []float32
-	asked  draw.Row // of the first sequence of the last launch
+	asked  draw.Rule // of the first sequence of the last launch
 }
 
 // OpenBundle allocates and fills every buffer of the kernels, in whatever order they come: one or

@@ -9,22 +9,36 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
+// asked is how a row of a launch chooses its token.
+type asked struct {
+	draw.Rule
+	chosen int // tokens of the answer in the device's copy of its history
+}
+
+// history says which draw.History a copy is of that the device has, of an answer of so many tokens; none where nobody knows.
+type history struct {
+	of     *draw.History
+	chosen int
+}
+
 // startDraws has every row take its highest logit.
 func (s *runner) startDraws() error {
 	if !s.mk.Draws() {
 		return nil
 	}
 	s.draws = newMirror(megakernel.BufferDraws, s.mk.Options.Tokens*draw.RowWords)
+	s.histories = make([]history, s.mk.Options.Tokens)
 	return s.draws.all(s.dev)
 }
 
-// setDraws says how the rows of the launches to come draw their tokens; those beyond take their highest logits.
-func (s *runner) setDraws(rows ...draw.Row) error {
+// setDraws says how the rows of the next launch draw their tokens; those beyond take their highest logits.
+func (s *runner) setDraws(rules ...draw.Rule) error {
 	s.modes = 0
-	s.asked = append(s.asked[:0], rows...)
+	s.asked = s.asked[:0]
 	clear(s.scores)
-	for i := range rows {
-		s.modes |= rows[i].Modes()
+	for _, r := range rules {
+		s.modes |= r.Modes()
+		s.asked = append(s.asked, asked{Rule: r})
 	}
 	if s.modes == 0 {
 		return nil
@@ -32,13 +46,60 @@ func (s *runner) setDraws(rows ...draw.Row) error {
 	if !s.mk.Draws() {
 		return errors.New("a draw by a kernel without Options.Draws, want one with it, or logits to draw from")
 	}
+	if err := s.setHistories(); err != nil {
+		return err
+	}
 	s.draws.encode(func(dst []uint32) {
 		clear(dst)
-		for i := range rows {
-			copy(dst[i*draw.RowWords:], rows[i][:])
+		for i := range s.asked {
+			copy(dst[i*draw.RowWords:], s.asked[i].Row[:])
 		}
 	})
 	return s.draws.changed(s.dev)
+}
+
+// setHistories gives each row that has a history a copy of it on the device: the one that a launch has left, where that is of
+// the same tokens.
+func (s *runner) setHistories() error {
+	if s.modes&draw.ModeChanges == 0 {
+		return nil
+	}
+	taken, rest := make([]bool, len(s.histories)), []*asked(nil)
+	take := func(r *asked, i int) {
+		r.Row[draw.RowHistory], r.chosen, taken[i], s.histories[i] = uint32(i), r.History.Chosen(), true, history{}
+	}
+	for i := range s.asked {
+		r := &s.asked[i]
+		if r.History == nil {
+			continue
+		}
+		if i := slices.Index(s.histories, history{r.History, r.History.Chosen()}); i >= 0 {
+			take(r, i)
+		} else {
+			rest = append(rest, r)
+		}
+	}
+	for _, r := range rest {
+		i := slices.Index(taken, false)
+		take(r, i)
+		bits := make([]uint32, draw.HistoryWords(s.mk.Config.Vocab))
+		r.History.Encode(bits)
+		if err := s.dev.Write(megakernel.BufferHistories, 4*int64(i)*int64(len(bits)), words(bits)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// drew notes that the last launch has chosen n tokens for each row, which the kernel has added to histories.
+func (s *runner) drew(n int) {
+	s.ran = n
+	for i := range s.asked {
+		if r := &s.asked[i]; r.History != nil {
+			r.chosen += n
+			s.histories[r.Row[draw.RowHistory]] = history{r.History, r.chosen}
+		}
+	}
 }
 
 // scalar adds what the rows of a launch need to its scalars.
@@ -49,11 +110,13 @@ func (s *runner) scalar(scalars map[string]uint64) map[string]uint64 {
 	return scalars
 }
 
-// SetDraw says how the launches to come choose their tokens; the zero value by the highest logit, as at first.
-func (s *Sequence) SetDraw(row draw.Row) error { return s.setDraws(row) }
+// SetDraw says how the launches to come choose their tokens; the zero value by the highest logit, as at first. A history is
+// taken as it is now; the kernel adds the tokens that it chooses to its copy.
+func (s *Sequence) SetDraw(row draw.Rule) error { return s.setDraws(row) }
 
-// SetDraws says how the rows of Launch choose their tokens; those beyond take their highest logits, as all do at first.
-func (r *Session) SetDraws(rows ...draw.Row) error {
+// SetDraws says how the rows of Launch choose their tokens; those beyond take their highest logits, as all do at first. Each
+// launch takes histories as they are when it begins.
+func (r *Session) SetDraws(rows ...draw.Rule) error {
 	if len(rows) > r.Rows() {
 		return fmt.Errorf("draws of %d rows, a step has %d", len(rows), r.Rows())
 	}

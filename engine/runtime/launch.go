@@ -75,9 +75,9 @@ func (r *Session) Launch(ctx context.Context, q kv.Request, each func(step int, 
 }
 
 // lastDraws has the last row of each sequence choose as that says.
-func (r *Session) lastDraws(of []batch.Sequence) (rows []draw.Row) {
+func (r *Session) lastDraws(of []batch.Sequence) (rows []draw.Rule) {
 	for i := range of {
-		rows = append(rows, make([]draw.Row, len(of[i].New))...)
+		rows = append(rows, make([]draw.Rule, len(of[i].New))...)
 		rows[len(rows)-1] = of[i].Draw
 	}
 	return rows
@@ -85,7 +85,7 @@ func (r *Session) lastDraws(of []batch.Sequence) (rows []draw.Row) {
 
 // launch is Launch, or with quiet a launch of one step without LM head, which chooses
 // batch.NoToken for every row.
-func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Row, quiet bool, each func(step int, chosen []int) bool) ([][]int, error) {
+func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, quiet bool, each func(step int, chosen []int) bool) ([][]int, error) {
 	q.Steps = max(q.Steps, 1)
 	if err := r.check(&q); err != nil {
 		return nil, err
@@ -122,7 +122,8 @@ func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Row, qu
 	if err != nil {
 		return nil, err
 	}
-	r.chose, r.ran = all[len(all)-1], len(all)
+	r.chose = all[len(all)-1]
+	r.drew(len(all))
 	for i := l.next; i < len(all) && !l.stopping; i++ {
 		chosen = all[i]
 		l.stopping = !hand(i)

@@ -221,7 +221,7 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	require.Equal(t, want[0], slices.Index(logits, slices.Max(logits)))
 	for seed := range uint64(deep.Count(5, 2)) { // drawn from those logits, not the highest
 		sampled := sampling.Params{Temperature: 5, Seed: seed}
-		drawn, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Pages: pages, Draw: sampled.Row()}}, Steps: 1})
+		drawn, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Pages: pages, Draw: sampled.Rule(&sampling.Penalties{}, nil, nil, 0)}}, Steps: 1})
 		require.NoError(t, err)
 		token, err := sampling.Sample(logits, sampled, len(prompt))
 		require.NoError(t, err)

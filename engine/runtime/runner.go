@@ -10,7 +10,6 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // runner is what sessions of all kernels have in common: a kernel whose buffers lie
@@ -37,9 +36,10 @@ type runner struct {
 	draws mirror // how rows draw their tokens
 	modes uint32 // what the next launch's rows need
 
-	asked  []draw.Row  // of the next launch
-	ran    int         // steps of the last launch that chose a token
-	scores []rowScores // of the last launch's rows, those that were read
+	asked     []asked     // of the next launch's rows
+	ran       int         // steps of the last launch that chose a token
+	histories []history   // that the device has
+	scores    []rowScores // of the last launch's rows, those that were read
 
 	stopped bool  // stop is not 0
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
@@ -158,13 +158,17 @@ func (s *runner) clear(i, n, at int) error {
 	return s.dev.Poke("stop", 0, 0)
 }
 
-// logits reads those of row i of the last step.
+// logits reads those of row i of the last step, as the model made them.
 func (s *runner) logits(i int, dst []float32) error {
 	if len(dst) != s.mk.Config.Vocab {
 		return fmt.Errorf("room for %d logits, want %d", len(dst), s.mk.Config.Vocab)
 	}
+	name := "logits"
+	if i < len(s.asked) && s.asked[i].History != nil {
+		name = megakernel.BufferRawLogits
+	}
 	raw := make([]byte, 4*len(dst))
-	if err := s.dev.Read("logits", int64(i)*int64(len(raw)), raw); err != nil {
+	if err := s.dev.Read(name, int64(i)*int64(len(raw)), raw); err != nil {
 		return err
 	}
 	for i := range dst {

@@ -27,7 +27,7 @@ type Session struct {
 	chose   []int         // by row, of its last step
 	planned *kv.Plan
 
-	rowDraws []draw.Row // of Launch
+	rowDraws []draw.Rule // of Launch
 
 	used int // page table entries of the last launch
 

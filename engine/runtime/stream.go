@@ -39,7 +39,7 @@ func (s *Sequence) Stream(ctx context.Context, prompt []int, n int, each func(to
 	if chosen, err = s.result(known, steps); err != nil {
 		return nil, err
 	}
-	s.ran = len(chosen)
+	s.drew(len(chosen))
 	for _, token := range chosen[min(l.next-known, len(chosen)):] {
 		if l.stopping || !each(token) {
 			break

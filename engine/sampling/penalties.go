@@ -3,6 +3,8 @@ package sampling
 import (
 	"fmt"
 	"math"
+
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Penalties change logits before a token is chosen, greedily or by a draw. The zero value changes none.
@@ -13,21 +15,24 @@ type Penalties struct {
 	// Presence and Frequency are OpenAI's: a token of the answer loses Presence, and Frequency times as often
 	// as it is there.
 	Presence, Frequency float64
-	// Bias is added to the logits of its tokens, before all else. -inf rules a token out.
+	// Bias is added to the logits of its tokens, before all else, in float32. -inf rules a token out.
 	Bias map[int]float64
 }
 
-// none reports whether nothing changes.
-func (p *Penalties) none() bool {
+// leastRepetition keeps a logit and its quotient far from what float32 cannot hold.
+const leastRepetition = 1e-3
+
+// None reports whether nothing changes.
+func (p *Penalties) None() bool {
 	return (p.Repetition == 0 || p.Repetition == 1) && p.Presence == 0 && p.Frequency == 0 && len(p.Bias) == 0
 }
 
 // Check refuses what cannot be, with a *RangeError.
 func (p *Penalties) Check(vocab int) error {
-	finite := func(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+	finite := func(x float64) bool { return math.Abs(x) <= math.MaxFloat32 } // not NaN
 	switch {
-	case !finite(p.Repetition) || p.Repetition < 0:
-		return &RangeError{"Repetition", fmt.Sprintf("found %v, want a finite number above 0", p.Repetition)}
+	case p.Repetition != 0 && !(p.Repetition >= leastRepetition && p.Repetition <= 1/leastRepetition):
+		return &RangeError{"Repetition", fmt.Sprintf("found %v, want %v to %v, or 0 for none", p.Repetition, leastRepetition, 1/leastRepetition)}
 	case !finite(p.Presence):
 		return &RangeError{"Presence", fmt.Sprintf("found %v, want a finite number", p.Presence)}
 	case !finite(p.Frequency):
@@ -37,53 +42,34 @@ func (p *Penalties) Check(vocab int) error {
 		if token < 0 || token >= vocab {
 			return &RangeError{"Bias", fmt.Sprintf("found token %d, want 0 to %d", token, vocab-1)}
 		}
-		if math.IsNaN(x) || math.IsInf(x, 1) {
+		if !finite(x) && !math.IsInf(x, -1) {
 			return &RangeError{"Bias", fmt.Sprintf("found %v for token %d, want a finite number or -inf", x, token)}
 		}
 	}
 	return nil
 }
 
-// History is which tokens a sequence has had, for its penalties.
-type History struct {
-	p       Penalties
-	seen    map[int]struct{} // in prompt or answer
-	answers map[int]int      // how often in the answer
-}
-
-// History starts with a prompt; nil where nothing changes logits.
-func (p *Penalties) History(prompt []int) *History {
-	if p.none() {
-		return nil
+// Rule is p, penalties and what ends a text (each of ends, but not before least tokens are chosen) as a kernel and Sample take
+// them, for the answer to a prompt. All must have passed Check; ends are tokens.
+func (p Params) Rule(penalties *Penalties, prompt, ends []int, least int) draw.Rule {
+	r := draw.Rule{Row: p.Row()}
+	if penalties.None() && least == 0 {
+		return r
 	}
-	h := &History{p: *p, seen: map[int]struct{}{}, answers: map[int]int{}}
-	for _, token := range prompt {
-		h.seen[token] = struct{}{}
+	r.History = draw.NewHistory(prompt)
+	for token, x := range penalties.Bias {
+		r.History.Bias(token, float32(x))
 	}
-	return h
-}
-
-// Add notes a token of the answer.
-func (h *History) Add(token int) {
-	h.seen[token] = struct{}{}
-	h.answers[token]++
-}
-
-// Apply changes logits: bias, repetition, presence and frequency, in this order.
-func (h *History) Apply(logits []float32) {
-	for token, x := range h.p.Bias {
-		logits[token] = float32(float64(logits[token]) + x)
+	for _, token := range ends {
+		r.History.End(token)
 	}
-	if r := h.p.Repetition; r != 0 && r != 1 {
-		for token := range h.seen {
-			if logits[token] > 0 {
-				logits[token] = float32(float64(logits[token]) / r)
-			} else {
-				logits[token] = float32(float64(logits[token]) * r)
-			}
-		}
+	repetition := penalties.Repetition
+	if repetition == 0 {
+		repetition = 1
 	}
-	for token, n := range h.answers {
-		logits[token] = float32(float64(logits[token]) - h.p.Presence - h.p.Frequency*float64(n))
-	}
+	r.Row[draw.RowFlags] |= draw.FlagChanges
+	r.Row[draw.RowInverse] = math.Float32bits(1 / float32(repetition))
+	r.Row[draw.RowRepetition], r.Row[draw.RowPresence], r.Row[draw.RowFrequency] = f32(repetition), f32(penalties.Presence), f32(penalties.Frequency)
+	r.Row[draw.RowLeast] = uint32(len(prompt) + least)
+	return r
 }

@@ -32,21 +32,58 @@ func readPenalized(t *testing.T) penalized {
 	return p
 }
 
+// To the bit: transformers computes in float32, too.
 func TestRepetitionAndBiasAreTransformers(t *testing.T) {
 	for _, c := range readPenalized(t).Cases {
 		p := Penalties{Repetition: c.Repetition, Bias: c.Bias}
 		require.NoError(t, p.Check(len(c.Logits)))
 		for split := range c.Seen { // some in the prompt, the others in the answer
-			got := slices.Clone(c.Logits)
-			if h := p.History(c.Seen[:split]); h != nil {
-				for _, token := range c.Seen[split:] {
-					h.Add(token)
-				}
-				h.Apply(got)
-			}
-			require.InEpsilonSlice(t, c.Scores, got, 1e-6)
+			require.Equal(t, c.Scores, changed(&p, c.Logits, c.Seen[:split], c.Seen[split:]))
 		}
 	}
+}
+
+// What all of transformers' processors leave together, in their order.
+func TestRulesAreTransformersProcessors(t *testing.T) {
+	data, err := os.ReadFile("testdata/processors.json") // testdata/make_processors.py made it
+	require.NoError(t, err)
+	var golden struct {
+		Cases []struct {
+			Logits               []float32
+			Prompt, Answer, Ends []int
+			Bias                 map[int]float64
+			Least                int
+			TopK                 int `json:"top_k"`
+			Repetition           float64
+			Temperature          float64
+			TopP                 float64 `json:"top_p"`
+			MinP                 float64 `json:"min_p"`
+			Probs                [][2]float64
+		}
+	}
+	require.NoError(t, json.Unmarshal(data, &golden))
+	require.Len(t, golden.Cases, 24)
+	for _, c := range golden.Cases {
+		p := Params{Temperature: c.Temperature, TopK: c.TopK, TopP: c.TopP, MinP: c.MinP}
+		require.NoError(t, p.Check())
+		r := p.Rule(&Penalties{Repetition: c.Repetition, Bias: c.Bias}, c.Prompt, c.Ends, c.Least)
+		for _, token := range c.Answer {
+			r.Took(token)
+		}
+		r.Change(c.Logits, uint32(len(c.Prompt)+len(c.Answer)))
+		requireSame(t, c.Probs, c.Logits, p)
+	}
+}
+
+// changed are logits after a prompt and an answer.
+func changed(p *Penalties, logits []float32, prompt, answer []int) []float32 {
+	r := Params{}.Rule(p, prompt, nil, 0)
+	for _, token := range answer {
+		r.Took(token)
+	}
+	got := slices.Clone(logits)
+	r.Change(got, uint32(len(prompt)+len(answer)))
+	return got
 }
 
 func TestLogprobsAreTorchs(t *testing.T) {
@@ -80,17 +117,12 @@ func TestLogprobsAreTorchs(t *testing.T) {
 // OpenAI's documentation: mu[j] − c[j]·frequency − (c[j] > 0)·presence, with c[j] how often j is in the answer.
 func TestPresenceAndFrequencyAreOfTheAnswer(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	p := Penalties{Presence: 0.75, Frequency: 0.5}
-	h := p.History([]int{1, 2, 3})
-	counts := map[int]int{}
+	counts, answer := map[int]int{}, []int(nil)
 	for range 20 {
-		token := r.IntN(8)
-		h.Add(token)
-		counts[token]++
+		answer = append(answer, r.IntN(8))
+		counts[answer[len(answer)-1]]++
 	}
-	logits := make([]float32, 10)
-	h.Apply(logits)
-	for token, x := range logits {
+	for token, x := range changed(&Penalties{Presence: 0.75, Frequency: 0.5}, make([]float32, 10), []int{1, 2, 9}, answer) {
 		want := -0.5 * float64(counts[token])
 		if counts[token] > 0 {
 			want -= 0.75
@@ -111,7 +143,7 @@ func TestOfEqualLogitsTheLowerTokenIsFirst(t *testing.T) {
 
 func TestImpossiblePenaltiesAreRefused(t *testing.T) {
 	for _, p := range []Penalties{{Repetition: -1}, {Repetition: math.Inf(1)}, {Presence: math.NaN()}, {Frequency: math.Inf(1)},
-		{Bias: map[int]float64{9: 1}}, {Bias: map[int]float64{-1: 1}}, {Bias: map[int]float64{1: math.Inf(1)}}} {
+		{Bias: map[int]float64{9: 1}}, {Bias: map[int]float64{-1: 1}}, {Bias: map[int]float64{1: math.Inf(1)}}, {Bias: map[int]float64{1: 1e39}}, {Repetition: 1e-50}} {
 		require.ErrorAs(t, p.Check(9), new(*RangeError))
 	}
 	require.NoError(t, (&Penalties{Bias: map[int]float64{8: math.Inf(-1)}}).Check(9))

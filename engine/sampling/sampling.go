@@ -95,7 +95,6 @@ func (p Params) Row() (r draw.Row) {
 	if p.Greedy() {
 		return r
 	}
-	f32 := func(x float64) uint32 { return math.Float32bits(float32(x)) }
 	r[draw.RowFlags] = draw.FlagDraws
 	// With an infinite scale, of a temperature that is all but 0, the highest logit's distance of 0 would be NaN.
 	r[draw.RowScale] = f32(min(math.Log2E/p.Temperature, 1e30))
@@ -115,6 +114,9 @@ func (p Params) Row() (r draw.Row) {
 	r[draw.RowSeedLo], r[draw.RowSeedHi] = uint32(p.Seed), uint32(p.Seed>>32)
 	return r
 }
+
+// f32 is a number as a kernel's parameter.
+func f32(x float64) uint32 { return math.Float32bits(float32(x)) }
 
 // check finds the first of the highest logits.
 func check(logits []float32) (best int, err error) {

@@ -35,7 +35,7 @@ type RaggedRunner struct {
 	// rows.
 	Sequences int
 	// Draws are how the rows of Sequences choose their tokens; nil: by their highest logits.
-	Draws []draw.Row
+	Draws []draw.Rule
 }
 
 // sequences is Sequences or what it stands for.

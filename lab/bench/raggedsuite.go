@@ -96,12 +96,12 @@ func (s *RaggedSuite) replayer(sequences int) func(Shape) Replayer {
 }
 
 // draws are how a step's rows are drawn.
-func (s *RaggedSuite) draws() []draw.Row {
-	rows := make([]draw.Row, s.Kernel.Options.Tokens)
+func (s *RaggedSuite) draws() []draw.Rule {
+	rows := make([]draw.Rule, s.Kernel.Options.Tokens)
 	for i := range rows {
 		p := s.Draw
 		p.Seed += uint64(i)
-		rows[i] = p.Row()
+		rows[i] = draw.Rule{Row: p.Row()}
 	}
 	return rows
 }
@@ -137,7 +137,7 @@ func (s *RaggedSuite) oneRow(ctx context.Context) (of map[int]float64, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, one.loaded.Close()) }()
-	if err := one.session.SetDraw(s.Draw.Row()); err != nil {
+	if err := one.session.SetDraw(draw.Rule{Row: s.Draw.Row()}); err != nil {
 		return nil, err
 	}
 	if err := FillKV(one.loaded, one.kvBytes()); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Suite is everything that one benchmark of one kernel takes: gate, ceiling and
@@ -75,7 +76,7 @@ func (s *Suite) Run(ctx context.Context) (o *Outcome, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, yardstick.Close()) }()
-	if err := s.session.SetDraw(s.Draw.Row()); err != nil {
+	if err := s.session.SetDraw(draw.Rule{Row: s.Draw.Row()}); err != nil {
 		return nil, err
 	}
 	o.Cases, err = s.bench(yardstick.Measure).Run(ctx, s.Method)

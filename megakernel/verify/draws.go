@@ -9,17 +9,27 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// drawOf is how the n-th row draws its token: in turn not at all, plainly, with all that truncates, and so that what is drawn
-// first rarely stays.
-func drawOf(n, vocab int) sampling.Params {
+// ruleOf is how the n-th row draws its token: in turn not at all, plainly, with all that truncates, and so that what is drawn
+// first rarely stays. Every third has a history that changes its logits, of which the end tokens are barred up to a position.
+func ruleOf(n, vocab, position int) draw.Rule {
 	seed := uint64(n)<<32 | 5
-	return []sampling.Params{
+	p := []sampling.Params{
 		{},
 		{Temperature: 3, TopK: 1 + vocab/3, TopP: 0.4, MinP: 0.01, Seed: seed},
 		{Temperature: 1.5, Seed: seed},
 		{Temperature: 5, TopK: 3, Seed: seed},
 		{Temperature: 2, TopP: 0.2, Seed: seed},
 	}[n%5]
+	if n%3 > 0 {
+		return draw.Rule{Row: p.Row()}
+	}
+	token := func(i int) int { return (n*n + 7*i) % vocab }
+	r := p.Rule(&sampling.Penalties{Repetition: 1.5, Presence: 0.5, Frequency: 0.25, Bias: map[int]float64{token(0): 2, token(1): -3, token(2): math.Inf(-1)}},
+		[]int{token(3), token(4), token(5)}, []int{token(0), token(6)}, 0)
+	r.Row[draw.RowLeast] = uint32(position + n/3%3 - 1)
+	r.Took(token(5))
+	r.Took(token(7))
+	return r
 }
 
 // topsOf is how many of the most probable tokens the n-th row's scores have, -1 for no scores.
@@ -41,11 +51,10 @@ func scored(token int, logits []float32, got sampling.Logprobs, tops int) string
 }
 
 // drawn says what is wrong with the token that a kernel drew from logits at a position; "" for nothing.
-func drawn(token int, logits []float32, p sampling.Params, position int) string {
-	row := p.Row()
-	if want := row.Choose(logits, uint32(position)); token != want {
+func drawn(token int, logits []float32, r draw.Rule, position int) string {
+	if want := r.Choose(logits, uint32(position)); token != want {
 		how := "drawn from"
-		if p.Greedy() {
+		if greedy(r) {
 			how = "the largest of"
 		}
 		return fmt.Sprintf("the kernel chose %d, %s its own logits is %d", token, how, want)
@@ -53,31 +62,26 @@ func drawn(token int, logits []float32, p sampling.Params, position int) string 
 	return ""
 }
 
-// draw is how row i of the launch draws its tokens; those of a tree, whose positions are not their order, do not.
-func (x *scene) draw(s shape, i int) (p sampling.Params) {
-	if !x.drawsIn(s) {
-		return p
-	}
-	return drawOf(x.run.launches+i, x.t.mk.Config.Vocab)
-}
+// greedy is whether a row takes the highest of the model's own logits.
+func greedy(r draw.Rule) bool { return r.Modes()&^draw.ModeScores == 0 }
 
-// tops is how many of the most probable tokens its scores have, -1 for no scores.
-func (x *scene) tops(s shape, i int) int {
-	if !x.drawsIn(s) {
-		return -1
+// rule is how row i of the launch draws its token; those of a tree, whose positions are not their order, do not.
+func (x *scene) rule(s shape, i int) (r draw.Rule) {
+	if x.drawsIn(s) {
+		n := x.run.launches + i
+		r = ruleOf(n, x.t.mk.Config.Vocab, x.t.mk.Config.MaxPositions/2)
+		r.SetTops(topsOf(n))
 	}
-	return topsOf(x.run.launches + i)
+	return r
 }
 
 func (x *scene) drawsIn(s shape) bool {
 	return x.t.mk.Draws() && !slices.ContainsFunc(s.parts, func(p part) bool { return p.parents != nil })
 }
 
-func (x *scene) draws(s shape) (rows []draw.Row) {
+func (x *scene) rules(s shape) (rows []draw.Rule) {
 	for i := range x.t.mk.Options.Tokens {
-		row := x.draw(s, i).Row()
-		row.SetTops(x.tops(s, i))
-		rows = append(rows, row)
+		rows = append(rows, x.rule(s, i))
 	}
 	return rows
 }
@@ -90,12 +94,16 @@ func (x *scene) drew(s shape, chosen [][]int) error {
 			if err := x.r.RowLogits(row, logits); err != nil {
 				return err
 			}
-			if wrong := drawn(chosen[last][row], logits, x.draw(s, row), p.ref.Len()+j+last+1); wrong != "" {
+			r, position := x.rule(s, row), p.ref.Len()+j+last+1
+			for _, tokens := range chosen[:last] {
+				r.Took(tokens[row])
+			}
+			if wrong := drawn(chosen[last][row], logits, r, position); wrong != "" {
 				x.finding("wrong token", fmt.Sprintf("row %d of launch %d (%s): %s", row, x.run.launches, s.name, wrong))
 				return nil
 			}
-			if tops := x.tops(s, row); tops >= 0 {
-				got, err := x.r.RowLogprobs(row, p.ref.Len()+j+last+1, chosen[last][row])
+			if tops := r.Tops(); tops >= 0 {
+				got, err := x.r.RowLogprobs(row, position, chosen[last][row])
 				if err != nil {
 					return err
 				}

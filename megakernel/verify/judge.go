@@ -74,7 +74,7 @@ func (r *Report) add(f Finding) {
 // afterwards checks what no single instruction gives away.
 func (t *Trial) afterwards(r *Run) (found []Finding) {
 	for i, logits := range r.logits {
-		if wrong := drawn(r.next[i], logits, t.draw(i), t.context+i+1); wrong != "" {
+		if wrong := drawn(r.next[i], logits, t.rule(i), t.context+i+1); wrong != "" {
 			found = append(found, Finding{Kind: "wrong token", Seed: r.seed, Step: i, Text: wrong})
 		}
 	}

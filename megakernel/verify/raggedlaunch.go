@@ -171,7 +171,7 @@ func (x *scene) launch(ctx context.Context, s shape) error {
 	if err != nil {
 		return err
 	}
-	if err := x.r.SetDraws(x.draws(s)...); err != nil {
+	if err := x.r.SetDraws(x.rules(s)...); err != nil {
 		return err
 	}
 	chosen, err := x.r.Launch(ctx, q, nil)
@@ -278,15 +278,12 @@ func (x *scene) followGrowth(p part, row int, chosen [][]int, where string) erro
 			logits = x.run.rows[len(x.run.rows)-1].want
 		}
 		token = chosen[step][row]
-		if x.greedy(row) {
+		if greedy(x.rule(shape{}, row)) {
 			x.run.guesses = append(x.run.guesses, guess{where, slices.Max(logits) - logits[token]})
 		}
 	}
 	return nil
 }
-
-// greedy is whether a row of a launch without a tree takes its highest logit.
-func (x *scene) greedy(row int) bool { return x.draw(shape{}, row).Greedy() }
 
 // ties is how often a row that is off is judged anew, its roundings moved, and how far: half of what rounding to bf16
 // moves at most. So much do attention's weights differ, which the kernel rounds and the reference does not.

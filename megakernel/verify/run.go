@@ -12,8 +12,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/engine/runtime"
-	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Run is one schedule's outcome. A finding ends it, and what comes after the
@@ -106,8 +106,7 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		row := t.draw(i).Row()
-		row.SetTops(t.tops(i))
+		row := t.rule(i)
 		if err := x.s.SetDraw(row); err != nil {
 			return nil, err
 		}
@@ -147,20 +146,16 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 	return r, x.givenUp(r)
 }
 
-// draw is how a step draws its token: the last as the launches behind it, not at all where the step is a graph of kernels.
-func (t *Trial) draw(step int) (p sampling.Params) {
-	if !t.mk.Draws() {
-		return p
+// rule is how a step draws its token: the last as the launches behind it, without scores, not at all where the step is a graph
+// of kernels.
+func (t *Trial) rule(step int) (r draw.Rule) {
+	if t.mk.Draws() {
+		r = ruleOf(step, t.mk.Config.Vocab, t.context+step+1)
+		if step < t.steps-1 {
+			r.SetTops(topsOf(step))
+		}
 	}
-	return drawOf(step, t.mk.Config.Vocab)
-}
-
-// tops is how many of the most probable tokens a step's scores have, -1 for no scores, as the last step's.
-func (t *Trial) tops(step int) int {
-	if !t.mk.Draws() || step == t.steps-1 {
-		return -1
-	}
-	return topsOf(step)
+	return r
 }
 
 // again decodes the same tokens in launches of several steps: one that is

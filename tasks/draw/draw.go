@@ -27,6 +27,14 @@ const (
 	RowSeedLo        // the seed
 	RowSeedHi
 	RowScores // 0: no scores; else 1 and how many of the most probable tokens are wanted
+
+	// With FlagChanges; see Change.
+	RowHistory    // which of the launch's histories is the row's
+	RowRepetition // f32
+	RowInverse    // f32: 1/RowRepetition
+	RowPresence   // f32
+	RowFrequency  // f32
+	RowLeast      // the first position at which a token may end the text
 )
 
 // The bits of RowFlags.
@@ -34,6 +42,7 @@ const (
 	FlagDraws = 1 << iota // 0: the row takes its highest logit
 	FlagTopK
 	FlagTopP
+	FlagChanges // a history changes the row's logits
 )
 
 // Distances: 24 bits in three levels of 256 bins.
@@ -129,14 +138,19 @@ const (
 	ModeDraws     = 1 << iota // draws
 	ModeTruncates             // top-k, top-p or min-p
 	ModeScores                // scores
+	ModeChanges               // histories
 )
 
 // Modes are those of one row.
 func (r *Row) Modes() (modes uint32) {
+	modes = r.drawModes()
 	if r[RowScores] != 0 {
-		return r.drawModes() | ModeScores
+		modes |= ModeScores
 	}
-	return r.drawModes()
+	if r[RowFlags]&FlagChanges != 0 {
+		modes |= ModeChanges
+	}
+	return modes
 }
 
 func (r *Row) drawModes() (modes uint32) {

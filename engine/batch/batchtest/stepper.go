@@ -47,8 +47,8 @@ type Stepper struct {
 	last  []int              // tokens that follow, of the last step
 	rows  [][]int            // and of its rows, by sequence
 
-	asked  []draw.Row // of the sequences of this launch
-	follow [][]int    // tokens that follow by argmax, of each of its steps
+	asked  []draw.Rule // of the sequences of this launch
+	follow [][]int     // tokens that follow by argmax, of each of its steps
 }
 
 // Rows is T.
@@ -155,7 +155,7 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 	}
 	f.follow, f.asked = nil, nil
 	for _, q := range r.Sequences {
-		f.asked = append(f.asked, q.Draw)
+		f.asked = append(f.asked, q.Draw.Clone())
 	}
 	ahead := -1
 	for step := 0; step < r.Steps && ahead != 0; step++ {
@@ -223,7 +223,8 @@ func (f *Stepper) step(qs []batch.Sequence, feed [][]int, cached []int) (chosen 
 		logits := make([]float32, Vocab)
 		logits[token] = 1
 		follow = append(follow, token)
-		token = qs[i].Draw.Choose(logits, uint32(cached[i]))
+		token = f.asked[i].Choose(logits, uint32(cached[i]))
+		f.asked[i].Took(token)
 		chosen = append(chosen, token)
 		feed[i] = []int{token}
 		end = end || f.Ends[token]

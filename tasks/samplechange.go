@@ -1,0 +1,94 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/draw"
+)
+
+// SampleHistoriesLen is the length of Sample.Histories.
+func SampleHistoriesLen(rows, vocab int) int { return rows * draw.HistoryWords(vocab) }
+
+func (t *Sample) changes() dsl.Pred { return t.Modes.AndC(draw.ModeChanges).NeC(0) }
+
+// history is where the row's begins.
+func (t *Sample) history(row u32) u32 {
+	return t.param(row, draw.RowHistory).MinC(t.T - 1).MulC(draw.HistoryWords(t.Vocab))
+}
+
+// changed calls body for a row with a history; in a warp alike.
+func (t *Sample) changed(k *dsl.Kernel, row u32, body func(biases, words u32)) {
+	flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
+	k.If(flags.AndC(draw.FlagChanges).NeC(0), func() {
+		first := t.history(row)
+		body(first, first.AddC(t.Vocab))
+	})
+}
+
+// change moves the CTA's logits of rows with histories to Raw and leaves what is drawn from in their place. A thread changes
+// those that eachFour gives it.
+func (t *Sample) change(e *Env, share Share) {
+	k := e.K
+	k.If(t.changes(), func() {
+		e.Sync() // the scores are of the logits as they were
+		t.eachRow(k, func(row u32) {
+			t.changed(k, row, func(biases, words u32) { t.changeRow(e, share, row, biases, words) })
+		})
+	})
+}
+
+func (t *Sample) changeRow(e *Env, share Share, row, biases, words u32) {
+	k := e.K
+	repetition, inverse := t.paramF32(row, draw.RowRepetition), t.paramF32(row, draw.RowInverse)
+	presence, frequency := t.paramF32(row, draw.RowPresence), t.paramF32(row, draw.RowFrequency)
+	early := t.Position(row).Lt(t.param(row, draw.RowLeast))
+	one := func(x f32, bias, word u32) f32 {
+		y, n := x.Add(dsl.Bits[dsl.F32](bias)), word.AndC(draw.CountMask)
+		// y / repetition, rounded once (Markstein, Computation of elementary functions on the IBM RISC System/6000, 1990): an
+		// inverse that is rounded once, and what its quotient leaves. Div is a call in machine code.
+		near := y.Mul(inverse)
+		quotient := dsl.FMA(dsl.FMA(near.Neg(), repetition, y), inverse, near)
+		repeated := dsl.Select(y.Gt(k.F32(0)), quotient, y.Mul(repetition))
+		y = dsl.Select(word.AndC(draw.InPrompt).Or(n).NeC(0), repeated, y)
+		y = dsl.Select(n.NeC(0), y.Sub(frequency.Mul(dsl.Cast[dsl.F32](n))).Sub(presence), y)
+		return dsl.Select(word.AndC(draw.EndsText).NeC(0).And(early), k.F32(math.Inf(-1)), y)
+	}
+	some := func(token u32, n int) {
+		at := row.MulC(t.Vocab).Add(token)
+		xs, bs, ws := t.Logits.LoadN(at, n), t.Histories.LoadN(biases.Add(token), n), t.Histories.LoadN(words.Add(token), n)
+		var ys []f32
+		for i := range xs {
+			ys = append(ys, one(xs[i], bs[i], ws[i]))
+		}
+		t.Raw.StoreN(at, xs)
+		t.Logits.StoreN(at, ys)
+	}
+	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
+	k.ForStep(share.First.MulC(fours).Add(e.Tid), end, e.Threads(), func(four u32) {
+		token := four.MulC(4)
+		if t.Vocab%4 == 0 {
+			some(token, 4)
+			return
+		}
+		for i := range 4 {
+			k.If(token.AddC(i).LtC(t.Vocab), func() { some(token.AddC(i), 1) })
+		}
+	}, dsl.Unroll(1))
+}
+
+// remember adds the tokens that rows with histories have chosen to these, in the CTA that reads of them.
+func (t *Sample) remember(e *Env, share Share) {
+	k := e.K
+	k.If(t.changes().And(e.Tid.Lt(t.Count)), func() {
+		row := e.Tid
+		k.If(t.has(row, draw.FlagChanges), func() {
+			token := t.Chosen.Load(row).MinC(t.Vocab - 1)
+			k.If(token.DivC(pipeline.TileRows).Sub(share.First).Lt(share.Count), func() {
+				at := t.history(row).AddC(t.Vocab).Add(token)
+				t.Histories.Store(at, t.Histories.Load(at).AddC(1))
+			})
+		})
+	})
+}
