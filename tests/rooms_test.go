@@ -48,7 +48,7 @@ var mayImport = map[string][]string{
 	"megakernel":                {"kv", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "emit", "internal", "tasks/draw"},
 	"megakernel/reference":      {"models"},
 	"megakernel/verify":         {"kv", "megakernel", "megakernel/reference", "engine/runtime", "tasks", "pipeline", "models", "dsl/ir", "dsl/interp", "internal", "engine/sampling", "tasks/draw"},
-	"megakernel/verify/explore": {"megakernel", "megakernel/verify", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "internal"},
+	"megakernel/verify/explore": {"megakernel", "megakernel/verify", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit/promela", "internal"},
 	"tasks":                     {"pipeline", "dsl", "kv", "tasks/draw"},
 	"tasks/draw":                {},
 	"kv":                        {},
@@ -62,6 +62,7 @@ var mayImport = map[string][]string{
 	"dsl/interp":                {"dsl/ir"},
 	"emit":                      {"dsl/ir"},
 	"emit/sass":                 {"dsl/ir", "emit"},
+	"emit/promela":              {"dsl/ir"},
 	"internal":                  {},
 	"out":                       {}, // what mkgen writes by default; not committed
 	// Nobody imports these, so they may import everything.

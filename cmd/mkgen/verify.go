@@ -24,9 +24,9 @@ func newVerify(check verify.Checker) *cobra.Command {
 	var pin, prefill count
 	seed := count(1)
 	var policy string
-	var plan, races, lines bool
+	var plan, races, lines, spin bool
 	var executions count
-	var record string
+	var record, keep string
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
@@ -45,9 +45,16 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.
 With --explore it runs small subjects (the ring, step_ready and step_ack, grid
 barriers, LL packets) in every order of their synchronising operations, and
 then a step of one layer of the model's kernel on 2 SMs in as many executions as
-are said. It prints how many there were, and whether that was all.`,
+are said. It prints how many there were, and whether that was all.
+
+With --spin it explores the small subjects and planted faults, has the model
+checker SPIN search models written from the same kernels, and prints both
+verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if spin {
+				return verifySpin(cmd, record, keep)
+			}
 			config, err := c.load(cmd)
 			if err != nil {
 				return err
@@ -62,7 +69,10 @@ are said. It prints how many there were, and whether that was all.`,
 				return verifyExplored(cmd, config, c.chosen(config), int(executions), record)
 			}
 			if record != "" {
-				return usagef("--record goes with --explore")
+				return usagef("--record goes with --explore or --spin")
+			}
+			if keep != "" {
+				return usagef("--models goes with --spin")
 			}
 			start := time.Now()
 			report, err := check(cmd.Context(), verify.Request{
@@ -107,6 +117,8 @@ are said. It prints how many there were, and whether that was all.`,
 	cmd.Flags().BoolVar(&plan, "skeleton", false, "run the real plan of every SM without data, instead")
 	cmd.Flags().Var(&executions, "explore", "explore executions instead: of small subjects all, of a layer of the model this many at most")
 	cmd.Flags().Lookup("explore").DefValue = ""
+	cmd.Flags().BoolVar(&spin, "spin", false, "compare the exploration of small subjects and planted faults with SPIN's, instead; needs no model")
+	cmd.Flags().StringVar(&keep, "models", "", "with --spin: `folder` to keep the models in")
 	cmd.Flags().StringVar(&record, "record", "", "`file` to write what was explored to")
 	cmd.Flags().BoolVar(&lines, "lines", false, "list every place of the program of which some instructions did not run")
 	cmd.Flags().BoolVar(&races, "races", false, "with --skeleton: check for races, too; takes several times as long")
@@ -134,6 +146,28 @@ func verifyExplored(cmd *cobra.Command, config models.Config, options megakernel
 		return err
 	}
 	report.Command = commandBut(cmd, "record")
+	if err := report.Write(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if file != "" {
+		if err := jsonfile.Write(file, report); err != nil {
+			return fmt.Errorf("--record: %w", err)
+		}
+	}
+	return report.Err()
+}
+
+// verifySpin is mkgen verify --spin.
+func verifySpin(cmd *cobra.Command, file, keep string) error {
+	spin, err := explore.FindSpin(keep)
+	if err != nil {
+		return fmt.Errorf("--spin: %w", err)
+	}
+	report, err := spin.Compare(cmd.Context(), interp.Bounds{Executions: exploreSubjects, Stale: exploreStale})
+	if err != nil {
+		return err
+	}
+	report.Command = commandBut(cmd, "record", "models")
 	if err := report.Write(cmd.OutOrStdout()); err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (t *thread) memory(in *ir.Instr) {
 	case ir.OpFenceMBar:
 	case ir.OpFenceProxy:
 		if in.Attr.Imm != ir.FenceGlobal { // what copies read is read-only
-				t.tick()
+			t.tick()
 			t.line("proxy_fence(%d);", t.num)
 		}
 	case ir.OpMBarInit:
@@ -233,7 +233,7 @@ func (t *thread) add(in *ir.Instr) {
 func (t *thread) write(in *ir.Instr, p *place, a access, value []word) {
 	x, n, view := t.x, p.newest(), t.x.lay.view(t.num, p)
 	if !a.rmw && p.writers() > 1 { // a place before others' values is not in the model
-		t.line("assert(V[%d] == %s || no_stores_unordered);", view, n)
+		t.line("assert(V[%d] == %s || no_stores_in_no_order);", view, n)
 	}
 	p.writes++
 	t.line("%s++;", n)

@@ -116,7 +116,9 @@ func (p *place) uses() (list []use) {
 			list = append(list, use{u, a})
 		}
 	}
-	slices.SortFunc(list, func(a, b use) int { return cmp.Or(cmp.Compare(a.num, b.num), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b))) })
+	slices.SortFunc(list, func(a, b use) int {
+		return cmp.Or(cmp.Compare(a.num, b.num), cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)))
+	})
 	return list
 }
 
@@ -235,7 +237,11 @@ func (x *exporter) check(p *place, u agent, a access) (list []string) {
 			continue
 		}
 		slot, k := l.slots[slotKey{p.number, other}], l.clock(other.num)
-		list = append(list, fmt.Sprintf("assert(slot[%d] <= V[%d] || no_data_race);", slot, l.cellAt(u.num, k)))
+		fault := "data_race"
+		if a.strong && other.strong {
+			fault = "insufficient_scope"
+		}
+		list = append(list, fmt.Sprintf("assert(slot[%d] <= V[%d] || no_%s);", slot, l.cellAt(u.num, k), fault))
 		if a.async && !other.async {
 			list = append(list, fmt.Sprintf("assert(slot[%d] <= V[%d] || no_missing_proxy_fence);", slot, l.cellAt(u.num, k+len(l.clocks))))
 		}

@@ -10,10 +10,8 @@ package promela
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 )
@@ -26,8 +24,9 @@ type Options struct {
 }
 
 // Faults are the names of what a model's assertions say, beside SPIN's own invalid end state, which is a deadlock.
-// SPIN prints the assertion, which holds the name.
-var Faults = []string{"data_race", "missing_proxy_fence", "wrong_value", "phase_skipped", "arrival_overflow", "mbarrier_misuse", "exit_pending", "stores_unordered"}
+// SPIN prints the assertion, which holds the name. With spaces they are those of package interp, where it has the same.
+var Faults = []string{"data_race", "insufficient_scope", "missing_proxy_fence", "wrong_value", "mbarrier_phase_skipped", "mbarrier_arrival_overflow",
+	"mbarrier_misuse", "exit_with_work_pending", "stores_in_no_order"}
 
 // Model writes the kernel as a model. It fails on what the model has no form for, and names it.
 func Model(k *ir.Kernel, o Options) (text string, err error) {
@@ -221,40 +220,3 @@ func sorted[K comparable, V interface{ number() int }](m map[K]V) []V {
 
 func (b *bar) number() int  { return b.num }
 func (b *mbar) number() int { return b.num }
-
-// Verdict reads what SPIN's verifier printed: "no fault", "deadlock" or one of Faults with spaces, and how many states
-// it has stored. It fails where the search was not completed for another reason.
-func Verdict(out string) (verdict string, states int64, err error) {
-	complete := true
-	for line := range strings.Lines(out) {
-		if f := strings.Fields(line); len(f) > 2 && f[1] == "states," && f[2] == "stored" {
-			var stored float64
-			if _, err := fmt.Sscan(f[0], &stored); err == nil {
-				states = int64(stored)
-			}
-		}
-		switch {
-		case verdict != "":
-		case strings.Contains(line, "invalid end state"):
-			verdict = "deadlock"
-		case strings.Contains(line, "assertion violated"):
-			for _, f := range Faults {
-				if strings.Contains(line, "no_"+f) {
-					verdict = strings.ReplaceAll(f, "_", " ")
-				}
-			}
-			if verdict == "" {
-				return "", states, fmt.Errorf("promela: SPIN says %s", strings.TrimSpace(line))
-			}
-		case strings.HasPrefix(line, "error:"), strings.HasPrefix(line, "pan: "), strings.Contains(line, "Search not completed"):
-			complete = false
-		}
-	}
-	switch {
-	case verdict != "":
-		return verdict, states, nil
-	case !complete || states == 0 || !strings.Contains(out, "errors: 0"):
-		return "", states, errors.New("promela: SPIN's search was not completed:\n" + out)
-	}
-	return "no fault", states, nil
-}

@@ -35,8 +35,8 @@ inline complete(b, r) {
 }
 inline arrive_mbar(t, b, r, w, bytes) {
 	assert(mbar_count[b] > 0 || no_mbarrier_misuse);
-	assert(mbar_left[b] > 0 || no_arrival_overflow);
-	assert(V[(t) * WIDTH + w] >= mbar_phase[b] || no_phase_skipped); /* a wait for the phase before happens before it */
+	assert(mbar_left[b] > 0 || no_mbarrier_arrival_overflow);
+	assert(V[(t) * WIDTH + w] >= mbar_phase[b] || no_mbarrier_phase_skipped); /* a wait for the phase before happens before it */
 	join(r, t);
 	mbar_left[b]--;
 	mbar_bytes[b] = mbar_bytes[b] + bytes;
@@ -151,9 +151,9 @@ func (x *exporter) rest(b *strings.Builder) {
 		say("}")
 	}
 	say(":: atomic { (ended == THREADS) ->")
-	say("assert(in_flight == 0 || no_exit_pending);")
+	say("assert(in_flight == 0 || no_exit_with_work_pending);")
 	for _, m := range x.lay.mbars {
-		say("assert((mbar_left[%d] == mbar_count[%d] && mbar_bytes[%d] == 0) || no_exit_pending);", m.num, m.num, m.num)
+		say("assert((mbar_left[%d] == mbar_count[%d] && mbar_bytes[%d] == 0) || no_exit_with_work_pending);", m.num, m.num, m.num)
 	}
 	for _, m := range x.k.Globals() {
 		for i, want := range x.o.Want[m.Name] {

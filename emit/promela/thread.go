@@ -91,7 +91,9 @@ func (t *thread) assign(w word) word {
 	return r
 }
 
-func isReg(s string) bool { return strings.HasPrefix(s, "r#") && strings.Count(s, "#") == 2 && strings.HasSuffix(s, "#") }
+func isReg(s string) bool {
+	return strings.HasPrefix(s, "r#") && strings.Count(s, "#") == 2 && strings.HasSuffix(s, "#")
+}
 
 // item is a statement that the thread has still to go through, or something to do between statements.
 type item struct {
@@ -311,6 +313,11 @@ func (t *thread) instr(in *ir.Instr) {
 		}
 	case ir.OpJoin:
 		set(arg(0), arg(1), arg(2), arg(3))
+	case ir.OpNot:
+		if in.Args[0].Type != ir.Pred {
+			no("%s at %s is of %s", in.Op, in.Pos, in.Args[0].Type)
+		}
+		set(binary[ir.OpEq].of(arg(0), number(0)))
 	case ir.OpSelect:
 		set(choice(arg(0), arg(1), arg(2)))
 	case ir.OpShflXor:

@@ -1,9 +1,11 @@
 package explore
 
 import (
+	"errors"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,28 +21,29 @@ func TestSubjectsHaveNoFaultInAnyExecution(t *testing.T) {
 
 // A planted fault is found in some execution.
 func TestPlantedFaultsAreFound(t *testing.T) {
-	all := map[string]subject{}
-	for _, s := range subjects() {
-		all[s.name] = s
-	}
-	for name, fault := range map[string]struct {
-		of   string
-		edit func(s *subject)
-		want string
-	}{
-		"a consumer releases nothing": {"ring", func(s *subject) { s.body = ringBody(6, 1) }, "deadlock"},
-		"a CTA does not arrive":       {"grid barrier", func(s *subject) { s.body = gridBody(2, 2, false) }, "deadlock"},
-		"a barrier orders nothing":    {"grid barrier", func(s *subject) { s.body = gridBody(2, 0, true) }, "data race"},
-		"flags do not change":         {"LL packets, two buffers", func(s *subject) { s.body = packetBody(3, false, 0) }, "want 12"},
-		"no ack of a step":            {"step", func(s *subject) { s.body = stepBody(3, 0) }, "nobody has waited for phase 0"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			s := all[fault.of]
-			fault.edit(&s)
+	want := map[string]string{"a consumer releases nothing": "deadlock", "a CTA does not arrive": "deadlock", "a barrier orders nothing": "data race",
+		"flags do not change": "want 12", "no ack of a step": "nobody has waited for phase 0"}
+	require.Len(t, planted(), len(want))
+	for _, s := range planted() {
+		t.Run(s.fault, func(t *testing.T) {
 			row, err := s.explore(interp.Bounds{Executions: 30000, Stale: 1})
 			require.NoError(t, err)
-			require.ErrorContains(t, row.err, fault.want)
-			require.Contains(t, row.Verdict, fault.want)
+			require.ErrorContains(t, row.err, want[s.fault])
+			require.Contains(t, row.Verdict, want[s.fault])
 		})
 	}
+}
+
+// SPIN, which knows nothing of the executor, says the same of the same kernels.
+func TestSpinAgrees(t *testing.T) {
+	s, err := FindSpin("")
+	if errors.Is(err, ErrNoSpin) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	quick := []subject{subjects()[6], planted()[2]}
+	c, err := s.compareAll(t.Context(), interp.Bounds{Executions: 100000, Stale: 1}, deep.Most(append(quick, append(subjects(), planted()...)...), len(quick)))
+	require.NoError(t, err)
+	require.NoError(t, c.Write(t.Output()))
+	require.NoError(t, c.Err())
 }

@@ -23,7 +23,9 @@ type subject struct {
 	body  func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role
 	ring  *pipeline.Plan
 	// want is what each word of "out" is at the end of every execution.
-	want []uint32
+	want  []uint32
+	lanes int    // threads of each warp in the model for SPIN
+	fault string // planted
 }
 
 const sharedLimit = 232448
@@ -43,7 +45,7 @@ func subjects() []subject {
 		}
 		return want
 	}
-	return []subject{
+	list := []subject{
 		{name: "ring", what: "6 chunks through 2 stages to 3 consumer warps", ctas: 1, warps: 3, ring: plan(2, 2), body: ringBody(6, 0), want: ones(3, 6*32)},
 		{name: "ring, 1 in flight", what: "7 chunks through 3 stages to 2 consumer warps, one copy in flight", ctas: 1, warps: 2, ring: plan(3, 1), body: ringBody(7, 0),
 			want: ones(2, 7*32)},
@@ -54,6 +56,35 @@ func subjects() []subject {
 		{name: "LL packets", what: "3 CTAs hand each other a packet, 2 rounds, behind a count of arrivals that orders nothing", ctas: 3, warps: 1, body: packetBody(2, true, 2), want: ones(3, 3+6)},
 		{name: "LL packets, two buffers", what: "2 CTAs hand each other a packet, 3 rounds, without a count, two buffers in turn", ctas: 2, warps: 1, body: packetBody(3, false, 2), want: ones(2, 2+4+6)},
 	}
+	for i := range list {
+		if list[i].lanes = 1; list[i].ctas*list[i].warps <= 2 && len(list[i].want) == list[i].ctas { // else minutes
+			list[i].lanes = 2
+		}
+	}
+	return list
+}
+
+// planted are subjects with a fault each.
+func planted() (list []subject) {
+	for _, f := range []struct {
+		of, fault string
+		edit      func(s *subject)
+	}{
+		{"ring", "a consumer releases nothing", func(s *subject) { s.body = ringBody(6, 1) }},
+		{"grid barrier", "a CTA does not arrive", func(s *subject) { s.body = gridBody(2, 2, false) }},
+		{"grid barrier", "a barrier orders nothing", func(s *subject) { s.body = gridBody(2, 0, true) }},
+		{"LL packets, two buffers", "flags do not change", func(s *subject) { s.body = packetBody(3, false, 0) }},
+		{"step", "no ack of a step", func(s *subject) { s.body = stepBody(3, 0) }},
+	} {
+		for _, s := range subjects() {
+			if s.name == f.of {
+				f.edit(&s)
+				s.fault = f.fault
+				list = append(list, s)
+			}
+		}
+	}
+	return list
 }
 
 // ringBody streams chunks of ones and sums a lane's word of each. lost plants a fault: a consumer that releases
