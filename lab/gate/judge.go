@@ -85,7 +85,7 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	if len(s.Table) < 3 {
 		return nil, fmt.Errorf("gate: a page table of %d pages, want at least 3: two are swapped", len(s.Table))
 	}
-	if err := ref.judges(s.Kernel); err != nil {
+	if err := ref.judges(s.Kernel, s.Kernel.Options.Weights); err != nil {
 		return nil, err
 	}
 	s.progress("the kernel")

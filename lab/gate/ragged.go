@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // RaggedRunner runs steps of several query rows, of any sequences.
@@ -72,7 +73,11 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 	if want := RaggedPages(ref, s.Kernel.KV.Page); s.Pages < want || len(ref.Sequences) < 2 {
 		return nil, fmt.Errorf("gate: %d sequences that take %d pages, the cache has %d; want at least 2 that fit", len(ref.Sequences), want, s.Pages)
 	}
-	if err := ref.judges(s.Kernel); err != nil {
+	inputs := s.Kernel.Options.Weights
+	if s.Prefill {
+		inputs = pipeline.FormatBF16
+	}
+	if err := ref.judges(s.Kernel, inputs); err != nil {
 		return nil, err
 	}
 	s.progress("the kernel")
@@ -117,7 +122,7 @@ func (s *RaggedSubject) progress(what string) {
 
 // faults lists those that are planted.
 func (s *RaggedSubject) faults() []string {
-	return slices.DeleteFunc(faults(s.Kernel), func(name string) bool { return s.Prefill && name == MergeWeightWrong })
+	return slices.DeleteFunc(faults(s.Kernel), func(name string) bool { return s.Prefill && (name == MergeWeightWrong || name == BytesExchanged) })
 }
 
 // mostAlone is the longest sequence that is run alone.

@@ -8,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Variant is the attention of a reference, as tests/gpu/variants.py computes it; zero is plain attention.
@@ -17,8 +18,9 @@ type Variant struct {
 	Selection int    `json:"selection"` // tokens of the pages that KV heads select; 0: all are seen
 }
 
-// judges refuses a kernel whose attention or cache is another than the reference's.
-func (r *Reference) judges(mk *megakernel.Kernel) error {
+// judges refuses a kernel whose attention, cache or inputs of products, which are rounded as for weights of a format, are
+// others than the reference's.
+func (r *Reference) judges(mk *megakernel.Kernel, inputs pipeline.Format) error {
 	o, page := &mk.Options, 0
 	if o.Selection {
 		page = mk.KV.Page
@@ -27,6 +29,7 @@ func (r *Reference) judges(mk *megakernel.Kernel) error {
 	for _, f := range []struct{ what, theirs, ours string }{
 		{"format of the KV cache", r.Roundings.KV, ours}, {"format of the KV cache", cmp.Or(r.Variant.KV, "bf16"), ours},
 		{"attention", cmp.Or(r.Variant.Attention, mk.OwnAttention(), "causal"), cmp.Or(o.Attention, "causal")},
+		{"rounding of inputs in s", cmp.Or(r.Roundings.Inputs, r.WeightFormat, "bf16"), cmp.Or(string(inputs), "bf16")},
 		{"page of selections", fmt.Sprint(r.Variant.Selection), fmt.Sprint(page)},
 	} {
 		if f.theirs != f.ours {

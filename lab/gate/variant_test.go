@@ -5,6 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
 )
@@ -39,13 +40,14 @@ func TestAReferenceOfAnotherAttentionIsRefused(t *testing.T) {
 	selected.Variant.Selection = 16
 	quantised := Reference{Roundings: Roundings{KV: "e4m3"}, Variant: Variant{KV: "e4m3"}}
 	window, selection := variantOf(t, megakernel.Options{Attention: "window=20"}), variantOf(t, megakernel.Options{Tokens: 4, Selection: true})
-	require.NoError(t, plain.judges(variantOf(t, megakernel.Options{})))
-	require.NoError(t, windowed.judges(window))
-	require.NoError(t, selected.judges(selection))
-	require.NoError(t, quantised.judges(variantOf(t, megakernel.Options{KV: "e4m3"})))
-	require.EqualError(t, plain.judges(window), "reference: its attention is causal, that of what runs here window=20")
-	require.EqualError(t, plain.judges(selection), "reference: its page of selections is 0, that of what runs here 16")
-	require.EqualError(t, quantised.judges(window), "reference: its format of the KV cache is e4m3, that of what runs here bf16")
+	require.NoError(t, plain.judges(variantOf(t, megakernel.Options{}), pipeline.FormatBF16))
+	require.NoError(t, windowed.judges(window, pipeline.FormatBF16))
+	require.NoError(t, selected.judges(selection, pipeline.FormatBF16))
+	require.NoError(t, quantised.judges(variantOf(t, megakernel.Options{KV: "e4m3"}), pipeline.FormatBF16))
+	require.EqualError(t, plain.judges(window, pipeline.FormatBF16), "reference: its attention is causal, that of what runs here window=20")
+	require.EqualError(t, plain.judges(selection, pipeline.FormatBF16), "reference: its page of selections is 0, that of what runs here 16")
+	require.EqualError(t, plain.judges(variantOf(t, megakernel.Options{}), pipeline.FormatE4M3), "reference: its rounding of inputs in s is bf16, that of what runs here e4m3")
+	require.EqualError(t, quantised.judges(window, pipeline.FormatBF16), "reference: its format of the KV cache is e4m3, that of what runs here bf16")
 }
 
 func TestFaultsAreThoseThatAnAttentionHasAPlaceFor(t *testing.T) {

@@ -249,6 +249,7 @@ def main():
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--save", type=pathlib.Path, help="also write the model there as transformers does: config.json, safetensors")
     parser.add_argument("--weight-format", default="bf16", choices=formats.FORMATS, help="that the layers' matrices are rounded to, as the kernel has them")
+    parser.add_argument("--prefill", action="store_true", help="s is of prefill kernels, whose products have inputs in bf16 whatever the weights are")
     parser.add_argument("--seed", type=int, default=1, help="of synthetic weights, and of the tokens")
     parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -305,7 +306,7 @@ def main():
         use(now)
         model.set_attn_implementation("sliced" if now.plain else "variant")
         rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded, weights=args.weight_format,
-                                    description=description)
+                                    description=description, inputs="bf16" if args.prefill else None)
         places[out] = rounded.describe()
         run(model, rounded, sequences, tokens, out, args.device, args.kv_rows)
     model = to_bf16(model, attention)

@@ -121,15 +121,16 @@ class Rounded:
 
     description is what `mkgen describe --json` prints of the model, None for a Llama.
     kv is the cache's format, bf16 or e4m3, weights the layers' matrices'; scales are an e4m3 cache's, [layers, KV heads, 2] for keys and values, None for 1.
+    inputs is the format of weights whose kernels round the inputs of products as this one does: None the same; prefill kernels' are bf16's.
     attend(layer, q, k, v, weight) replaces attention above, for variants; round replaces the rounding to bf16, for studies of it.
     """
 
-    def __init__(self, model, kv="bf16", scales=None, attend=None, round=bf16, weights="bf16", description=None):
+    def __init__(self, model, kv="bf16", scales=None, attend=None, round=bf16, weights="bf16", description=None, inputs=None):
         if kv not in ("bf16", "e4m3"):
             raise ValueError(f"a KV cache in {kv}, want bf16 or e4m3")
         self.kv, self.scales, self.round = kv, scales, round
-        self.weights = weights
-        self.input, self.passed = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth)}.get(weights, (fixed, passed_fixed))
+        self.weights, self.inputs = weights, inputs or weights
+        self.input, self.passed = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth)}.get(self.inputs, (fixed, passed_fixed))
         d = description or llama(model)
         self.arch, self.inv_freq = d["arch"], d["inv_freq"]
         parameters = dict(model.named_parameters())
@@ -148,7 +149,7 @@ class Rounded:
 
     def describe(self):
         """What the manifest says of s."""
-        return {"version": VERSION, "kv": self.kv, "weights": self.weights, "places": PLACES}
+        return {"version": VERSION, "kv": self.kv, "weights": self.weights, "inputs": self.inputs, "places": PLACES}
 
     def gain(self, norm, role, layer):
         w = self.tensors[role, layer]
