@@ -5,8 +5,8 @@ import (
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
