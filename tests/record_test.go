@@ -12,19 +12,21 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/stretchr/testify/require"
 )
 
 // host is the part of a record that says where it was made.
 type host struct {
-	Date string `json:"date"`
-	Go   string `json:"go"`
-	Arch string `json:"arch"`
-	CPUs int    `json:"cpus"`
+	Date   string `json:"date"`
+	Commit string `json:"commit"`
+	Go     string `json:"go"`
+	Arch   string `json:"arch"`
+	CPUs   int    `json:"cpus"`
 }
 
 func thisHost() host {
-	return host{time.Now().UTC().Format(time.DateOnly), runtime.Version(), runtime.GOARCH, runtime.GOMAXPROCS(0)}
+	return host{time.Now().UTC().Format(time.DateOnly), revision.Checkout(), runtime.Version(), runtime.GOARCH, runtime.GOMAXPROCS(0)}
 }
 
 // writeRecord writes v to the file of the flag -record.

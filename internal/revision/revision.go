@@ -1,12 +1,22 @@
 // Package revision tells which commit a program was built from, for records.
 package revision
 
-import "runtime/debug"
+import (
+	"os/exec"
+	"runtime/debug"
+	"strings"
+)
+
+// stamped is what scripts/build-cuda says, for checkouts where go build finds no commit (work trees of git among them).
+var stamped string
 
 // String is the commit the running program was built from, followed by
 // "+modified" when the tree had changes, or "unknown" when the build did not
 // record it (go run and go test do not).
 func String() string {
+	if stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"
@@ -21,4 +31,22 @@ func String() string {
 		}
 	}
 	return revision + modified
+}
+
+// Checkout is the commit of the checkout that the working directory is in, as String writes it: for records of tests,
+// whose build records none. It is "unknown" where git does not say.
+func Checkout() string {
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	changes, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output()
+	if err != nil {
+		return "unknown"
+	}
+	revision := strings.TrimSpace(string(head))
+	if len(changes) > 0 {
+		revision += "+modified"
+	}
+	return revision
 }
