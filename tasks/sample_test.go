@@ -34,13 +34,14 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	r := newRig(t, setup{sms: sms, consumers: consumers})
 	var logits []float32
 	params := make([]uint32, most*draw.RowWords)
-	modes, histories := uint32(draw.ModeDraws), make([]uint32, tasks.SampleHistoriesLen(most, vocab))
+	modes, histories := uint32(draw.ModeDraws), make([]byte, 4*tasks.SampleHistoriesLen(most, vocab))
 	for i, row := range s.rows {
 		logits = append(logits, s.logits[i]...)
 		if row.History != nil {
 			of := most - 1 - i
 			row.Row[draw.RowHistory] = uint32(of)
-			row.History.Encode(histories[of*draw.HistoryWords(vocab):][:draw.HistoryWords(vocab)])
+			bytes := 4 * draw.HistoryWords(vocab)
+			row.History.Encode(histories[of*bytes:][:bytes])
 		}
 		copy(params[i*draw.RowWords:], row.Row[:])
 		modes |= row.Modes()
@@ -53,7 +54,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: inOut[dsl.F32](r, "logits", f32Bytes(logits), len(logits)),
 		Records: out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)), Bins: out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
 		Scores:    out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
-		Histories: inOut[dsl.U32](r, "histories", u32Bytes(histories...), len(histories)), Raw: out[dsl.F32](r, "raw", most*vocab),
+		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Raw: out[dsl.F32](r, "raw", most*vocab),
 		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most, consumers), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.k, "state", tasks.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.k, "chosen", most),
@@ -182,9 +183,9 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 				requireScores(t, s.logits[i], s.scores[i], int(want[i]), row.Tops())
 				if row.History != nil {
 					row.Took(int(want[i]))
-					history := make([]uint32, draw.HistoryWords(vocab))
+					history := make([]byte, 4*draw.HistoryWords(vocab))
 					row.History.Encode(history)
-					require.Equal(t, history, s.after[s.most-1-i])
+					require.Equal(t, u32s(history), s.after[s.most-1-i])
 					for j, x := range s.logits[i] {
 						require.Equal(t, math.Float32bits(x), s.raw[i][j])
 					}

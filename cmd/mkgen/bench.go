@@ -88,8 +88,8 @@ Face transformers (tests/gpu/reference.py writes them) and, when that gate is
 passed, writes a record. Without, the speeds are marked UNGATED and none is
 written.
 
-With --temperature tokens are drawn, a row with a seed of its own, which can be
-compared with a run without.
+With --temperature, rounds whose tokens are drawn are measured beside greedy
+ones, by the same kernel, and rounds with penalties and a bias beside both.
 
 With --rows a kernel is measured whose steps have so many query rows: each a
 sequence's that decodes, and all of them one sequence's, beside a step of the
@@ -204,8 +204,8 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 	}
 	b.opts.Draws = b.opts.Draws || !b.sampling.Greedy()
 	switch given := cmd.Flags().Changed; {
-	case !b.sampling.Greedy() && (b.reference != "" || b.withBudget || b.ablate.on):
-		return usagef("--temperature goes without --reference, --budget and --ablate")
+	case !b.sampling.Greedy() && (b.withBudget || b.ablate.on || b.prefill > 0):
+		return usagef("--temperature goes without --budget, --ablate and --prefill")
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference") && !b.withBudget:
@@ -258,7 +258,10 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules(), Draw: b.sampling}
+	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
+	if !b.sampling.Greedy() {
+		s.Choices = bench.BesideGreedy(b.sampling)
+	}
 	if b.checkpoint == "" && b.device == deviceCUDA {
 		s.Made = func(ctx context.Context) (runtime.Weights, error) { return b.made(ctx, mk) }
 	}

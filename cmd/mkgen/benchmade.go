@@ -75,7 +75,7 @@ func (b *benchFlags) measure(ctx context.Context, s *bench.Suite, beside *megake
 	}
 	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, OneRow: beside,
 		Weights: s.Weights, WeightsName: s.WeightsName,
-		Reference: s.Reference, Rules: s.Rules, Method: s.Method, Draw: s.Draw, Progress: s.Progress}
+		Reference: s.Reference, Rules: s.Rules, Method: s.Method, Choices: s.Choices, Progress: s.Progress}
 	if s.Made != nil {
 		r.Made = b.made
 	}

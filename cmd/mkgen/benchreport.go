@@ -119,9 +119,9 @@ func ceilings(cases []bench.Case) string {
 // read.
 func reportExecutor(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
 	fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n", s.Kernel.Config.Name, s.Kernel.Options.SMs)
-	t := table.New(">context", ">tokens", ">bytes/token", ">executor s/token")
+	t := table.New(">context", "chosen", ">tokens", ">bytes/token", ">executor s/token")
 	for _, c := range o.Cases {
-		t.Row(c.Context, len(c.Rounds)*c.TokensPerRound, megakernel.FormatBytes(int64(c.BytesPerToken)), fmt.Sprintf("%.2f", c.DeviceMicros/1e6))
+		t.Row(c.Context, bench.Choice{Name: c.Choice}, len(c.Rounds)*c.TokensPerRound, megakernel.FormatBytes(int64(c.BytesPerToken)), fmt.Sprintf("%.2f", c.DeviceMicros/1e6))
 	}
 	if err := t.Write(w, "  "); err != nil {
 		return err

@@ -82,9 +82,10 @@ func (s *runner) setHistories() error {
 	for _, r := range rest {
 		i := slices.Index(taken, false)
 		take(r, i)
-		bits := make([]uint32, draw.HistoryWords(s.mk.Config.Vocab))
-		r.History.Encode(bits)
-		if err := s.dev.Write(megakernel.BufferHistories, 4*int64(i)*int64(len(bits)), words(bits)); err != nil {
+		bytes := 4 * draw.HistoryWords(s.mk.Config.Vocab)
+		s.encoded = slices.Grow(s.encoded[:0], bytes)[:bytes]
+		r.History.Encode(s.encoded)
+		if err := s.dev.Write(megakernel.BufferHistories, int64(i)*int64(bytes), s.encoded); err != nil {
 			return err
 		}
 	}

@@ -39,6 +39,7 @@ type runner struct {
 	asked     []asked     // of the next launch's rows
 	ran       int         // steps of the last launch that chose a token
 	histories []history   // that the device has
+	encoded   []byte      // memory of one
 	scores    []rowScores // of the last launch's rows, those that were read
 
 	stopped bool  // stop is not 0

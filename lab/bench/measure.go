@@ -79,6 +79,9 @@ type Bench struct {
 	Each string
 	// PerLaunch is how many tokens a launch of Runner chooses.
 	PerLaunch int
+	// Choices are measured one after another at each context, and Choose has Runner and Replayer choose so; nil: greedy alone.
+	Choices []Choice
+	Choose  func(Choice)
 	// Ceiling measures the streaming ceiling.
 	Ceiling func(ctx context.Context) (ceiling.Measured, error)
 	// Replayer replays the rounds in single steps; nil: they are not replayed.
@@ -87,7 +90,7 @@ type Bench struct {
 	Progress func(what string)
 }
 
-// Run measures a case for each context, each right after the ceiling. The gate of
+// Run measures a case for each context and choice, each right after the ceiling. The gate of
 // the cases is not set.
 func (b *Bench) Run(ctx context.Context, m Method) ([]Case, error) {
 	var cases []Case
@@ -95,11 +98,11 @@ func (b *Bench) Run(ctx context.Context, m Method) ([]Case, error) {
 		if b.Progress != nil {
 			b.Progress(fmt.Sprintf("context %d", cached))
 		}
-		c, err := b.measure(ctx, m, cached)
+		these, err := eachChoice(b.Choices, b.Choose, func() (Case, error) { return b.measure(ctx, m, cached) })
 		if err != nil {
 			return nil, fmt.Errorf("context %d: %w", cached, err)
 		}
-		cases = append(cases, c)
+		cases = append(cases, these...)
 	}
 	return cases, nil
 }

@@ -32,6 +32,9 @@ func SeriesOf(r *Record, mark string) []Series {
 	var all []Series
 	for _, c := range r.Cases {
 		name := fmt.Sprintf("%s %s, %s", c.Model, c.DType, r.GPU)
+		if c.Choice != "" {
+			name += ", " + c.Choice
+		}
 		if mark != "" {
 			name += ", " + mark
 		}

@@ -33,6 +33,9 @@ type RaggedBench struct {
 	// OneRow has, for a context, what a step of the kernel of one row takes there, in
 	// µs of the device, a launch each; without it there are no ratios.
 	OneRow map[int]float64
+	// Choices are measured one after another of each context's Sequences; see Bench.
+	Choices []Choice
+	Choose  func(Choice)
 	// Ceiling measures the streaming ceiling.
 	Ceiling func(ctx context.Context) (ceiling.Measured, error)
 	// Replayer replays rounds of a shape in single steps; nil: they are not replayed.
@@ -58,7 +61,7 @@ func BytesPerStep(c models.Config, weights, kvBytes int64, shape Shape, rows, co
 	return float64(weights) + float64(rows)*(one-float64(weights)) + more
 }
 
-// Run measures two cases for each context, each right after the ceiling. The gate
+// Run measures both shapes for each context, each case right after the ceiling. The gate
 // of the cases is not set.
 func (b *RaggedBench) Run(ctx context.Context, m Method) (cases []Case, err error) {
 	for _, cached := range m.Contexts {
@@ -66,11 +69,15 @@ func (b *RaggedBench) Run(ctx context.Context, m Method) (cases []Case, err erro
 			if b.Progress != nil {
 				b.Progress(fmt.Sprintf("%s, %d rows, context %d", shape, b.Rows, cached))
 			}
-			c, err := b.measure(ctx, m, shape, cached)
+			choices := b.Choices
+			if shape == Chunk {
+				choices = nil
+			}
+			these, err := eachChoice(choices, b.Choose, func() (Case, error) { return b.measure(ctx, m, shape, cached) })
 			if err != nil {
 				return nil, fmt.Errorf("%s, context %d: %w", shape, cached, err)
 			}
-			cases = append(cases, c)
+			cases = append(cases, these...)
 		}
 	}
 	return cases, nil

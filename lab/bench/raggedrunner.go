@@ -9,7 +9,6 @@ import (
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Shape is what the query rows of a step are.
@@ -34,8 +33,8 @@ type RaggedRunner struct {
 	// Sequences is how many Steps of the shape Sequences are of; 0: as many as a step has
 	// rows.
 	Sequences int
-	// Draws are how the rows of Sequences choose their tokens; nil: by their highest logits.
-	Draws []draw.Rule
+	// Choice is how the rows of Sequences choose their tokens.
+	Choice Choice
 }
 
 // sequences is Sequences or what it stands for.
@@ -59,12 +58,9 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 	if err != nil {
 		return round, err
 	}
-	q := batch.StepRequest{Steps: n}
+	q, rules := batch.StepRequest{Steps: n}, r.Choice.rules(count)
 	for i := range count {
-		s := batch.Sequence{New: []int{token(i, r.Session.Vocab())}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need]}
-		if r.Draws != nil {
-			s.Draw = r.Draws[i]
-		}
+		s := batch.Sequence{New: []int{token(i, r.Session.Vocab())}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need], Draw: rules[i]}
 		q.Sequences = append(q.Sequences, s)
 	}
 	begin := time.Now()

@@ -7,11 +7,9 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/engine/runtime"
-	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // RaggedSuite is everything that one benchmark of a kernel of several query rows
@@ -32,8 +30,8 @@ type RaggedSuite struct {
 	Rules     gate.Rules
 	// Method; without contexts only the gate is run.
 	Method Method
-	// Draw is as in Suite; the seeds of a step's rows follow each other.
-	Draw sampling.Params
+	// Choices are as in Suite, of the shape Sequences.
+	Choices []Choice
 	// Pages of the KV cache; 0: what a sequence for each row takes at the longest context.
 	Pages int
 	// Progress hears what is done next; nil is allowed.
@@ -73,11 +71,10 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
+	runner := &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page}
 	b := &RaggedBench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), WeightBytes: s.Kernel.WeightBytes(), Format: s.Kernel.Options.Weights, Rows: s.Kernel.Options.Tokens, OneRow: ones, Ceiling: y.Measure, Progress: s.Progress,
-		Runner: &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page, Draws: s.draws()}, Replayer: s.replayer(s.Kernel.Options.Tokens)}
-	if err := s.session.SetDraws(s.draws()...); err != nil { // of what is replayed
-		return nil, err
-	}
+		Runner: runner, Choices: s.Choices, Choose: func(c Choice) { runner.Choice = c },
+		Replayer: s.replayer(s.Kernel.Options.Tokens, &runner.Choice)}
 	o.Cases, err = b.Run(ctx, s.Method)
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName
@@ -88,22 +85,11 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 	return o, err
 }
 
-// replayer replays rounds of so many sequences, or chunks.
-func (s *RaggedSuite) replayer(sequences int) func(Shape) Replayer {
+// replayer replays rounds of so many sequences, which choose as choice says then, or chunks.
+func (s *RaggedSuite) replayer(sequences int, choice *Choice) func(Shape) Replayer {
 	return func(shape Shape) Replayer {
-		return &raggedReplayer{cacheOf(s.Kernel, s.loaded, s.table), s.session, shape, sequences}
+		return &raggedReplayer{cache: cacheOf(s.Kernel, s.loaded, s.table), session: s.session, shape: shape, sequences: sequences, choice: *choice}
 	}
-}
-
-// draws are how a step's rows are drawn.
-func (s *RaggedSuite) draws() []draw.Rule {
-	rows := make([]draw.Rule, s.Kernel.Options.Tokens)
-	for i := range rows {
-		p := s.Draw
-		p.Seed += uint64(i)
-		rows[i] = draw.Rule{Row: p.Row()}
-	}
-	return rows
 }
 
 func (s *RaggedSuite) kvBytes() int64 {
@@ -128,7 +114,7 @@ func (s *RaggedSuite) oneRow(ctx context.Context) (of map[int]float64, err error
 	if s.OneRow == nil || len(s.Method.Contexts) == 0 {
 		return nil, nil
 	}
-	one := &Suite{Machine: s.Machine, Kernel: s.OneRow, Weights: s.Weights, Method: s.Method, Draw: s.Draw, Progress: s.Progress}
+	one := &Suite{Machine: s.Machine, Kernel: s.OneRow, Weights: s.Weights, Method: s.Method, Progress: s.Progress}
 	if s.Made != nil {
 		one.Made = func(ctx context.Context) (runtime.Weights, error) { return s.Made(ctx, s.OneRow) }
 	}
@@ -137,9 +123,6 @@ func (s *RaggedSuite) oneRow(ctx context.Context) (of map[int]float64, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, one.loaded.Close()) }()
-	if err := one.session.SetDraw(draw.Rule{Row: s.Draw.Row()}); err != nil {
-		return nil, err
-	}
 	if err := FillKV(one.loaded, one.kvBytes()); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
@@ -22,7 +23,7 @@ func raggedSuite(t *testing.T) *bench.RaggedSuite {
 	o := megakernel.Options{SMs: 4, Page: 4, StageBytes: 2048} // so many SMs that KV is split
 	one, err := megakernel.Build(c, o)
 	require.NoError(t, err)
-	o.Tokens = 4
+	o.Tokens, o.Draws = 4, true
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	return &bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, OneRow: one, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2"}
@@ -33,18 +34,22 @@ func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
 		t.Skip("runs two kernels on the executor")
 	}
 	s := raggedSuite(t)
-	s.Method = bench.Method{Contexts: []int{6}, Rounds: 1, Tokens: 2}
+	s.Method = bench.Method{Contexts: []int{6}, Rounds: 2, Tokens: 2}
+	s.Choices = bench.BesideGreedy(sampling.Params{Temperature: 1.5, TopK: 40, Seed: 1})
 	o, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.Nil(t, o.Gate)
-	require.Len(t, o.Cases, 2)
-	require.Equal(t, []bench.Shape{bench.Sequences, bench.Chunk}, []bench.Shape{o.Cases[0].Feed, o.Cases[1].Feed})
+	require.Len(t, o.Cases, 4)
+	require.Equal(t, []bench.Shape{bench.Sequences, bench.Sequences, bench.Sequences, bench.Chunk}, []bench.Shape{o.Cases[0].Feed, o.Cases[1].Feed, o.Cases[2].Feed, o.Cases[3].Feed})
 	for _, c := range o.Cases {
 		require.Positive(t, c.StepMicros)
 		require.Positive(t, c.P99)
 	}
-	require.Equal(t, []int{o.Cases[0].TokensPerRound, o.Cases[1].Tokens}, []int{o.Cases[0].Replayed, o.Cases[1].Replayed})
-	require.Positive(t, o.Cases[1].Ratio)
+	for _, c := range o.Cases[:3] {
+		require.Equal(t, c.TokensPerRound, c.Replayed)
+	}
+	require.Equal(t, o.Cases[3].Tokens, o.Cases[3].Replayed)
+	require.Positive(t, o.Cases[3].Ratio)
 }
 
 // With its KV cut at fixed places the real kernel gives a sequence the same bits

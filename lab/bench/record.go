@@ -48,6 +48,7 @@ type Case struct {
 	Batch           int              `json:"batch"`            // sequences
 	Tokens          int              `json:"tokens,omitempty"` // query rows of a step; absent: 1
 	Feed            Shape            `json:"feed,omitempty"`   // what they are
+	Choice          string           `json:"choice,omitempty"` // how tokens are chosen; absent: the highest logit
 	Context         int              `json:"context"`          // tokens in the cache when a round begins
 	TokensPerSecond float64          `json:"tok_s"`            // by the host's clock
 	Micros          float64          `json:"us_per_token"`     // by the host's clock
@@ -64,6 +65,7 @@ type Case struct {
 	StepMicros      float64          `json:"device_us_per_step,omitempty"` // of several rows
 	OneRowMicros    float64          `json:"one_row_us,omitempty"`         // a step of the kernel of one row, a launch each, in the same run
 	Ratio           float64          `json:"step_ratio,omitempty"`         // device_us_per_step over one_row_us
+	OfGreedy        float64          `json:"of_greedy,omitempty"`          // greedy's device_us_per_token in the same run over this one's
 	Weights         string           `json:"weights"`
 	Gate            gate.Record      `json:"gate,omitzero"` // none of speeds that are UNGATED
 	TokensPerRound  int              `json:"tokens_per_round"`
@@ -113,8 +115,14 @@ func (r *Record) Check() error {
 	if len(r.Cases) == 0 {
 		bad("there are no cases")
 	}
+	var greedy *Case // of the same context
 	for i := range r.Cases {
 		c := &r.Cases[i]
+		if c.Choice == "" {
+			greedy = c
+		} else if greedy == nil || greedy.Context != c.Context || !near(c.OfGreedy, greedy.DeviceMicros/c.DeviceMicros) {
+			bad("case %d: of_greedy is %v, which the greedy case of its context before it does not make it", i, c.OfGreedy)
+		}
 		for _, problem := range append(c.problems(), c.disagreements()...) {
 			bad("case %d (%s, context %d): %s", i, c.Model, c.Context, problem)
 		}
@@ -178,6 +186,8 @@ func (c *Case) Consistent() error {
 // rounding is how far a figure may be from what the other, rounded ones make it.
 const rounding = 3e-5
 
+func near(got, want float64) bool { return math.Abs(got-want) <= rounding*math.Abs(want) }
+
 // disagreements are the figures that do not follow from the others.
 func (c *Case) disagreements() (all []string) {
 	var wall, device []float64
@@ -197,7 +207,7 @@ func (c *Case) disagreements() (all []string) {
 		{"ceiling_gb_s", c.CeilingGBps, c.Ceiling.GBps}, {"share", c.Share, c.GBps / c.CeilingGBps},
 		{"device_us_per_step", c.StepMicros, c.DeviceMicros * float64(c.Tokens)}, {"step_ratio", c.Ratio, ratio},
 	} {
-		if !(math.Abs(f.got-f.want) <= rounding*math.Abs(f.want)) {
+		if !near(f.got, f.want) {
 			all = append(all, fmt.Sprintf("%s is %v, the others make it %v", f.name, f.got, f.want))
 		}
 	}

@@ -3,11 +3,13 @@ package bench
 import (
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // cache is a KV cache that FillKV filled.
@@ -72,9 +74,12 @@ func (c *cache) left(sequences, cached, n, rows int, logits func(row int, dst []
 type sessionReplayer struct {
 	*cache
 	session *runtime.Sequence
+	choice  Choice
 }
 
-func (s *sessionReplayer) Renew(cached, n int) error { return s.renew(1, cached, n) }
+func (s *sessionReplayer) Renew(cached, n int) error {
+	return errors.Join(s.renew(1, cached, n), s.session.SetDraw(s.choice.rules(1)[0]))
+}
 
 func (s *sessionReplayer) Step(ctx context.Context, position, _ int, tokens []int) ([]int, error) {
 	if err := s.session.Skip(position); err != nil {
@@ -93,6 +98,8 @@ type raggedReplayer struct {
 	session   *runtime.Session
 	shape     Shape
 	sequences int // of the shape Sequences
+	choice    Choice
+	rules     []draw.Rule // of the rows, with the tokens that were chosen since Renew
 }
 
 // count is how many sequences there are, and how many rows of a step.
@@ -105,6 +112,9 @@ func (r *raggedReplayer) count() (sequences, rows int) {
 
 func (r *raggedReplayer) Renew(cached, n int) error {
 	sequences, _ := r.count()
+	if r.shape == Sequences {
+		r.rules = r.choice.rules(sequences)
+	}
 	return r.renew(sequences, cached, n)
 }
 
@@ -116,12 +126,18 @@ func (r *raggedReplayer) Step(ctx context.Context, position, left int, tokens []
 	for i, token := range tokens {
 		q.Sequences = append(q.Sequences, kv.Sequence{Cached: position, New: 1, Tokens: []uint32{uint32(token)}, Pages: r.table[i*need : (i+1)*need], Grow: true})
 	}
+	if err := r.session.SetDraws(r.rules...); err != nil {
+		return nil, err
+	}
 	chosen, err := r.session.Launch(ctx, q, nil)
 	if err != nil {
 		return nil, err
 	}
 	if len(chosen) != 1 {
 		return nil, fmt.Errorf("a launch ran %d steps, want 1", len(chosen))
+	}
+	for i := range r.rules {
+		r.rules[i].Took(chosen[0][i])
 	}
 	return chosen[0], nil
 }

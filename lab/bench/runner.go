@@ -3,6 +3,7 @@ package bench
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -40,6 +41,7 @@ type SessionRunner struct {
 	Session   *runtime.Sequence
 	Device    Device // the session's
 	PerLaunch int    // how many tokens a launch chooses, at least 1
+	Choice    Choice // how
 }
 
 // firstToken is what every round feeds first.
@@ -51,7 +53,7 @@ func token(i, vocab int) int { return (firstToken + i) % vocab }
 // Tokens decodes n tokens. The cache holds whatever it holds, FillKV's numbers
 // say; no earlier token is fed.
 func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (round Round, err error) {
-	if err := r.Session.Skip(cached); err != nil {
+	if err := errors.Join(r.Session.Skip(cached), r.Session.SetDraw(r.Choice.rules(1)[0])); err != nil {
 		return round, err
 	}
 	begin := time.Now()

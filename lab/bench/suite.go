@@ -8,11 +8,9 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/engine/runtime"
-	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // Suite is everything that one benchmark of one kernel takes: gate, ceiling and
@@ -30,8 +28,9 @@ type Suite struct {
 	Reference *gate.Reference
 	Rules     gate.Rules
 	Method    Method
-	// Draw is how the rounds' tokens are drawn; the zero value takes the highest logits. The gate always does.
-	Draw sampling.Params
+	// Choices are how the rounds choose their tokens, of which one after another is measured; nil: by the highest logits, as the
+	// gate does.
+	Choices []Choice
 	// PerLaunch is how many tokens a launch chooses; 0 is a whole round's.
 	PerLaunch int
 	// Progress hears what is done next; nil is allowed.
@@ -76,9 +75,6 @@ func (s *Suite) Run(ctx context.Context) (o *Outcome, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, yardstick.Close()) }()
-	if err := s.session.SetDraw(draw.Rule{Row: s.Draw.Row()}); err != nil {
-		return nil, err
-	}
 	o.Cases, err = s.bench(yardstick.Measure).Run(ctx, s.Method)
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName
@@ -171,8 +167,9 @@ func (s *Suite) bench(top func(context.Context) (ceiling.Measured, error)) *Benc
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
 		b.PerLaunch = s.Method.Tokens
 	}
-	b.Runner = &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}
-	b.Replayer = &sessionReplayer{cacheOf(s.Kernel, s.loaded, s.table), s.session}
+	runner, replayer := &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}, &sessionReplayer{cache: cacheOf(s.Kernel, s.loaded, s.table), session: s.session}
+	b.Runner, b.Replayer = runner, replayer
+	b.Choices, b.Choose = s.Choices, func(c Choice) { runner.Choice, replayer.choice = c, c }
 	b.Each = "from token to token within a launch, by the GPU's clock"
 	return b
 }

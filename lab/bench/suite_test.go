@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
@@ -102,7 +103,7 @@ func tinySuiteOf(t *testing.T, launch megakernel.Launching) *bench.Suite {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2048, Launch: launch})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2048, Launch: launch, Draws: launch == megakernel.LaunchSingle})
 	require.NoError(t, err)
 	return &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2",
 		Method: bench.Method{Contexts: []int{3, 20}, Rounds: 2, Tokens: 3}}
@@ -112,12 +113,15 @@ func tinySuiteOf(t *testing.T, launch megakernel.Launching) *bench.Suite {
 // one token as by a launch of a round.
 func TestASuiteMeasuresOnTheExecutor(t *testing.T) {
 	s := tinySuite(t)
+	s.Choices = bench.BesideGreedy(sampling.Params{Temperature: 1.5, TopK: 40, Seed: 1})
 	o, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.Nil(t, o.Gate)
-	require.Len(t, o.Cases, 2)
+	require.Len(t, o.Cases, 6)
 	for i, c := range o.Cases {
-		require.Equal(t, []int{3, 20}[i], c.Context)
+		require.Equal(t, s.Choices[i%3].Name, c.Choice)
+		require.Equal(t, i%3 > 0, c.OfGreedy > 0)
+		require.Equal(t, []int{3, 20}[i/3], c.Context)
 		require.Equal(t, []any{3, 3, "random, seed 2"}, []any{c.TokensPerRound, c.TokensPerLaunch, c.Weights})
 		require.Equal(t, bench.BytesPerToken(s.Kernel.Config, 0, s.Kernel.KVBytes(1), c.Context, 3), c.BytesPerToken)
 		require.Equal(t, 3, c.Replayed)

@@ -1,6 +1,7 @@
 package draw
 
 import (
+	"encoding/binary"
 	"maps"
 	"math"
 	"slices"
@@ -90,11 +91,13 @@ func (h *History) Chosen() int { return h.chosen }
 // HistoryWords is the length of a History as a kernel has it, of a vocabulary: the biases of all tokens, f32, then their words.
 func HistoryWords(vocab int) int { return 2 * vocab }
 
-// Encode writes it so.
-func (h *History) Encode(dst []uint32) {
+// Encode writes it so, little-endian: dst is as long.
+func (h *History) Encode(dst []byte) {
 	clear(dst)
+	words := dst[len(dst)/2:]
 	for token, c := range h.of {
-		dst[token], dst[len(dst)/2+token] = math.Float32bits(c.Bias), c.Word
+		binary.LittleEndian.PutUint32(dst[4*token:], math.Float32bits(c.Bias))
+		binary.LittleEndian.PutUint32(words[4*token:], c.Word)
 	}
 }
 

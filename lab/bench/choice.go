@@ -1,0 +1,64 @@
+package bench
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/tasks/draw"
+)
+
+// Choice is a way in which rounds choose their tokens, of those that are measured beside each other. The zero value is greedy.
+type Choice struct {
+	Name      string // in tables and records; "" for greedy
+	Draw      sampling.Params
+	Penalties sampling.Penalties
+}
+
+// BesideGreedy are the choices that a sampled run compares: greedy, sampled, and sampled with penalties and a bias.
+func BesideGreedy(p sampling.Params) []Choice {
+	return []Choice{{}, {Name: "sampled", Draw: p}, {Name: "with penalties", Draw: p,
+		Penalties: sampling.Penalties{Repetition: 1.1, Presence: 0.2, Frequency: 0.1, Bias: map[int]float64{firstToken: 1}}}}
+}
+
+// String is the choice's name.
+func (c Choice) String() string { return cmp.Or(c.Name, "greedy") }
+
+// rules are how so many rows choose when a round begins. The rows' seeds follow each other.
+func (c Choice) rules(rows int) (all []draw.Rule) {
+	for i := range rows {
+		p := c.Draw
+		if !p.Greedy() {
+			p.Seed += uint64(i)
+		}
+		all = append(all, p.Rule(&c.Penalties, []int{firstToken}, nil, 0))
+	}
+	return all
+}
+
+// eachChoice measures a case for each choice, greedy alone where there are none.
+func eachChoice(choices []Choice, choose func(Choice), measure func() (Case, error)) (cases []Case, err error) {
+	if len(choices) == 0 {
+		choices, choose = []Choice{{}}, func(Choice) {}
+	}
+	for _, choice := range choices {
+		choose(choice)
+		c, err := measure()
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", choice, err)
+		}
+		c.Choice = choice.Name
+		cases = append(cases, c)
+	}
+	besideGreedy(cases)
+	return cases, nil
+}
+
+// besideGreedy fills in how much of greedy's speed the other choices have at the same context, where greedy comes first.
+func besideGreedy(cases []Case) {
+	for i := 1; i < len(cases); i++ {
+		if cases[i].Choice != "" {
+			cases[i].OfGreedy = significant(cases[0].DeviceMicros / cases[i].DeviceMicros)
+		}
+	}
+}
