@@ -54,6 +54,16 @@ func TestALongPromptGoesAloneInTurnsWithThoseThatDecode(t *testing.T) {
 	b.close()
 }
 
+// What is left of a prompt goes through steps where a launch of its own would not be worth it.
+func TestWhatIsTooShortForALaunchAloneGoesThroughSteps(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, long: 16, least: 9, page: 4, pages: 50, steps: 4})
+	b.add(count(1, 24), 1)
+	b.add(count(40, 4+4), 1)
+	b.all()
+	require.Equal(t, []string{"1 0+16", "1 16+2 0+2", "1 18+2 2+2", "1 20+2 4+2", "1 22+2 6+2"}, b.f.Log)
+	b.close()
+}
+
 // What cannot be shared out evenly goes to another one at each step.
 func TestNoPromptIsAlwaysFirst(t *testing.T) {
 	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 4})

@@ -52,8 +52,8 @@ func (s *Scheduler) share() []part {
 	return parts
 }
 
-// prefill is a launch of one job's prompt alone, where the stepper has such, or nil: of those that have more to feed than a step has rows, the
-// one that has had none for longest. Where others run, every second launch is theirs.
+// prefill is a launch of one job's prompt alone, where the stepper has such, or nil: of those that have enough to feed for it, the one that has
+// had none for longest. Where others run, every second launch is theirs.
 func (s *Scheduler) prefill(parts []part) *part {
 	st, ok := s.o.Stepper.(Prefiller)
 	if !ok || s.prefilled && len(parts) > 1 {
@@ -61,7 +61,7 @@ func (s *Scheduler) prefill(parts []part) *part {
 	}
 	var of *job
 	for _, p := range parts {
-		if p.j.pending() > st.Rows() && !p.j.scores() && (of == nil || p.j.served < of.served) {
+		if p.j.pending() >= st.PrefillLeast() && !p.j.scores() && (of == nil || p.j.served < of.served) {
 			of = p.j
 		}
 	}

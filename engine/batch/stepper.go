@@ -44,6 +44,8 @@ type Prefiller interface {
 	Stepper
 	// PrefillRows is how many tokens such a launch feeds at most; 0: no more than others.
 	PrefillRows() int
+	// PrefillLeast is with how many tokens such a launch is no slower than steps of Rows tokens, above Rows.
+	PrefillLeast() int
 }
 
 // Stepper runs launches of a ragged kernel.

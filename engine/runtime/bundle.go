@@ -94,6 +94,17 @@ func (b *Bundle) PrefillRows() int {
 	return 0
 }
 
+// codedLeast is PrefillLeast of weights that a prefill step makes bf16: as long as three steps of 16 rows (docs/prefill.md).
+const codedLeast = 49
+
+// PrefillLeast is with how many tokens a launch of a prefill kernel is worth it.
+func (b *Bundle) PrefillLeast() int {
+	if len(b.long) > 0 && b.long[0].long.Scratch() > 0 {
+		return max(b.Rows()+1, min(codedLeast, b.PrefillRows()))
+	}
+	return b.Rows() + 1
+}
+
 // agree refuses kernels that cannot share weights and cache.
 func agree(members []Member, pin int) error {
 	if len(members) == 0 {

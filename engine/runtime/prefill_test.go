@@ -204,6 +204,7 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, b.AddPrefill(p, sim))
 	require.Equal(t, 64, b.PrefillRows())
+	require.Equal(t, 3, b.PrefillLeast())
 	require.NoError(t, b.SetEnds(nil))
 	pages := []uint32{6, 2, 9, 4, 0, 1, 3, 5, 7, 8, 10}
 	launch := func(steps, cached int, quiet bool, feed ...int) [][]int {
@@ -247,6 +248,7 @@ func TestPrefillKernelsShareTheLayerInBF16(t *testing.T) {
 		sims = append(sims, sim)
 		require.Equal(t, p.Scratch(), sim.Size(megakernel.BufferLayer))
 	}
+	require.Equal(t, 49, b.PrefillLeast())
 	mark, got := []byte{1, 2, 3}, make([]byte, 3)
 	require.NoError(t, sims[0].Write(megakernel.BufferLayer, 5, mark))
 	require.NoError(t, sims[1].Read(megakernel.BufferLayer, 5, got))

@@ -18,6 +18,7 @@ import (
 type Stepper struct {
 	T     int          // rows of a step
 	Long  int          // tokens of a launch of one sequence and one step, where they are more
+	Least int          // tokens of such a launch at least that are worth it, where they are more than T
 	Page  int          // tokens a page
 	Pages int          // of the cache
 	Ends  map[int]bool // tokens that end a launch
@@ -56,6 +57,9 @@ func (f *Stepper) Rows() int { return f.T }
 
 // PrefillRows is Long.
 func (f *Stepper) PrefillRows() int { return f.Long }
+
+// PrefillLeast is Least, or T + 1.
+func (f *Stepper) PrefillLeast() int { return max(f.Least, f.T+1) }
 
 func (f *Stepper) slot(q *batch.Sequence, i int) [2]uint32 {
 	return [2]uint32{q.Pages[i/f.Page], uint32(i % f.Page)}
