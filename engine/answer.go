@@ -25,6 +25,7 @@ type answer struct {
 	penalties bool               // there are some
 	mask      LogitsMask         // nil for none
 	allowed   []uint32           // of mask
+	masked    bool               // allowed is the next token's
 	top       int                // most probable tokens of each, -1 without log-probabilities
 	scored    []int              // the prompt, where its log-probabilities are wanted
 	scoredTop int                // most probable tokens of each
@@ -49,7 +50,7 @@ func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
 	a.rule = r.Sampling.Rule(&r.Penalties, prompt, a.ends, a.least)
 	a.drawn = o.draws()
 	if a.mask != nil {
-		a.allowed = make([]uint32, (o.Kernel.Config.Vocab+31)/32)
+		a.allowed = make([]uint32, draw.MaskWords(o.Kernel.Config.Vocab))
 	}
 	if r.Logprobs {
 		a.top = r.TopLogprobs
@@ -77,7 +78,7 @@ func (a *answer) add(token int) Piece {
 	a.res.Tokens = append(a.res.Tokens, token)
 	a.rule.Took(token)
 	if a.mask != nil {
-		a.failed = a.mask.Accept(token)
+		a.failed, a.masked = a.mask.Accept(token), false
 	}
 	text, stopped := "", false
 	end := slices.Contains(a.ends, token)
@@ -107,17 +108,24 @@ func (a *answer) add(token int) Piece {
 // draws reports whether the host chooses the next token from the logits. Once false it stays so: the first
 // tokens only are kept from being end tokens.
 func (a *answer) draws() bool {
-	return !a.drawn && (!a.sampling.Greedy() || a.top >= 0 || a.changes()) || a.mask != nil || a.toScore() != math.MaxInt
+	return !a.drawn && (!a.sampling.Greedy() || a.top >= 0 || a.changes() || a.mask != nil) || a.toScore() != math.MaxInt
 }
 
-// changes reports whether the next token's logits are changed before it is chosen. Once false it stays so.
+// changes reports whether penalties or a least length change the next token's logits. Once false it stays so.
 func (a *answer) changes() bool { return a.penalties || len(a.res.Tokens) < a.least }
 
-// draw is how a kernel chooses the next token.
+// draw is how the next token is chosen.
 func (a *answer) draw() draw.Rule {
 	r := a.rule
 	if !a.changes() {
 		r = draw.Rule{Row: a.sampling.Row()}
+	}
+	if a.mask != nil {
+		if !a.masked {
+			a.mask.Mask(a.allowed)
+			a.masked = true
+		}
+		r.SetMask(a.allowed)
 	}
 	r.SetTops(a.top)
 	return r
@@ -126,14 +134,11 @@ func (a *answer) draw() draw.Rule {
 // pick chooses the token at a position of the sequence from its logits, which it changes where
 // tokens may not be chosen or have penalties.
 func (a *answer) pick(logits []float32, position int) (int, error) {
-	if a.failed != nil {
-		return 0, a.failed
-	}
 	if a.top >= 0 {
 		a.raw = append(a.raw[:0], logits...)
 	}
-	a.rule.Change(logits, uint32(position))
-	a.forbid(logits)
+	r := a.draw()
+	r.Change(logits, uint32(position))
 	token, err := sampling.Sample(logits, a.sampling, position)
 	if err != nil || a.top < 0 {
 		return token, err
@@ -141,19 +146,6 @@ func (a *answer) pick(logits []float32, position int) (int, error) {
 	l, err := sampling.LogprobsOf(a.raw, token, a.top)
 	a.next = &l
 	return token, err
-}
-
-// forbid makes the logits of tokens -inf that the mask rules out.
-func (a *answer) forbid(logits []float32) {
-	if a.mask == nil {
-		return
-	}
-	a.mask.Mask(a.allowed)
-	for i := range logits {
-		if a.allowed[i/32]>>(i%32)&1 == 0 {
-			logits[i] = float32(math.Inf(-1))
-		}
-	}
 }
 
 // fed says how far the prompt is.

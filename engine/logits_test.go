@@ -94,9 +94,10 @@ func (o *only) Accept(token int) error {
 }
 
 func TestAMaskDecides(t *testing.T) {
-	e, _ := newFake(t, nil, nil)
-	generate := func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
-	for _, s := range []sampling.Params{{}, {Temperature: 1, Seed: 3}} {
+	var generate func(r Request) (Result, error)
+	for i, s := range []sampling.Params{{}, {Temperature: 1, Seed: 3}, {}, {Temperature: 1, Seed: 3}} {
+		e, _ := newFake(t, func(o *Options) { o.Kernel.Options.Draws = i > 1 }, nil) // the host chooses, or the kernel
+		generate = func(r Request) (Result, error) { return e.Generate(t.Context(), r, nil) }
 		want := []int{5, 49, 0, 31, 32}
 		got, err := generate(Request{Tokens: []int{3}, MaxTokens: 5, Sampling: s, Mask: &only{tokens: want}})
 		require.NoError(t, err)

@@ -105,7 +105,7 @@ func (c client) Pick(logits []float32, position int) (int, error) {
 }
 
 func (c client) Drafts() bool {
-	return c.a.sampling.Greedy() && c.a.top < 0 && !c.a.changes() && !c.a.draws()
+	return c.a.sampling.Greedy() && c.a.top < 0 && !c.a.changes() && c.a.mask == nil && !c.a.draws()
 }
 
 func (c client) ToScore() int { return c.a.toScore() }
@@ -122,7 +122,7 @@ func (c client) Fed(tokens int) {
 
 func (c client) Take(token int) bool {
 	c.hand(c.a.add(token))
-	return c.a.res.Finish == ""
+	return c.a.res.Finish == "" && c.a.failed == nil
 }
 
 func (c client) Gone() bool { return c.ctx.Err() != nil }
@@ -148,6 +148,8 @@ func (c client) why(err error) error {
 	switch {
 	case c.a.res.Finish != "": // whatever else happened: all that was asked for is there
 		return nil
+	case err == nil && c.a.failed != nil:
+		err = c.a.failed
 	case err == nil:
 		c.a.res.Finish = Cancelled
 		return c.ctx.Err()

@@ -19,7 +19,10 @@ const BufferScores = "draw_scores"
 // draw.FlagChanges and name it: draw.History as encoded. The kernel adds the tokens that such a row chooses.
 const BufferHistories = "draw_histories"
 
-// BufferRawLogits has the logits of these rows as the model made them, [rows][vocabulary]; the buffer of logits has them changed.
+// BufferTokenMasks has the tokens that rows may choose whose parameters have draw.FlagMask, [rows][draw.MaskWords].
+const BufferTokenMasks = "token_masks"
+
+// BufferRawLogits has the logits of rows with a history or a mask as the model made them, [rows][vocabulary]; the buffer of logits has them changed.
 const BufferRawLogits = "raw_logits"
 
 // ScalarDraws says what a launch's rows need: 0 where each takes its highest logit, else draw.Mode… bits.
@@ -34,6 +37,7 @@ type drawing struct {
 	modes   dsl.Val[dsl.U32]
 
 	histories dsl.Buf[dsl.U32]
+	masks     dsl.Buf[dsl.U32]
 	raw       dsl.Buf[dsl.F32]
 }
 
@@ -60,8 +64,9 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(tasks.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16), bufDoc("[%d][%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens, draw.ScoredSteps, o.SMs, draw.ScoreWords, draw.ScoredSteps))
 	vocab := mk.Config.Vocab
 	d.histories = dsl.Global[dsl.U32](k, BufferHistories, product(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16), bufDoc("[%d][2][%d] what changes logits: biases, then how often tokens were there", o.Tokens, vocab))
+	d.masks = dsl.Global[dsl.U32](k, BufferTokenMasks, product(o.Tokens, draw.MaskWords(vocab)), dsl.ReadOnly(), dsl.Align(16), bufDoc("[%d][%d] a bit for each token that may be chosen", o.Tokens, draw.MaskWords(vocab)))
 	d.raw = dsl.Global[dsl.F32](k, BufferRawLogits, product(o.Tokens, vocab), dsl.Align(16), bufDoc("[%d][%d] logits before they were changed", o.Tokens, vocab))
-	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws, "0: every row takes its highest logit; else bits: 1: rows draw; 2: some truncate; 4: some have log-probabilities; 8: some have histories")
+	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws, "0: every row takes its highest logit; else bits: 1: rows draw; 2: some truncate; 4: some have log-probabilities; 8: some have histories or masks")
 }
 
 // regionDraws is the shared memory of the rows' state while they draw.
@@ -83,7 +88,7 @@ func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *task
 	d, r := &b.bufs.drawing, b.mk.Plan.Region(regionDraws)
 	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16), dsl.Doc("how far each row's draw is"))
 	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws, Logits: b.bufs.logits,
-		Records: d.records, Bins: d.bins, Scores: d.scores, Histories: d.histories, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
+		Records: d.records, Bins: d.bins, Scores: d.scores, Histories: d.histories, Masks: d.masks, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
 }
 
 // publish publishes what the SM found behind the LM head: its part of a draw, or its highest logits.

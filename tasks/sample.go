@@ -15,7 +15,8 @@ import (
 // finer histograms until that is known of the winner, which takes one of them for most draws. Where the winner does not stay
 // the CTAs publish the winner of what does.
 //
-// Rows with a history have their logits changed first, each by the CTA that computed it, and what they choose added to it.
+// Rows with a history or a mask have their logits changed first, each by the CTA that computed it, and what they choose is added
+// to the history.
 //
 // Rows that want scores have their log-sum-exp and their most probable tokens written too, each CTA's beside the others': the
 // host merges them. They are of the logits as they are.
@@ -24,13 +25,14 @@ type Sample struct {
 	Count    u32              // rows of the step, 1 to T
 	Modes    u32              // what the launch's rows need: draw.Mode… bits; the same in all CTAs
 	Rows     dsl.Buf[dsl.U32] // [T][draw.RowWords] parameters
-	Logits   dsl.Buf[dsl.F32] // [T][Vocab]; of rows with a history what they draw from is left in it
+	Logits   dsl.Buf[dsl.F32] // [T][Vocab]; of rows with a history or a mask what they draw from is left in it
 	Records  dsl.Buf[dsl.U32] // SampleRecordsLen long: what each CTA publishes
 	Bins     dsl.Buf[dsl.U32] // SampleBinsLen long: histograms
 	Scores   dsl.Buf[dsl.U32] // SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][grid][draw.ScoreWords]
 
 	Histories dsl.Buf[dsl.U32] // SampleHistoriesLen long: [T][draw.HistoryWords], which rows name
-	Raw       dsl.Buf[dsl.F32] // [T][Vocab]: of rows with a history the logits as they were
+	Masks     dsl.Buf[dsl.U32] // [T][draw.MaskWords]: tokens that rows with a mask may choose
+	Raw       dsl.Buf[dsl.F32] // [T][Vocab]: of rows with a history or a mask the logits as they were
 
 	Shared dsl.Buf[dsl.U32] // shared memory, SampleSharedLen long
 	State  dsl.Buf[dsl.U32] // shared memory, SampleStateLen long
@@ -87,6 +89,7 @@ func (t *Sample) problem(e *Env) string {
 		need(int(t.Bins.Len()) >= SampleBinsLen(t.T), "sample: Bins has %d elements, want %d", t.Bins.Len(), SampleBinsLen(t.T)),
 		need(int(t.Scores.Len()) >= SampleScoresLen(t.T, e.Grid), "sample: Scores has %d elements, want %d", t.Scores.Len(), SampleScoresLen(t.T, e.Grid)),
 		need(int(t.Histories.Len()) >= SampleHistoriesLen(t.T, t.Vocab), "sample: Histories has %d elements, want %d", t.Histories.Len(), SampleHistoriesLen(t.T, t.Vocab)),
+		need(int(t.Masks.Len()) >= t.T*draw.MaskWords(t.Vocab), "sample: Masks has %d elements, want %d", t.Masks.Len(), t.T*draw.MaskWords(t.Vocab)),
 		need(int(t.Raw.Len()) >= t.T*t.Vocab, "sample: Raw has %d elements, want %d", t.Raw.Len(), t.T*t.Vocab),
 		need(int(t.Shared.Len()) >= SampleSharedLen(t.T, e.Consumers), "sample: Shared has %d elements, want %d", t.Shared.Len(), SampleSharedLen(t.T, e.Consumers)),
 		need(int(t.State.Len()) >= SampleStateLen(t.T), "sample: State has %d elements, want %d", t.State.Len(), SampleStateLen(t.T)),

@@ -35,6 +35,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	var logits []float32
 	params := make([]uint32, most*draw.RowWords)
 	modes, histories := uint32(draw.ModeDraws), make([]byte, 4*tasks.SampleHistoriesLen(most, vocab))
+	masks := make([]uint32, most*draw.MaskWords(vocab))
 	for i, row := range s.rows {
 		logits = append(logits, s.logits[i]...)
 		if row.History != nil {
@@ -43,6 +44,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 			bytes := 4 * draw.HistoryWords(vocab)
 			row.History.Encode(histories[of*bytes:][:bytes])
 		}
+		copy(masks[i*draw.MaskWords(vocab):], row.Mask)
 		copy(params[i*draw.RowWords:], row.Row[:])
 		modes |= row.Modes()
 	}
@@ -54,7 +56,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: inOut[dsl.F32](r, "logits", f32Bytes(logits), len(logits)),
 		Records: out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)), Bins: out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
 		Scores:    out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
-		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Raw: out[dsl.F32](r, "raw", most*vocab),
+		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: in[dsl.U32](r, "masks", u32Bytes(masks...), len(masks)), Raw: out[dsl.F32](r, "raw", most*vocab),
 		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most, consumers), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.k, "state", tasks.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.k, "chosen", most),
@@ -173,6 +175,13 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 		for range rows {
 			y, position := randomLogits(rng, vocab), rng.Uint32()
 			row := randomRule(rng, vocab, position)
+			if rng.IntN(3) == 0 {
+				mask := make([]uint32, draw.MaskWords(vocab))
+				for j := range mask {
+					mask[j] = rng.Uint32() & rng.Uint32()
+				}
+				row.SetMask(mask)
+			}
 			row.SetTops(rng.IntN(draw.MaxTops+2) - 1)
 			s.logits, s.rows, s.positions = append(s.logits, y), append(s.rows, row), append(s.positions, position)
 			want = append(want, uint32(row.Choose(y, position)))
@@ -186,6 +195,8 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 					history := make([]byte, 4*draw.HistoryWords(vocab))
 					row.History.Encode(history)
 					require.Equal(t, u32s(history), s.after[s.most-1-i])
+				}
+				if row.Modes()&draw.ModeChanges != 0 {
 					for j, x := range s.logits[i] {
 						require.Equal(t, math.Float32bits(x), s.raw[i][j])
 					}

@@ -18,27 +18,58 @@ func (t *Sample) history(row u32) u32 {
 	return t.param(row, draw.RowHistory).MinC(t.T - 1).MulC(draw.HistoryWords(t.Vocab))
 }
 
-// changed calls body for a row with a history; in a warp alike.
-func (t *Sample) changed(k *dsl.Kernel, row u32, body func(biases, words u32)) {
-	flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
-	k.If(flags.AndC(draw.FlagChanges).NeC(0), func() {
-		first := t.history(row)
-		body(first, first.AddC(t.Vocab))
-	})
-}
-
-// change moves the CTA's logits of rows with histories to Raw and leaves what is drawn from in their place. A thread changes
-// those that eachFour gives it.
+// change moves the CTA's logits of rows with histories or masks to Raw and leaves what is drawn from in their place. A thread
+// changes those that eachFour gives it.
 func (t *Sample) change(e *Env, share Share) {
 	k := e.K
 	k.If(t.changes(), func() {
 		e.Sync() // the scores are of the logits as they were
 		t.eachRow(k, func(row u32) {
-			t.changed(k, row, func(biases, words u32) { t.changeRow(e, share, row, biases, words) })
+			flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
+			history := flags.AndC(draw.FlagChanges).NeC(0)
+			k.If(history, func() { t.changeRow(e, share, row, t.history(row), t.history(row).AddC(t.Vocab)) })
+			k.If(flags.AndC(draw.FlagMask).NeC(0), func() { t.maskRow(e, share, row, history) })
 		})
 	})
 }
 
+// isChanged is whether a row's logits are in Raw.
+func (t *Sample) isChanged(row u32) dsl.Pred { return t.has(row, draw.FlagChanges|draw.FlagMask) }
+
+// some calls body for the CTA's logits of a row, n of them from a token on: those of eachFour.
+func (t *Sample) some(e *Env, share Share, body func(token u32, n int)) {
+	k := e.K
+	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
+	k.ForStep(share.First.MulC(fours).Add(e.Tid), end, e.Threads(), func(four u32) {
+		token := four.MulC(4)
+		if t.Vocab%4 == 0 {
+			body(token, 4)
+			return
+		}
+		for i := range 4 {
+			k.If(token.AddC(i).LtC(t.Vocab), func() { body(token.AddC(i), 1) })
+		}
+	}, dsl.Unroll(1))
+}
+
+// maskRow makes the logits of tokens -inf that are not in a row's mask. A history has moved them to Raw already.
+func (t *Sample) maskRow(e *Env, share Share, row u32, moved dsl.Pred) {
+	k := e.K
+	words := draw.MaskWords(t.Vocab)
+	t.some(e, share, func(token u32, n int) {
+		at := row.MulC(t.Vocab).Add(token)
+		xs := t.Logits.LoadN(at, n)
+		bits := t.Masks.Load(row.MulC(words).Add(token.ShrC(5)), dsl.CacheHint(dsl.NonCoherent)).Shr(token.AndC(31))
+		k.If(moved.Not(), func() { t.Raw.StoreN(at, xs) })
+		var ys []f32
+		for i, x := range xs {
+			ys = append(ys, dsl.Select(bits.ShrC(i).AndC(1).NeC(0), x, k.F32(math.Inf(-1))))
+		}
+		t.Logits.StoreN(at, ys)
+	})
+}
+
+// changeRow applies a row's history, whose biases and words begin there.
 func (t *Sample) changeRow(e *Env, share Share, row, biases, words u32) {
 	k := e.K
 	repetition, inverse := t.paramF32(row, draw.RowRepetition), t.paramF32(row, draw.RowInverse)
@@ -55,7 +86,7 @@ func (t *Sample) changeRow(e *Env, share Share, row, biases, words u32) {
 		y = dsl.Select(n.NeC(0), y.Sub(frequency.Mul(dsl.Cast[dsl.F32](n))).Sub(presence), y)
 		return dsl.Select(word.AndC(draw.EndsText).NeC(0).And(early), k.F32(math.Inf(-1)), y)
 	}
-	some := func(token u32, n int) {
+	t.some(e, share, func(token u32, n int) {
 		at := row.MulC(t.Vocab).Add(token)
 		xs, bs, ws := t.Logits.LoadN(at, n), t.Histories.LoadN(biases.Add(token), n), t.Histories.LoadN(words.Add(token), n)
 		var ys []f32
@@ -64,18 +95,7 @@ func (t *Sample) changeRow(e *Env, share Share, row, biases, words u32) {
 		}
 		t.Raw.StoreN(at, xs)
 		t.Logits.StoreN(at, ys)
-	}
-	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
-	k.ForStep(share.First.MulC(fours).Add(e.Tid), end, e.Threads(), func(four u32) {
-		token := four.MulC(4)
-		if t.Vocab%4 == 0 {
-			some(token, 4)
-			return
-		}
-		for i := range 4 {
-			k.If(token.AddC(i).LtC(t.Vocab), func() { some(token.AddC(i), 1) })
-		}
-	}, dsl.Unroll(1))
+	})
 }
 
 // remember adds the tokens that rows with histories have chosen to these, in the CTA that reads of them.

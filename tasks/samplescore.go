@@ -104,7 +104,7 @@ func (t *Sample) keepLogit(e *Env, row u32, w winner) {
 	k.If(t.scores().And(e.CTA.EqC(0)), func() {
 		k.If(t.param(row, draw.RowScores).NeC(0), func() {
 			logit := dsl.NewVar(w.logit.Get(), "logit")
-			k.If(t.has(row, draw.FlagChanges), func() { logit.Set(t.Raw.Load(row.MulC(t.Vocab).Add(w.index.Get().MinC(t.Vocab - 1)))) })
+			k.If(t.isChanged(row), func() { logit.Set(t.Raw.Load(row.MulC(t.Vocab).Add(w.index.Get().MinC(t.Vocab - 1)))) })
 			t.Scores.Store(t.scoreAt(e, row).AddC(draw.ScoreChosen), dsl.Bits[dsl.U32](logit.Get()))
 		})
 	})

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine"
@@ -35,8 +36,10 @@ func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
 			continue
 		}
 		s, _, c := tinySessionOf(t, 3, megakernel.Options{SMs: 4, Draws: true})
+		mask := slices.Repeat([]uint32{[]uint32{0xdeadbeef, 1<<32 - 1}[i%2]}, 10)
 		row := p.Rule(&penalties, prompt, ends, 3)
 		row.SetTops(4 * i)
+		row.SetMask(mask)
 		var want []int
 		feed, logits := prompt, make([]float32, c.Vocab)
 		for range 5 {
@@ -57,7 +60,9 @@ func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
 			want, feed = append(want, token), chosen
 		}
 		s, _, _ = tinySessionOf(t, 4, megakernel.Options{SMs: 4, Draws: true})
-		require.NoError(t, s.SetDraw(p.Rule(&penalties, prompt, ends, 3)))
+		row = p.Rule(&penalties, prompt, ends, 3)
+		row.SetMask(mask)
+		require.NoError(t, s.SetDraw(row))
 		got, err := s.Generate(prompt, 5)
 		require.NoError(t, err)
 		require.Equal(t, want, got)

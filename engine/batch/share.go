@@ -117,7 +117,11 @@ func (s *Scheduler) steps(parts []part) int {
 		if p.j.pending() > 1 || len(p.drafts) > 0 || p.j.client.Draws() {
 			return 1
 		}
-		if row := p.j.client.Draw(); row.Tops() >= 0 {
+		rule := p.j.client.Draw()
+		if rule.Mask != nil {
+			return 1 // the next token's
+		}
+		if rule.Tops() >= 0 {
 			n = min(n, draw.ScoredSteps)
 		}
 		n = min(n, p.j.client.Want(), s.limit-p.j.cached, s.room(p.j)+1)

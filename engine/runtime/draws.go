@@ -28,7 +28,8 @@ func (s *runner) startDraws() error {
 	}
 	s.draws = newMirror(megakernel.BufferDraws, s.mk.Options.Tokens*draw.RowWords)
 	s.histories = make([]history, s.mk.Options.Tokens)
-	return s.draws.all(s.dev)
+	s.masks = newMirror(megakernel.BufferTokenMasks, s.mk.Options.Tokens*draw.MaskWords(s.mk.Config.Vocab))
+	return errors.Join(s.draws.all(s.dev), s.masks.all(s.dev))
 }
 
 // setDraws says how the rows of the next launch draw their tokens; those beyond take their highest logits.
@@ -49,6 +50,9 @@ func (s *runner) setDraws(rules ...draw.Rule) error {
 	if err := s.setHistories(); err != nil {
 		return err
 	}
+	if err := s.setMasks(); err != nil {
+		return err
+	}
 	s.draws.encode(func(dst []uint32) {
 		clear(dst)
 		for i := range s.asked {
@@ -56,6 +60,21 @@ func (s *runner) setDraws(rules ...draw.Rule) error {
 		}
 	})
 	return s.draws.changed(s.dev)
+}
+
+// setMasks writes the masks of rows that have one.
+func (s *runner) setMasks() error {
+	if s.modes&draw.ModeChanges == 0 {
+		return nil
+	}
+	n := draw.MaskWords(s.mk.Config.Vocab)
+	for i, r := range s.asked {
+		if r.Mask != nil && len(r.Mask) != n {
+			return fmt.Errorf("row %d: a mask of %d words, want %d", i, len(r.Mask), n)
+		}
+		s.masks.encode(func(dst []uint32) { copy(dst[i*n:][:n], r.Mask) })
+	}
+	return s.masks.changed(s.dev)
 }
 
 // setHistories gives each row that has a history a copy of it on the device: the one that a launch has left, where that is of

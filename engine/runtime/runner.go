@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/draw"
 )
 
 // runner is what sessions of all kernels have in common: a kernel whose buffers lie
@@ -34,6 +35,7 @@ type runner struct {
 
 	short bool   // "inv_freq" is that of short sequences
 	draws mirror // how rows draw their tokens
+	masks mirror // and which they may
 	modes uint32 // what the next launch's rows need
 
 	asked     []asked     // of the next launch's rows
@@ -165,7 +167,7 @@ func (s *runner) logits(i int, dst []float32) error {
 		return fmt.Errorf("room for %d logits, want %d", len(dst), s.mk.Config.Vocab)
 	}
 	name := "logits"
-	if i < len(s.asked) && s.asked[i].History != nil {
+	if i < len(s.asked) && s.asked[i].Modes()&draw.ModeChanges != 0 {
 		name = megakernel.BufferRawLogits
 	}
 	raw := make([]byte, 4*len(dst))

@@ -10,7 +10,7 @@ import (
 )
 
 // ruleOf is how the n-th row draws its token: in turn not at all, plainly, with all that truncates, and so that what is drawn
-// first rarely stays. Every third has a history that changes its logits, of which the end tokens are barred up to a position.
+// first rarely stays. Every third has a history that changes its logits, of which the end tokens are barred up to a position, and some others a mask.
 func ruleOf(n, vocab, position int) draw.Rule {
 	seed := uint64(n)<<32 | 5
 	p := []sampling.Params{
@@ -21,7 +21,11 @@ func ruleOf(n, vocab, position int) draw.Rule {
 		{Temperature: 2, TopP: 0.2, Seed: seed},
 	}[n%5]
 	if n%3 > 0 {
-		return draw.Rule{Row: p.Row()}
+		r := draw.Rule{Row: p.Row()}
+		if n%4 == 2 {
+			r.SetMask(slices.Repeat([]uint32{uint32(n)*0x9e3779b1 | 1}, draw.MaskWords(vocab)))
+		}
+		return r
 	}
 	token := func(i int) int { return (n*n + 7*i) % vocab }
 	r := p.Rule(&sampling.Penalties{Repetition: 1.5, Presence: 0.5, Frequency: 0.25, Bias: map[int]float64{token(0): 2, token(1): -3, token(2): math.Inf(-1)}},

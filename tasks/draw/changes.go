@@ -101,11 +101,25 @@ func (h *History) Encode(dst []byte) {
 	}
 }
 
-// Rule is how a row chooses its token: its parameters, and with FlagChanges its history, of which a launch makes a row's own
-// copy in the kernel's memory.
+// MaskWords is the length of a mask of a vocabulary: bit t%32 of word t/32 is 1 where token t may be chosen.
+func MaskWords(vocab int) int { return (vocab + 31) / 32 }
+
+// Rule is how a row chooses its token: its parameters, with FlagChanges its history, of which a launch makes a row's own
+// copy in the kernel's memory, and with FlagMask a mask, which rules tokens out after the history's changes in all steps of a
+// launch. Tokens that are ruled out have the logit −inf.
 type Rule struct {
 	Row
 	History *History
+	Mask    []uint32 // MaskWords long
+}
+
+// SetMask rules out the tokens that are not in a mask; nil for none.
+func (r *Rule) SetMask(mask []uint32) {
+	r.Mask = mask
+	r.Row[RowFlags] &^= FlagMask
+	if mask != nil {
+		r.Row[RowFlags] |= FlagMask
+	}
 }
 
 // Clone is a Rule with a history of its own.
@@ -113,6 +127,7 @@ func (r Rule) Clone() Rule {
 	if r.History != nil {
 		r.History = &History{maps.Clone(r.History.of), r.History.chosen}
 	}
+	r.Mask = slices.Clone(r.Mask)
 	return r
 }
 
@@ -123,19 +138,25 @@ func (r *Rule) Took(token int) {
 	}
 }
 
-// Change changes logits as the history says, for a position of the sequence.
+// Change changes logits as history and mask say, for a position of the sequence.
 func (r *Rule) Change(logits []float32, position uint32) {
-	if r.Row[RowFlags]&FlagChanges == 0 {
-		return
+	if r.Row[RowFlags]&FlagChanges != 0 {
+		for token, c := range r.History.of {
+			logits[token] = r.change(logits[token], c, position)
+		}
 	}
-	for token, c := range r.History.of {
-		logits[token] = r.change(logits[token], c, position)
+	if r.Row[RowFlags]&FlagMask != 0 {
+		for i := range logits {
+			if r.Mask[i/32]>>(i%32)&1 == 0 {
+				logits[i] = float32(math.Inf(-1))
+			}
+		}
 	}
 }
 
 // Choose is the token that the row chooses from logits, which it leaves alone, at a position of its sequence.
 func (r *Rule) Choose(logits []float32, position uint32) int {
-	if r.Row[RowFlags]&FlagChanges != 0 {
+	if r.Modes()&ModeChanges != 0 {
 		logits = slices.Clone(logits)
 		r.Change(logits, position)
 	}

@@ -43,6 +43,7 @@ const (
 	FlagTopK
 	FlagTopP
 	FlagChanges // a history changes the row's logits
+	FlagMask    // a mask rules tokens out
 )
 
 // Distances: 24 bits in three levels of 256 bins.
@@ -138,7 +139,7 @@ const (
 	ModeDraws     = 1 << iota // draws
 	ModeTruncates             // top-k, top-p or min-p
 	ModeScores                // scores
-	ModeChanges               // histories
+	ModeChanges               // histories or masks
 )
 
 // Modes are those of one row.
@@ -147,7 +148,7 @@ func (r *Row) Modes() (modes uint32) {
 	if r[RowScores] != 0 {
 		modes |= ModeScores
 	}
-	if r[RowFlags]&FlagChanges != 0 {
+	if r[RowFlags]&(FlagChanges|FlagMask) != 0 {
 		modes |= ModeChanges
 	}
 	return modes
