@@ -297,10 +297,11 @@ func (b *builder) weightsOf(s tasks.Step, i int) dsl.Val[dsl.U64] {
 // scalesOf are the scales of the rows of matrix i in a step's layer, nil where it has none.
 func (b *builder) scalesOf(s tasks.Step, i int) func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] {
 	m := b.mk.matrix(i)
-	if m.Format.ScaleBytes() == 0 {
-		return nil
+	var from dsl.Val[dsl.U64]
+	if m.Format.ScaleBytes() > 0 {
+		from = b.weightsOf(s, i)
 	}
-	return tasks.RowScales(b.k, m, b.bufs.weights, b.weightsOf(s, i))
+	return tasks.RowScales(b.k, m, b.bufs.weights, from)
 }
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {

@@ -77,7 +77,7 @@ func featureFaults(c *models.Config, o *Options) []Fault {
 
 // withFixed are faults and that of fixed point where products have it.
 func withFixed(list []Fault, o *Options) []Fault {
-	if o.Weights.Parts() == 4 {
+	if o.Weights.Integers() {
 		list = append(list, FaultInputBytes)
 	}
 	return list

@@ -106,6 +106,11 @@ const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows li
 const e4m3Order = "e4m3, scaled by row; element (r, k) of a tile of 8 rows lies at byte (k/64)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%64/32)*8 + k%8, " +
 	"the f32 scale of row r at byte 8*KPadded + 4*r, the next tile 8*KPadded + 512 bytes on"
 
+// e4m3BlockOrder is it of a matrix of e4m3 with blocks.
+const e4m3BlockOrder = "e4m3, scaled by blocks of 128 rows and 128 columns of a tensor; element (r, k) of a tile of 8 rows lies at byte " +
+	"(k/256)*2064 + (k%256/64)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%64/32)*8 + k%8, its f32 scale at byte " +
+	"(k/256)*2064 + 2048 + (r%2)*8 + (k%256/128)*4, the next tile KPadded/256*2064 bytes on"
+
 // int4Order is it of a matrix of integers.
 func int4Order(f pipeline.Format, s i4.Shape) string {
 	columns := s.Run * i4.Columns
@@ -151,6 +156,9 @@ func order(m *pipeline.MatrixPlan) string {
 	}
 	if m.Format == pipeline.FormatE4M3 {
 		return e4m3Order
+	}
+	if m.Format.Blocks() {
+		return e4m3BlockOrder
 	}
 	return elementOrder
 }

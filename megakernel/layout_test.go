@@ -54,7 +54,7 @@ func (hashed) Row(tensor string, row int, dst []uint16) error {
 // says.
 func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
 	t.Helper()
-	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3") || isInteger(e.Order))
+	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3, scaled by") || isInteger(e.Order))
 	covered := 0
 	row := make([]uint16, e.K)
 	for _, run := range e.Sources {
@@ -64,6 +64,11 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 			require.NoError(t, w.Row(tensor, run.Source+i*run.SourceStep, row))
 			if strings.Contains(e.Order, "columns of all rows") {
 				byColumns(dst, e, layer, r, row)
+				covered++
+				continue
+			}
+			if strings.Contains(e.Order, "scaled by blocks") {
+				blocksByLayout(t, dst, e, layer, r, blockOf{w, tensor, run.Source + i*run.SourceStep}, row)
 				covered++
 				continue
 			}
@@ -91,6 +96,51 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 // isInteger is whether a matrix is multiplied in integers.
 func isInteger(order string) bool {
 	return strings.Contains(order, "bits, two's complement") || strings.Contains(order, "bits, e2m1")
+}
+
+// blockOf is the rows of a tensor beside one.
+type blockOf struct {
+	Tensors
+	tensor string
+	row    int
+}
+
+// rows is how many the tensors of the model of TestLayoutIsEnoughToPackTheWeights have.
+func (b blockOf) rows() int {
+	for _, s := range b.Tensors.(shaped).Stored() {
+		if s.Name == b.tensor {
+			return s.Shape[0]
+		}
+	}
+	panic(b.tensor)
+}
+
+// shaped are hashed tensors of a model.
+type shaped struct {
+	hashed
+	models.Config
+}
+
+// blocksByLayout writes a row of e4m3 with blocks.
+func blocksByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer, r int, of blockOf, row []uint16) {
+	value := func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
+	most := make([]float32, e.K/128+1)
+	other := make([]uint16, len(row))
+	for i := of.row / 128 * 128; i < min(of.row/128*128+128, of.rows()); i++ {
+		require.NoError(t, of.Row(of.tensor, i, other))
+		for k, v := range other {
+			if x := value(v & 0x7fff); !math.IsInf(float64(x), 0) && x == x {
+				most[k/128] = max(most[k/128], x)
+			}
+		}
+	}
+	in := r % e.TileRows
+	to := dst[e.Base+int64(layer)*e.LayerStride+int64(r/e.TileRows*(e.KPadded/256*2064)):]
+	for k, v := range row {
+		scale, at := pipeline.E4M3Scale(most[k/128]), k/256*2064
+		to[at+k%256/64*512+in*64+(k%32/8^in/2)*16+k%64/32*8+k%8] = pipeline.ToE4M3(value(v) / scale)
+		binary.LittleEndian.PutUint32(to[at+2048+in%2*8+k%256/128*4:], math.Float32bits(scale))
+	}
 }
 
 // codesByLayout writes a row of e4m3.
@@ -220,7 +270,7 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 	odd := c
 	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
 	formats := pipeline.Formats()[2:]
-	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd, odd, odd} {
+	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd, odd, odd, odd} {
 		for _, sms := range deep.Most([]int{4, 1, 7}, 1) {
 			o := Options{SMs: sms, StageBytes: 2048}
 			if i > 5 {
@@ -240,13 +290,13 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 			}
 			want := make([]byte, mk.Plan.PackedBytes)
 			for l := range c.Layers {
-				require.NoError(t, mk.PackLayer(want[int64(l)*mk.Plan.LayerBytes:][:mk.Plan.LayerBytes], l, hashed{}))
+				require.NoError(t, mk.PackLayer(want[int64(l)*mk.Plan.LayerBytes:][:mk.Plan.LayerBytes], l, shaped{Config: c}))
 			}
 			require.NoError(t, mk.PackLayer(want[int64(c.Layers)*mk.Plan.LayerBytes:], pipeline.FinalLayer, hashed{}))
 			got := make([]byte, mk.Plan.PackedBytes)
 			for _, e := range readLayout(t, mk).Packing {
 				for l := range e.Layers {
-					packByLayout(t, got, e, l, hashed{})
+					packByLayout(t, got, e, l, shaped{Config: c})
 				}
 			}
 			require.Equal(t, want, got)

@@ -72,7 +72,7 @@ var optionTable = []Option{
 	{Field: "Page", Flag: "page", Usage: fmt.Sprintf("tokens of a KV page, a power of two up to 1024 (default %d)", DefaultPage)},
 	{Field: "KV", Flag: "kv", Usage: "`format` of the KV cache: bf16, or e4m3, half the bytes", Default: string(tasks.KVBF16)},
 	{Field: "Weights", Flag: "weight-format", Default: string(pipeline.FormatBF16),
-		Usage: "`format` of the layers' matrices: bf16; e4m3, float8, or i8, integers, with a scale a row, half the bytes; i4g128, i4g64, " +
+		Usage: "`format` of the layers' matrices: bf16; e4m3, float8, or i8, integers, with a scale a row, half the bytes; e4m3b128, with a scale for 128 rows and columns; i4g128, i4g64, " +
 			"i4g32 or i4, 4 bits with a scale for so many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns. Weights are rounded to it"},
 	{Field: "Attention", Flag: "attention",
 		Usage: "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal"},

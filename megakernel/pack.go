@@ -23,7 +23,7 @@ type Reader interface {
 
 // Coded is what Tensors may implement beside Row where the layers' matrices have codes of their own in the kernel's
 // format, to be packed as they are, integers (pipeline.OwnFormats) or e4m3: Int4Row fills codes, of each column, and
-// scales and zeros, of each scale group, with those of a row. It is called from several goroutines at a time.
+// scales and zeros, of each scale group or block, with those of a row. It is called from several goroutines at a time.
 type Coded interface {
 	Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error
 }
@@ -49,8 +49,10 @@ func (mk *Kernel) NewPacker(t Tensors) *Packer {
 	if r, ok := t.(Reader); ok {
 		p.read = r.Reading
 	}
-	if c, ok := t.(Coded); ok && (mk.fixed() || mk.Options.Weights == pipeline.FormatE4M3) {
+	if c, ok := t.(Coded); ok && mk.Options.Weights != pipeline.FormatBF16 {
 		p.coded = c
+	} else if mk.Options.Weights.Blocks() {
+		p.coded = mk.blocked(t)
 	}
 	widest := 0
 	for i := range planMatrices {
@@ -136,7 +138,9 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 func (p *Packer) codedTiles(dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin, names []string) error {
 	shape, _ := m.Format.Int4(m.K)
 	groups, size := 1, int(m.TileBytes())
-	if shape.PerBlock() > 0 {
+	if m.Format.Blocks() {
+		groups = ceilDiv(m.K, pipeline.BlockSize)
+	} else if shape.PerBlock() > 0 {
 		groups = ceilDiv(m.K, shape.Group)
 	}
 	for n := range piece.Tiles {

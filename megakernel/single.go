@@ -68,7 +68,7 @@ func newSingle(b *builder) *single {
 
 // fixed is where the input of n elements of a product of a format's weights is, nil where it is in x.
 func (f *single) fixed(n int, of pipeline.Format) *tasks.FixedInput {
-	if of.Parts() < 4 {
+	if !of.Integers() {
 		return nil
 	}
 	return &tasks.FixedInput{K: ceilDiv(n, of.Columns()) * of.Columns(), T: 1, Wide: of.Bits() == 8, Bytes: dsl.View[dsl.U32](f.shared), Units: f.units, Sums: f.inputSums}

@@ -49,4 +49,4 @@ func (mk *Kernel) zeros() bool {
 }
 
 // fixed is whether the layers' products have their input in fixed point.
-func (mk *Kernel) fixed() bool { return mk.Options.Weights.Parts() == 4 }
+func (mk *Kernel) fixed() bool { return mk.Options.Weights.Integers() }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
@@ -31,7 +32,7 @@ func (mk *Kernel) Rounded(t Tensors) Tensors {
 	if _, coded := t.(Coded); coded || mk.Options.Weights == pipeline.FormatBF16 {
 		return t
 	}
-	r := rounded{t, mk.Options.Weights, map[string]bool{}}
+	r := &rounded{Tensors: t, format: mk.Options.Weights, inLayers: map[string]bool{}, blocks: mk.blocked(t)}
 	for _, stored := range mk.Config.Stored() {
 		r.inLayers[stored.Name] = stored.First.Layer >= 0 && !stored.First.Vector
 	}
@@ -42,10 +43,22 @@ type rounded struct {
 	Tensors
 	format   pipeline.Format
 	inLayers map[string]bool // tensors that are part of a layer's matrices
+
+	blocks *blocked // for formats with blocks
+	mu     sync.Mutex
 }
 
-func (r rounded) Row(tensor string, row int, dst []uint16) error {
+func (r *rounded) Row(tensor string, row int, dst []uint16) error {
 	if err := r.Tensors.Row(tensor, row, dst); err != nil || !r.inLayers[tensor] {
+		return err
+	}
+	if r.format.Blocks() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		scales, err := r.blocks.of(tensor, row)
+		if err == nil {
+			pipeline.RoundBlockRow(dst, scales)
+		}
 		return err
 	}
 	r.format.RoundRow(dst)

@@ -46,6 +46,9 @@ func (m *Matrix) WeightBytes() int64 {
 	if m.Format.ScaleBytes() > 0 {
 		n += 4 * int64(m.Rows)
 	}
+	if m.Format.Blocks() {
+		n += 4 * int64(ceilDiv(m.Rows, BlockSize)*ceilDiv(m.K, BlockSize))
+	}
 	if shape, ok := m.Format.Int4(m.K); ok && shape.PerBlock() > 0 {
 		n += int64(m.Rows) * int64(ceilDiv(m.K, shape.Group)*shape.EntryBytes())
 	}

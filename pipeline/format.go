@@ -28,11 +28,13 @@ const (
 	FormatI8 Format = "i8"
 	// FormatMXFP4 is codes of E2M1, 4 bits, times a power of two for each 32 columns of a row.
 	FormatMXFP4 Format = "mxfp4"
+	// FormatE4M3B128 is float8 e4m3 times a scale for each block of 128 rows and 128 columns of a tensor.
+	FormatE4M3B128 Format = "e4m3b128"
 )
 
 // Formats lists them.
 func Formats() []Format {
-	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128, FormatI8, FormatMXFP4}
+	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128, FormatI8, FormatMXFP4, FormatE4M3B128}
 }
 
 // Formats of which only checkpoints with codes of their own are made (Own): those of 8 bits with groups, the name of a format with
@@ -101,7 +103,7 @@ var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64
 // Bits is the size of a code.
 func (f Format) Bits() int {
 	switch {
-	case f == FormatE4M3, strings.HasPrefix(string(f), string(FormatI8)):
+	case f == FormatE4M3, f.Blocks(), strings.HasPrefix(string(f), string(FormatI8)):
 		return 8
 	case f.e2m1(), strings.HasPrefix(string(f), string(FormatI4)):
 		return 4
@@ -122,11 +124,19 @@ func (f Format) Int4(k int) (i4.Shape, bool) {
 	return i4.Shape{Group: group, Run: run, Zeros: f.zeros(), Wide: f.Bits() == 8, E2M1: f.e2m1()}, true
 }
 
-// Parts is how many k groups of GroupK columns lie together in 8 rows: 512 bytes of bf16 are one, of e4m3 two, and a
-// block of integers, of 512 bytes or 1024, is four.
+// Integers reports whether a format's codes are multiplied as integers.
+func (f Format) Integers() bool {
+	_, integers := int4Groups[f.base()]
+	return integers
+}
+
+// Parts is how many k groups of GroupK columns lie together in 8 rows: 512 bytes of bf16 are one, of e4m3 two, a
+// block of integers, of 512 bytes or 1024, is four, and two blocks of e4m3 with their scales are eight.
 func (f Format) Parts() int {
-	switch _, integer := int4Groups[f.base()]; {
-	case integer:
+	switch {
+	case f.Blocks():
+		return 2 * BlockSize / GroupK
+	case f.Integers():
 		return 4
 	case f == FormatE4M3:
 		return 2
@@ -154,7 +164,7 @@ func (f Format) Of(columns int) int {
 		shape.Run = groups
 		return shape.RunBytes()
 	}
-	return groups * GroupBytes
+	return groups * f.GroupSize()
 }
 
 // StageOf is the size of a stage with room for so many bytes of elements, in whole tile groups, and the scales among them.
@@ -231,10 +241,13 @@ func mostOf(row []uint16) float32 {
 	return math.Float32frombits(uint32(most) << 16)
 }
 
-// RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold.
+// RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold: in one with blocks, as the only row of its tensor.
 func (f Format) RoundRow(row []uint16) {
 	if group, ok := int4Groups[f.base()]; ok {
 		f.roundInt4(row, group)
+	}
+	if f.Blocks() {
+		f.RoundRows(row, len(row))
 	}
 	if f != FormatE4M3 {
 		return
@@ -255,6 +268,8 @@ func (m *MatrixPlan) PackRows(dst []byte, rows *[TileRows][]byte) {
 			coded[r] = m.Format.int4Row(patterns(v), shape)
 		}
 		m.packInt4(dst, shape, &coded)
+	} else if m.Format.Blocks() {
+		packBlocks(dst, rows)
 	} else if m.Format == FormatE4M3 {
 		PackE4M3(dst, rows)
 	} else {

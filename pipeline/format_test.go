@@ -1,9 +1,13 @@
 package pipeline_test
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"math"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/pipeline"
@@ -109,6 +113,66 @@ func TestRowsRoundAsInTorch(t *testing.T) {
 			require.Equal(t, r[1], r[0], f)
 		}
 	}
+}
+
+// What torch makes of a matrix of several blocks: `python tests/gpu/formats.py blocks`.
+func TestBlocksRoundAsInTorch(t *testing.T) {
+	want, err := os.ReadFile("testdata/e4m3b128.sha256")
+	require.NoError(t, err)
+	var w []uint16
+	for i := range 300 {
+		for j := range 200 {
+			x := math.Ldexp(float64((i*7919+j*10473)%4093-2046), -(i % 37))
+			bits := math.Float32bits(float32(x)) // of 12 digits: exact
+			w = append(w, uint16((bits+0x7fff+bits>>16&1)>>16))
+		}
+	}
+	pipeline.FormatE4M3B128.RoundRows(w, 200)
+	hash := sha256.New()
+	require.NoError(t, binary.Write(hash, binary.LittleEndian, w))
+	require.Equal(t, strings.TrimSpace(string(want)), hex.EncodeToString(hash.Sum(nil)))
+}
+
+// Two blocks lie side by side, their scales behind them; what is packed comes back as it was rounded, and a tile whose
+// even rows, or odd ones, have more than one scale is refused.
+func TestE4M3WithBlocksIsPacked(t *testing.T) {
+	r := pipeline.Request{SMs: 3, Layers: 2, SharedLimit: 65536, StageBytes: 4352,
+		Layer: []pipeline.Matrix{{Name: "a", Rows: 132, K: 840, Format: pipeline.FormatE4M3B128}, {Name: "b", Rows: 16, K: 64}}}
+	p, err := pipeline.New(r)
+	require.NoError(t, err)
+	m := &p.Layer[0]
+	require.Equal(t, []int{1024, 512, 2, 512}, []int{m.KPadded, m.ChunkK, m.ChunksPerTile, m.TailK})
+	require.Equal(t, int64(4*(2048+16)), m.TileBytes())
+	require.Equal(t, int64(132*840+2*7*4), m.WeightBytes())
+	data := random(132*840, 1)
+	for i := range data {
+		data[i] &= 0xbfff // no NaN
+	}
+	pipeline.FormatE4M3B128.RoundRows(data, 840)
+	image, got := make([]byte, p.LayerBytes), make([]uint16, len(data))
+	require.NoError(t, p.Pack(image, 0, 0, pipeline.Permuted(data, 840, nil)))
+	require.NoError(t, p.Unpack(got, image, 0, 0))
+	require.Equal(t, data, got)
+	seen := map[int]bool{}
+	for row := range 8 {
+		for k := range m.KPadded {
+			code, scale := pipeline.E4M3BlockOffset(row, k)
+			seen[code] = true
+			for i := range 4 {
+				seen[scale+i] = true
+			}
+		}
+	}
+	require.Len(t, seen, int(m.TileBytes()), "each byte of a tile is one element's, or a scale's")
+	var rows [pipeline.TileRows]*pipeline.Int4Row
+	for i := range rows {
+		rows[i] = &pipeline.Int4Row{Codes: make([]int8, 840), Scales: []float32{1, 2, 3, 4, 5, 6, 7}}
+	}
+	require.NoError(t, m.PackCoded(image[:m.TileBytes()], &rows))
+	rows[6].Scales = []float32{1, 2, 3, 4, 5.5, 6, 7}
+	require.EqualError(t, m.PackCoded(image[:m.TileBytes()], &rows), `pipeline: "a": rows 0 and 6 of a tile have scales 5 and 5.5 for columns from 512 on, want one: in e4m3b128 every other row of a tile has to be of one block`)
+	rows[6].Scales = rows[6].Scales[1:]
+	require.EqualError(t, m.PackCoded(image[:m.TileBytes()], &rows), `pipeline: row 6 of a tile of "a" has 840 codes and 6 scales, want 840 and 7`)
 }
 
 // A plan of e4m3 beside bf16: what is packed comes back as it was rounded.

@@ -149,7 +149,7 @@ func (f Format) roundInt4(row []uint16, group int) {
 // Int4Row is a row of codes: (code − zero point) times a scale.
 type Int4Row struct {
 	Codes  []int8    // of each column, −8 to 7, or of 8 bits any; of e4m3 and e2m1 bits
-	Scales []float32 // of each scale group, one where a row is one; as 16 bits of the format exact
+	Scales []float32 // of each scale group, one where a row is one, or of each of a row's blocks; as 16 bits of the format exact
 	Zeros  []int8    // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
 }
 
@@ -181,6 +181,8 @@ func (m *MatrixPlan) PackCoded(dst []byte, rows *[TileRows]*Int4Row) error {
 	switch {
 	case m.Format == FormatE4M3:
 		return m.packE4M3(dst, rows)
+	case m.Format.Blocks():
+		return m.packBlocks(dst, rows)
 	case !ok:
 		return fmt.Errorf("pipeline: %q is %s, want integers or e4m3", m.Name, m.Format)
 	}

@@ -95,6 +95,10 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 					continue
 				}
 				for k := range row {
+					if m.Format.Blocks() {
+						row[k] = uint16(math.Float32bits(blockElement(image, r, k)) >> 16)
+						continue
+					}
 					if m.Format == FormatE4M3 {
 						scale := math.Float32frombits(binary.LittleEndian.Uint32(image[m.Format.Of(m.KPadded)+4*r:]))
 						row[k] = uint16(math.Float32bits(FromE4M3(image[E4M3Offset(r, k)])*scale) >> 16)

@@ -46,7 +46,7 @@ func (d *Dequantize) Emit(e *Env, layer u32) {
 			p.Data = d.Weights
 			d.integers(e, p, src, dst, scale)
 		} else {
-			d.floats(e, src, dst, scale)
+			d.floats(e, src, dst, d.scales(e, src, scale))
 		}
 	}, dsl.Unroll(1))
 }
@@ -67,6 +67,9 @@ func (d *Dequantize) columns() int {
 	if shape, ok := d.M.Format.Int4(d.M.K); ok {
 		return shape.Run * i4.Columns
 	}
+	if d.M.Format.Blocks() {
+		return d.M.Format.Columns()
+	}
 	groups := 8
 	for d.M.KPadded/d.M.Format.Columns()%groups != 0 {
 		groups /= 2
@@ -83,10 +86,21 @@ func (d *Dequantize) words(e *Env, src u64, n int) (all [][]u32) {
 	return all
 }
 
+// scales are a lane's of a piece of e4m3: the row's, or of each block.
+func (d *Dequantize) scales(e *Env, src u64, row f32) []f32 {
+	if !d.M.Format.Blocks() {
+		return []f32{row}
+	}
+	at := src.MulC(4).AddC(d.columns() * pipeline.TileRows / 4).Add(dsl.Cast[dsl.U64](e.Lane.DivC(4).AndC(1).MulC(groupBlocks)))
+	return dsl.View[dsl.F32](d.Weights).LoadN(at, groupBlocks, dsl.CacheHint(dsl.NonCoherent))
+}
+
 // floats is a piece of e4m3: a unit's columns are those of the same unit of two tile groups of bf16.
-func (d *Dequantize) floats(e *Env, src u64, dst u32, scale f32) {
+func (d *Dequantize) floats(e *Env, src u64, dst u32, scales []f32) {
 	to := dst.Add(e.Lane.MulC(4)).Named("unit")
-	for i, unit := range d.words(e, src, d.columns()/d.M.Format.Columns()) {
+	units := d.words(e, src, d.columns()/(2*pipeline.GroupK))
+	for i, unit := range units {
+		scale := scales[i*len(scales)/len(units)]
 		for half := range 2 {
 			var pairs []pair
 			for _, w := range unit[2*half : 2*half+2] {

@@ -69,6 +69,9 @@ func randomCodes(t *testing.T, m *pipeline.MatrixPlan, dst []byte) (want []uint1
 	if shape.Group != i4.Whole {
 		group = shape.Group
 	}
+	if m.Format.Blocks() {
+		group = pipeline.BlockSize
+	}
 	least, most, zero := shape.Range()
 	for tile := range m.Tiles {
 		var of [pipeline.TileRows]*pipeline.Int4Row
@@ -81,6 +84,9 @@ func randomCodes(t *testing.T, m *pipeline.MatrixPlan, dst []byte) (want []uint1
 				}
 				row.Scales = append(row.Scales, scale)
 				row.Zeros = append(row.Zeros, int8(rng.IntN(2*zero)-zero))
+			}
+			if m.Format.Blocks() && r > 1 { // every other row is of one block
+				row.Scales = of[r-2].Scales
 			}
 			for c := range m.K {
 				g := c / group

@@ -19,10 +19,10 @@ import (
 const inputScale = 1.0 / 16
 
 // inHalf is whether a format is multiplied in f16.
-func inHalf(f pipeline.Format) bool { return f == pipeline.FormatE4M3 }
+func inHalf(f pipeline.Format) bool { return f == pipeline.FormatE4M3 || f.Blocks() }
 
 // inFixed is whether it is multiplied in integers, with its input in fixed point (FixedInput).
-func inFixed(f pipeline.Format) bool { return f.Parts() == 4 }
+func inFixed(f pipeline.Format) bool { return f.Integers() }
 
 // passedInHalf is whether vectors that go through memory on their way to products of a format do so in
 // f16, an inputScale of what they are: input that is to be fixed point, too.
@@ -117,8 +117,7 @@ func inputAs(k *dsl.Kernel, from, to pipeline.Format, p pair) pair {
 	return inputOf(k, to, lo, hi)
 }
 
-// operands are the four pairs of each k group of what a lane has of a tile group: the four words of
-// its unit.
+// operands are the four pairs of each k group of what a lane has of a tile group: the words of its units.
 func operands(f pipeline.Format, words []pair) [][]pair {
 	if !inHalf(f) {
 		return [][]pair{words}
@@ -157,6 +156,9 @@ func passedValues(k *dsl.Kernel, f pipeline.Format, p pair) (lo, hi f32) {
 // packed weights, in which the matrix begins at from, in 16-byte elements. They make up for
 // inputScale. It is nil where the format has none.
 func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) func(row u32) []f32 {
+	if m.Format.Blocks() { // whose own scales come with the codes
+		return func(u32) []f32 { return []f32{k.F32(1 / inputScale), k.F32(1 / inputScale)} }
+	}
 	if m.Format.ScaleBytes() == 0 {
 		return nil
 	}
@@ -176,7 +178,7 @@ func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128],
 // aheadScales is whether a thread finishes one pair of rows of a batch at most, whose scales it
 // loads while the batch is multiplied.
 func (g *GEMV) aheadScales(e *Env) bool {
-	return g.Scales != nil && batchTiles*pipeline.TileRows/2 <= e.Threads()
+	return g.Scales != nil && !g.M.Format.Blocks() && batchTiles*pipeline.TileRows/2 <= e.Threads()
 }
 
 // scalesAhead loads the scales of this thread's pair of rows of a batch of so many tiles, if it has

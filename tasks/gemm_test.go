@@ -44,8 +44,7 @@ func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
 	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight, batch: c.batch, wide: c.wide,
 		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
 	m := &r.plan.Layer[0]
-	packed := make([]byte, r.plan.PackedBytes)
-	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, c.k, nil)))
+	packed := c.packed(t, r.plan, w)
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
 	a := tasks.Activations{K: c.k, T: c.t, Format: c.of}
 	g := &tasks.GEMM{Name: "w", M: m, In: a, X: inOut[dsl.BF16](r, "x", filled(t, a, x), a.Len()),

@@ -179,7 +179,7 @@ func (g *GEMM) multiply(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragm
 		return
 	}
 	inTurn(g, e.K, tiles, first, func() (w [][]pair) {
-		c.Drain(func(base u32) { w = g.weights(e, r, base.MulC(4).Add(x.unit), chunk) })
+		c.Drain(func(base u32) { w = g.weights(e, r, base, x.unit, chunk) })
 		return w
 	}, func(w [][][]pair) { g.products(e, x, acc, w, chunk) })
 }
@@ -197,21 +197,29 @@ func inTurn[W any](g *GEMM, k *dsl.Kernel, tiles u32, first int, drain func() W,
 	})
 }
 
-// weights loads the warp's k groups of a chunk of so many from the ring, where the lane's of
-// the chunk's first are at. Groups that it does not have are zeros.
-func (g *GEMM) weights(e *Env, r *pipeline.Ring, at u32, chunk int) (w [][]pair) {
+// weights loads the warp's k groups of a chunk of so many from the ring, where the chunk
+// begins at base, and the lane's words are unit behind that of a group. Groups that it does not have are zeros.
+func (g *GEMM) weights(e *Env, r *pipeline.Ring, base, unit u32, chunk int) (w [][]pair) {
 	k := e.K
-	data := dsl.View[dsl.BF16x2](r.Data)
+	data, n, at := dsl.View[dsl.BF16x2](r.Data), 4, base.MulC(4)
+	if !g.M.Format.Blocks() {
+		at = at.Add(unit)
+	} else {
+		n = blockPairs + g.blockScales()
+	}
 	for i := range groups(e, chunk) {
 		group := e.Warp.AddC(i * e.Consumers)
 		load := func() []pair {
+			if g.M.Format.Blocks() {
+				return g.blockWords(e, r, at.Add(group.MulC(g.M.Format.GroupSize()/4)), unit)
+			}
 			return data.LoadN(at.Add(group.MulC(pipeline.GroupBytes/4)), 4)
 		}
 		if (i+1)*e.Consumers <= chunk {
 			w = append(w, load())
 			continue
 		}
-		vars := dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), 4, "w")
+		vars := dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), n, "w")
 		k.If(group.LtC(chunk), func() {
 			for j, v := range load() {
 				vars[j].Set(v)
@@ -233,6 +241,10 @@ func (g *GEMM) products(e *Env, x *fragments, acc tilePair, w [][][]pair, chunk 
 	parts := g.M.Format.Parts()
 	for i := range groups(e, chunk) {
 		step := func() {
+			if g.M.Format.Blocks() {
+				g.blockProducts(e, x, acc, w, i)
+				return
+			}
 			var wide [][][]pair // [tile][k group]
 			for t := range w {
 				wide = append(wide, operands(g.M.Format, w[t][i]))

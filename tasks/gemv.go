@@ -9,7 +9,8 @@ import (
 // accumulation on tensor cores: the weights are the B operand of m16n8k16 (8
 // rows), the input the A operand (16 tokens, of which one is used). Of e4m3 weights
 // are A: their two k groups are its rows 0 to 7 and 8 to 15, and those of the input
-// two of B's columns in turn, so that a tile group takes half as many products.
+// two of B's columns in turn, so that a tile group takes half as many products; those of a block are summed on their own
+// and then multiplied by its scale.
 //
 // All consumer warps share every chunk, each taking some of its k groups; their
 // partial sums meet in shared memory once per Batch row tiles.
@@ -190,10 +191,7 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 		return g.tileInt4(e, c, r, held)
 	}
 	k := e.K
-	acc := make([][]*dsl.Var[dsl.F32], 2) // of the two mma of a k group
-	for i := range acc {
-		acc[i] = dsl.NewArray(k.F32(0), 4, "acc")
-	}
+	acc := g.accumulators(k)
 	first := 0
 	if held != noTile {
 		first = g.useHeld(e, acc, held)
@@ -208,17 +206,31 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 			g.eachGroup(e, columns, func(i int, group u32) {
 				w := g.weights(e, r, at, i)
 				if i < len(inputs) {
-					g.multiply(acc, inputs[i], w)
+					g.multiply(e.K, acc, inputs[i], w)
 				} else {
-					g.multiply(acc, g.input(chunk, group, quarter), w)
+					g.multiply(e.K, acc, g.input(chunk, group, quarter), w)
 				}
 			})
 		})
 	})
+	if g.M.Format.Blocks() {
+		return []f32{acc[0][0].Get()}
+	}
 	if inHalf(g.M.Format) {
 		return []f32{acc[0][0].Get().Add(acc[0][3].Get()).Add(acc[1][0].Get().Add(acc[1][3].Get()))}
 	}
 	return []f32{acc[0][0].Get().Add(acc[1][2].Get()), acc[0][1].Get().Add(acc[1][3].Get())}
+}
+
+// accumulators are zeros: of the two mma of a k group, or one sum where blocks are summed on their own.
+func (g *GEMV) accumulators(k *dsl.Kernel) (acc [][]*dsl.Var[dsl.F32]) {
+	if g.M.Format.Blocks() {
+		return append(acc, dsl.NewArray(k.F32(0), 1, "acc"))
+	}
+	for range 2 {
+		acc = append(acc, dsl.NewArray(k.F32(0), 4, "acc"))
+	}
+	return acc
 }
 
 // quarter is where a lane's part of a tile group's input is, in pairs: as B its column is lane/4, and even
@@ -239,7 +251,11 @@ func (g *GEMV) eachGroup(e *Env, columns int, body func(i int, group u32)) {
 // weightsAt is where this lane's weights of its warp's first k group are, in pairs, in the
 // chunk at base of the ring.
 func (g *GEMV) weightsAt(e *Env, base u32) u32 {
-	return base.MulC(4).Add(e.Warp.MulC(pipeline.GroupBytes / 4)).Add(laneUnit(e))
+	at := base.MulC(4).Add(e.Warp.MulC(g.M.Format.GroupSize() / 4))
+	if g.M.Format.Blocks() { // where scales lie does not depend on the lane's unit
+		return at
+	}
+	return at.Add(laneUnit(e))
 }
 
 // laneUnit is where a lane's 16 bytes of a tile group are, in pairs: lane l has unit l%4 of row
@@ -248,18 +264,28 @@ func laneUnit(e *Env) u32 { return e.Lane.Xor(e.Lane.ShrC(3)).MulC(4) }
 
 // weights are those of the warp's i-th k group, at being weightsAt.
 func (g *GEMV) weights(e *Env, r *pipeline.Ring, at u32, i int) []pair {
+	if g.M.Format.Blocks() {
+		return blockWords(e, r, at.AddC(i*e.Consumers*g.M.Format.GroupSize()/4), laneUnit(e), e.Lane.DivC(4).AndC(1).MulC(2), 2)
+	}
 	return dsl.View[dsl.BF16x2](r.Data).LoadN(at.AddC(i*e.Consumers*pipeline.GroupBytes/4), 4)
 }
 
 // input is the lane's input of a chunk's tile group.
 func (g *GEMV) input(chunk, group, quarter u32) []pair {
 	at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(g.M.Format.Columns() / 2)).Add(quarter)
+	if g.M.Format.Blocks() {
+		return e4m3Words(dsl.View[dsl.BF16x2](g.X), at, pipeline.GroupK)
+	}
 	return dsl.View[dsl.BF16x2](g.X).LoadN(at, 4)
 }
 
 // multiply adds a tile group's products. Of e4m3 the sums that count are those of A's rows 0 to 7 in B's even columns,
 // and of its rows 8 to 15 in the odd ones.
-func (g *GEMV) multiply(acc [][]*dsl.Var[dsl.F32], x, w []pair) {
+func (g *GEMV) multiply(k *dsl.Kernel, acc [][]*dsl.Var[dsl.F32], x, w []pair) {
+	if g.M.Format.Blocks() {
+		g.multiplyBlocks(k, acc[0][0], x, w)
+		return
+	}
 	all := operands(g.M.Format, w)
 	if !inHalf(g.M.Format) {
 		multiply(g.M.Format, acc, x, all[0])

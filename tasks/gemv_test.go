@@ -24,6 +24,7 @@ type product struct {
 	format                  pipeline.Format
 	of                      pipeline.Format // of a GEMM: whose input there is, bf16 unless given
 	wide                    int             // of a GEMM: pipeline.Request.BatchWide
+	coded                   []*pipeline.Int4Row
 }
 
 func (c product) String() string {
@@ -38,9 +39,7 @@ func (c product) bf16() product { c.format = ""; return c }
 // rounded are the weights as the format has them.
 func (c product) rounded(w []uint16) []uint16 {
 	w = slices.Clone(w)
-	for row := range c.rows {
-		c.format.RoundRow(w[row*c.k:][:c.k])
-	}
+	c.format.RoundRows(w, c.k)
 	return w
 }
 
@@ -79,13 +78,28 @@ func asInput(t testing.TB, f pipeline.Format, x []uint16) []uint16 {
 	return out
 }
 
+// packed is the image of the matrix.
+func (c product) packed(t testing.TB, p *pipeline.Plan, w []uint16) []byte {
+	image := make([]byte, p.PackedBytes)
+	if c.coded == nil {
+		require.NoError(t, p.Pack(image, 0, 0, pipeline.Permuted(w, c.k, nil)))
+		return image
+	}
+	m := &p.Layer[0]
+	for tile := range m.Tiles {
+		var rows [pipeline.TileRows]*pipeline.Int4Row
+		copy(rows[:], c.coded[tile*pipeline.TileRows:])
+		require.NoError(t, m.PackCoded(image[m.ChunkStart(tile, 0):][:m.TileBytes()], &rows))
+	}
+	return image
+}
+
 // gemvRig multiplies one matrix (bf16, rows·k) with x and stores all rows.
 func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
 	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight,
 		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
 	m := &r.plan.Layer[0]
-	packed := make([]byte, r.plan.PackedBytes)
-	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, c.k, nil)))
+	packed := c.packed(t, r.plan, w)
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
 	xIn := in[dsl.BF16](r, "x", bf16Bytes(asInput(t, c.format, x)), len(x))
 	y := out[dsl.F32](r, "y", (c.rows+1)/2*2)
@@ -110,7 +124,7 @@ func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
 
 // fixedInput is room for the input of a matrix of 4 bits, nil for another.
 func fixedInput(r *rig, m *pipeline.MatrixPlan) *tasks.FixedInput {
-	if m.Format.Parts() < 4 {
+	if !m.Format.Integers() {
 		return nil
 	}
 	words, units, sums := tasks.FixedLen(m.KPadded, 1)
@@ -197,7 +211,7 @@ func TestGEMVOfInt4(t *testing.T) {
 		{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 18432, held: 2, stages: 4},       // held, with the input in registers
 		{rows: 280, k: 512, sms: 1, consumers: 4, stage: 2304, held: 1, format: "i4g128"}, // 3 batches of tiles
 	} {
-		for j, format := range pipeline.Formats()[2:] {
+		for j, format := range pipeline.Formats()[2:8] {
 			c := c.packedIn(format)
 			if i%5 == j || deep.On() {
 				t.Run(fmt.Sprintf("%s, %d held", c, c.held), c.check)

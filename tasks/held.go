@@ -27,11 +27,11 @@ type Held struct {
 const MaxHeld = 8
 
 // HeldRegisters is how many registers of a thread a chunk of any of a plan's matrices takes beside so many
-// consumer warps: those of a stage's bytes, or more for scales of integers, which several threads have.
+// consumer warps: those of a stage's bytes, or more for scales, which several threads have.
 func HeldRegisters(p *pipeline.Plan, consumers int) int {
 	most := StageRegisters(p.StageBytes, consumers)
 	for i := range p.Layer {
-		if m := &p.Layer[i]; inFixed(m.Format) {
+		if m := &p.Layer[i]; inFixed(m.Format) || m.Format.Blocks() {
 			g := &GEMV{M: m}
 			for part := range m.ChunksPerTile {
 				most = max(most, g.chunkRegisters(consumers, part))
@@ -105,7 +105,7 @@ func (g *GEMV) chunkRegisters(consumers, part int) int {
 		n := pieceOf(consumers, p, columns)
 		return ceilDiv(columns/i4.Columns/n, consumers) * p.Words(n)
 	}
-	return 4 * ceilDiv(columns/g.M.Format.Columns(), consumers)
+	return groupWords(g.M.Format) * ceilDiv(columns/g.M.Format.Columns(), consumers)
 }
 
 // heldTiles is how many tiles they are of, the last one perhaps in part.
@@ -175,7 +175,7 @@ func (g *GEMV) take(e *Env, c *pipeline.Consumer, r *pipeline.Ring, t, part int)
 	c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
 		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, _ u32) {
 			for n, w := range g.weights(e, r, at, i) {
-				held[4*i+n].Set(w)
+				held[groupWords(g.M.Format)*i+n].Set(w)
 			}
 		})
 	})
@@ -212,10 +212,10 @@ func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
 		held := g.heldChunk(e, t, part)
 		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, group u32) {
 			var w []pair
-			for _, v := range held[4*i:][:4] {
+			for _, v := range held[groupWords(g.M.Format)*i:][:groupWords(g.M.Format)] {
 				w = append(w, v.Get())
 			}
-			g.multiply(acc, g.input(e.K.U32(part), group, quarter), w)
+			g.multiply(e.K, acc, g.input(e.K.U32(part), group, quarter), w)
 		})
 	}
 	return g.heldOf(t)

@@ -16,7 +16,8 @@ import (
 
 // Checkpoints of 4 and 8 bits that the quantisers' packages wrote are multiplied as they are: the kernel's image holds
 // for every weight just (code − zero point) · scale, and what the package dequantises it to is that, rounded to its
-// type. Kernels of one row and of several compute on the executor what float64 does with the package's numbers.
+// type. Kernels of one row compute on the executor what float64 does with the package's numbers; those of several have the
+// same image.
 func TestCodesAreTheCheckpoints(t *testing.T) {
 	formats := map[pipeline.Format]bool{}
 	dirs, err := filepath.Glob("../models/quant/testdata/*_[iw][48]*/config.json")
@@ -35,6 +36,9 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 			continue
 		}
 		format, ok := pipeline.FormatE4M3, true
+		if c.Group > 0 {
+			format = pipeline.FormatE4M3B128
+		}
 		if !c.Float {
 			format, ok = pipeline.Own(c.Bits, c.Group, c.Zeros, c.F16)
 		}
@@ -102,10 +106,15 @@ func holdsCodes(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Co
 func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
 	shape, _ := p.Format.Int4(p.K)
 	scale := float32(0)
-	if shape.Group == i4.Whole {
+	if p.Format.ScaleBytes() > 0 {
 		scale = math.Float32frombits(binary.LittleEndian.Uint32(tile[int(p.TileBytes())-p.Format.ScaleBytes()+4*row:]))
 	}
 	for k := range p.K {
+		if p.Format == pipeline.FormatE4M3B128 {
+			code, scale := pipeline.E4M3BlockOffset(row, k)
+			all = append(all, float64(pipeline.FromE4M3(tile[code]))*float64(math.Float32frombits(binary.LittleEndian.Uint32(tile[scale:]))))
+			continue
+		}
 		if p.Format == pipeline.FormatE4M3 {
 			scale := math.Float32frombits(binary.LittleEndian.Uint32(tile[p.Format.Of(p.KPadded)+4*row:]))
 			all = append(all, float64(pipeline.FromE4M3(tile[pipeline.E4M3Offset(row, k)]))*float64(scale))

@@ -94,8 +94,11 @@ func (c *choice) withCodes(cmd *cobra.Command, t megakernel.Tensors, note string
 		return t, note
 	}
 	own, ok := pipeline.FormatE4M3, true
-	if !coded.Float {
+	switch {
+	case !coded.Float:
 		own, ok = pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
+	case coded.Group > 0:
+		own = pipeline.FormatE4M3B128
 	}
 	if !ok || c.opts.Weights != "" && cmd.Flags().Changed("weight-format") && c.opts.Weights != own {
 		return t, note

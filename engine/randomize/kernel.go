@@ -112,7 +112,10 @@ func (b *builder) matrix(m matrix) {
 	case m.Format == pipeline.FormatE4M3:
 		b.e4m3(m)
 		return
-	case m.Format.Parts() == 4: // integers
+	case m.Format.Blocks():
+		b.e4m3Blocks(m)
+		return
+	case m.Format.Integers():
 		b.int4(m)
 		return
 	}

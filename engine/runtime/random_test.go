@@ -29,13 +29,15 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
 	wide := tiny // rows of several blocks of 4 bits, and runs
 	wide.Hidden, wide.Intermediate, wide.Layers = 512, 1096, 1
-	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide, wide, odd} {
+	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide, wide, odd, wide, odd} {
 		for j, sms := range []int{1, 4, 23} {
 			if (i%2 != 0 || (i+j)%3 != 1) && !deep.On() { // every model with one of the numbers
 				continue
 			}
 			o := megakernel.Options{SMs: sms}
-			if i > 6 {
+			if i > 12 {
+				o.Weights = pipeline.FormatE4M3B128
+			} else if i > 6 {
 				o.Weights = pipeline.Formats()[2+(i-7)%5]
 				if j > 0 {
 					o.Weights = pipeline.OwnFormats()[(4*i+j)%21]
@@ -48,7 +50,7 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			mk, err := megakernel.Build(c, o)
 			require.NoError(t, err)
 			seed := uint64(sms)<<40 + 7
-			if o.MLP == "" && o.Weights.Parts() < 4 {
+			if o.MLP == "" && !o.Weights.Integers() {
 				requireRandomInBatches(t, mk, seed)
 			}
 			r, err := randomize.New(mk)
@@ -83,7 +85,7 @@ func requireRandomInBatches(t *testing.T, mk *megakernel.Kernel, seed uint64) {
 		return ms
 	}
 	q, err := pipeline.New(pipeline.Request{SMs: p.SMs, Layers: p.Layers, Layer: matrices(p.Layer), Final: matrices(p.Final),
-		StageBytes: 2048, SharedLimit: p.SharedLimit, BatchTiles: 5})
+		StageBytes: 2176, SharedLimit: p.SharedLimit, BatchTiles: 5})
 	require.NoError(t, err)
 	again := *mk
 	again.Plan = q

@@ -30,7 +30,7 @@ func open(t *testing.T, o megakernel.Options, simSeed uint64) *decoder {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	o.SMs, o.Page, o.StageBytes = 2, page, 2048
+	o.SMs, o.Page, o.StageBytes = 2, page, 2176
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, simSeed)

@@ -91,6 +91,9 @@ func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
 			t.Run(fmt.Sprintf("%s %s %s %s page %d", c.Name, o.Launch, o.Weights, o.KV, o.Page), func(t *testing.T) { proved(t, c.Name, o) })
 		}
 	}
+	for _, rows := range []int{0, 9} {
+		proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatE4M3B128, Tokens: rows})
+	}
 	for _, attention := range []string{"window=4096", "window=4096+sinks=4", "streaming=1024+sinks=4", "window=512/causal", "alibi+softcap=30", "head-scale"} {
 		t.Run(attention, func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Attention: attention}) })
 	}

@@ -37,7 +37,7 @@ func shrink(mk *megakernel.Kernel) (models.Config, megakernel.Options) {
 		o.StageBytes = max(largestStage/2, (pipeline.KVTokenMultiple*mk.KV.TokenBytes()+127)/128*128)
 	}
 	columns, part, hidden := o.StageBytes/pipeline.GroupBytes*pipeline.GroupK, pipeline.GroupK, smallHidden
-	if f := o.Weights; f.Parts() == 4 { // of whose groups inputs are whole, or not
+	if f := o.Weights; f.Parts() >= 4 { // of whose groups inputs are whole, or not
 		part, hidden = f.Columns(), 2*f.Columns()
 		columns = o.StageBytes / f.Of(part) * part
 	}

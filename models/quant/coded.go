@@ -5,16 +5,20 @@ import (
 )
 
 // Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, or all e4m3 with a scale a
-// row, which it delivers in one form as they are beside the numbers: (code − zero point) · scale, none of it rounded.
+// row or all with one a block of 128 rows and columns, which it delivers in one form as they are beside the numbers: (code − zero point) · scale, none of it rounded.
 // What has fewer scales than others has them several times.
 type Coded struct {
 	*Model
 	Bits  int  // of a code, 4 or 8
 	Float bool // codes are e4m3, and not integers
-	Group int  // columns of a scale group, 32, 64 or 128; 0 for all of a row
+	// Group is the columns of a scale group, 32, 64 or 128, 0 for all of a row; of e4m3 128 where there are blocks.
+	Group int
 	Zeros bool // some matrices have zero points
 	F16   bool // scales are binary16, else bfloat16
 }
+
+// blockSize is the rows, and the columns, of blocks that Coded delivers.
+const blockSize = 128
 
 // Coded returns the model in that form; otherwise why it has none.
 func (m *Model) Coded() (c *Coded, why string) {
@@ -24,21 +28,24 @@ func (m *Model) Coded() (c *Coded, why string) {
 			continue
 		}
 		w := m.found[stored.Name]
-		f, f16 := w.Format, w.Format.Scale == ScaleF16
+		f := w.Format
+		blocks := f.Code == E4M3 && f.Rows == blockSize && f.Cols == blockSize
+		f16 := f.Scale == ScaleF16 && !blocks // a block's is an f32, whatever it was
 		switch {
-		case f.Code != I4 && f.Code != I8 && f.Code != E4M3 || f.Rows > 1 || f.Global != NoGlobal,
-			(f.Scale == ScaleF32 || f.Code == E4M3) && f.Cols != 0, !f16 && f.Scale != ScaleF32 && f.Scale != ScaleBF16:
+		case f.Code != I4 && f.Code != I8 && f.Code != E4M3 || f.Rows > 1 && !blocks || f.Global != NoGlobal,
+			(f.Scale == ScaleF32 || f.Code == E4M3) && f.Cols != 0 && !blocks,
+			f.Scale != ScaleF16 && f.Scale != ScaleF32 && f.Scale != ScaleBF16 && !(blocks && f.Scale == ScaleE8M0):
 			return nil, fmt.Sprintf("%s is %s", stored.Name, f)
 		case w.groups != nil:
 			return nil, stored.Name + " has its columns' groups in any order (act-order)"
 		case f.Cols != 0 && f.Cols != 32 && f.Cols != 64 && f.Cols != 128:
 			return nil, fmt.Sprintf("%s has groups of %d columns, want 32, 64, 128 or a whole row", stored.Name, f.Cols)
-		case c != nil && (c.F16 != f16 || c.Bits != f.Code.bits() || c.Float != (f.Code == E4M3)):
+		case c != nil && (c.F16 != f16 || c.Bits != f.Code.bits() || c.Float != (f.Code == E4M3) || c.Float && (c.Group > 0) != blocks):
 			return nil, fmt.Sprintf("%s is %s, and others are not", stored.Name, f)
 		case c == nil:
 			c = &Coded{Model: m, Bits: f.Code.bits(), Float: f.Code == E4M3, F16: f16}
 		}
-		if f.Scale == ScaleF32 {
+		if f.Scale == ScaleF32 && !blocks {
 			f32 = fmt.Sprintf("%s is %s, and others have groups", stored.Name, f)
 		}
 		c.Zeros = c.Zeros || f.Zeros

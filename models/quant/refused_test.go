@@ -49,7 +49,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		{"ct_nvfp4", `"group_size": 16`, `"group_size": 32`, `quantization_config.config_groups.group_0.weights.strategy: found "tensor_group", want type float, strategy tensor_group and group_size 16`},
 		{"fp8_block_sharded", `"scale_fmt": "float"`, `"scale_fmt": "float", "fmt": "e5m2"`, `quantization_config.fmt: found "e5m2", want nothing or "e4m3"`},
 		{"fp8_block_sharded", "128,\n      128", "128", `quantization_config.weight_block_size: found [ 128 ], want a list of two positive integers`},
-		{"fp8_block_sharded", "128,\n      128", "64, 128", `model.layers.0.mlp.down_proj.weight_scale_inv: found shape [1, 2], want [2, 2]`},
+		{"fp8_block_sharded", "128,\n      128", "64, 128", `model.layers.0.mlp.down_proj.weight_scale_inv: found shape [1, 1], want [2, 1]`},
 		{"fp8_block_sharded", `"lm_head"`, `"model.*.mlp"`, `model.layers.0.mlp.up_proj.weight: found F8_E4M3 of a quantised weight, want BF16, F16 or F32 in model.layers.0.mlp.up_proj.weight; modules_to_not_convert lists it`},
 		{"modelopt_nvfp4", `"quant_algo": "NVFP4"`, `"quant_algo": "NVFP4_AWQ"`, `quantization_config.quant_algo: found "NVFP4_AWQ", want "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4" or "W4A16_NVFP4"`},
 		{"modelopt_nvfp4", `"lm_head"`, `"model.layers.0.mlp*"`, `model.layers.0.mlp.up_proj.weight: found U8 of a quantised weight`},

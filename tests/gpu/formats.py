@@ -1,12 +1,14 @@
 """Formats of weights: what a row of bf16 rounds to, as pipeline.Format.RoundRow in Go has it."""
 
+import hashlib
 import json
 import sys
 
 import torch
 
 INT4_GROUPS = {"i4": None, "i4g32": 32, "i4g64": 64, "i4g128": 128}  # columns that share a scale; None: a row's
-FORMATS = ("bf16", "e4m3", *INT4_GROUPS, "i8", "mxfp4")
+FORMATS = ("bf16", "e4m3", *INT4_GROUPS, "i8", "mxfp4", "e4m3b128")
+BLOCK = 128  # rows and columns of a block of e4m3b128
 
 
 def scales(most):
@@ -20,6 +22,14 @@ def e4m3(w):
     """w, a float32 matrix of bf16 values, with each row rounded to float8 e4m3 times a power of two: bf16 values again."""
     s = scales(w.abs().amax(-1, keepdim=True))
     return (w / s).to(torch.float8_e4m3fn).float() * s
+
+
+def blocks(w):
+    """w with each block of 128 rows and 128 columns rounded to float8 e4m3 times a power of two, as e4m3 rounds a row."""
+    rows, columns = w.shape
+    padded = torch.nn.functional.pad(w, (0, -columns % BLOCK, 0, -rows % BLOCK)).view(-(-rows // BLOCK), BLOCK, -(-columns // BLOCK), BLOCK)
+    s = scales(padded.abs().amax((1, 3), keepdim=True))
+    return ((padded / s).to(torch.float8_e4m3fn).float() * s).reshape(-(-rows // BLOCK) * BLOCK, -1)[:rows, :columns]
 
 
 def int8(w):
@@ -76,6 +86,8 @@ def rounded(w, name):
         return int4(w, INT4_GROUPS[name])
     if name == "mxfp4":
         return fp4(w)
+    if name == "e4m3b128":
+        return blocks(w)
     return e4m3(w) if name == "e4m3" else int8(w)
 
 
@@ -100,7 +112,15 @@ def golden():
     print(json.dumps({name: [[bits(r), bits(rounded(r[None], name)[0])] for r in rows] for name in FORMATS[1:]}))
 
 
+def golden_of_blocks():
+    """The SHA-256 of the bf16 patterns of a rounded matrix of 3 by 2 blocks, the last ones partial, for pipeline's test."""
+    i, j = torch.arange(300.0)[:, None], torch.arange(200.0)
+    w = ((i * 7919 + j * 10473) % 4093 - 2046) * torch.ldexp(torch.ones_like(i), -(i % 37).int())
+    patterns = blocks(w.to(torch.bfloat16).float()).to(torch.bfloat16).contiguous().view(torch.int16).numpy().astype("<i2")
+    print(hashlib.sha256(patterns.tobytes()).hexdigest())
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] != ["golden"]:
-        sys.exit("usage: formats.py golden")
-    golden()
+    if sys.argv[1:] not in (["golden"], ["blocks"]):
+        sys.exit("usage: formats.py golden|blocks")
+    golden() if sys.argv[1] == "golden" else golden_of_blocks()

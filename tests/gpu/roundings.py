@@ -130,7 +130,7 @@ class Rounded:
             raise ValueError(f"a KV cache in {kv}, want bf16 or e4m3")
         self.kv, self.scales, self.round = kv, scales, round
         self.weights, self.inputs = weights, inputs or weights
-        self.input, self.passed = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth)}.get(self.inputs, (fixed, passed_fixed))
+        self.input, self.passed = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth), "e4m3b128": (sixteenth, sixteenth)}.get(self.inputs, (fixed, passed_fixed))
         d = description or llama(model)
         self.arch, self.inv_freq = d["arch"], d["inv_freq"]
         parameters = dict(model.named_parameters())

@@ -17,6 +17,7 @@ TINY = {"hidden_size": 32, "intermediate_size": 48, "head_dim": 8}
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 MIDDLE = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
 WIDE = {"hidden_size": 128, "intermediate_size": 256, "head_dim": 8}
+BROAD = {"hidden_size": 128, "intermediate_size": 128, "head_dim": 64}  # of whole blocks of 128, which is what transformers quantises
 DEEP = {"hidden_size": 32, "intermediate_size": 256, "head_dim": 8}
 PARTIAL = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 16}  # blocks of 128 rows and columns do not fill it
 

@@ -16,7 +16,7 @@ from transformers import FineGrainedFP8Config
 from transformers.integrations.finegrained_fp8 import Fp8Dequantize, Fp8Quantize
 from transformers.quantizers.quantizers_utils import should_convert_module
 
-from fixture import SMALL, TINY, WIDE, finish, fresh, linears, model
+from fixture import BROAD, SMALL, TINY, finish, fresh, linears, model
 
 
 def write(name, dtype, sizes, skip, scale_fmt="float", block=(128, 128), **options):
@@ -50,6 +50,6 @@ def dequantised(path, dequantize, m):
     return out
 
 
-write("fp8_block_sharded", torch.bfloat16, WIDE, ["lm_head", "model.layers.0.self_attn.q_proj", "k_proj", ".*\\.(v|o)_proj"], max_shard_size="60KB")
-write("fp8_block_exponents", torch.float16, SMALL, ["lm_head"], scale_fmt="ue8m0", block=(32, 32))
+write("fp8_block_sharded", torch.bfloat16, BROAD, ["lm_head"], max_shard_size="60KB")
+write("fp8_block_exponents", torch.float16, SMALL, ["lm_head", "model.layers.0.self_attn.q_proj", "k_proj", ".*\\.(v|o)_proj"], scale_fmt="ue8m0", block=(32, 32))
 write("fp8_tensor", torch.bfloat16, TINY, ["lm_head"], block=None)

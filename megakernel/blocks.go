@@ -1,0 +1,68 @@
+package megakernel
+
+import (
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// blocked are tensors of bf16 with codes of e4m3 and a scale for each block of a tensor, which its largest magnitude
+// makes (pipeline.E4M3Scale). Safe for one goroutine only: it remembers the scales of blocks, as a tensor's rows are
+// asked for one after another.
+type blocked struct {
+	Tensors
+	shapes map[string][]int // of the tensors that are part of a layer's matrices
+	scales map[blockRow][]float32
+}
+
+// blockRow is blocks of a tensor side by side, from the first of a row.
+type blockRow struct {
+	tensor string
+	number int
+}
+
+// blocked are t's.
+func (mk *Kernel) blocked(t Tensors) *blocked {
+	b := &blocked{t, map[string][]int{}, map[blockRow][]float32{}}
+	for _, stored := range mk.Config.Stored() {
+		if stored.First.Layer >= 0 && !stored.First.Vector {
+			b.shapes[stored.Name] = stored.Shape
+		}
+	}
+	return b
+}
+
+// of are the scales of a row's blocks. Its tensor is one of the layers' matrices.
+func (b *blocked) of(tensor string, row int) ([]float32, error) {
+	at := blockRow{tensor, row / pipeline.BlockSize}
+	if scales, ok := b.scales[at]; ok {
+		return scales, nil
+	}
+	shape := b.shapes[tensor]
+	first := at.number * pipeline.BlockSize
+	all, scales := make([]uint16, shape[1]), make([]float32, ceilDiv(shape[1], pipeline.BlockSize))
+	for r := first; r < min(first+pipeline.BlockSize, shape[0]); r++ {
+		if err := b.Tensors.Row(tensor, r, all); err != nil {
+			return nil, err
+		}
+		pipeline.MostOfBlocks(scales, all)
+	}
+	for g, most := range scales {
+		scales[g] = pipeline.E4M3Scale(most)
+	}
+	b.scales[at] = scales
+	return scales, nil
+}
+
+// Int4Row is Coded's.
+func (b *blocked) Int4Row(tensor string, row int, codes []int8, scales []float32, _ []int8) error {
+	of, err := b.of(tensor, row)
+	if err != nil {
+		return err
+	}
+	v := make([]uint16, len(codes))
+	if err := b.Tensors.Row(tensor, row, v); err != nil {
+		return err
+	}
+	copy(scales, of)
+	pipeline.E4M3BlockCodes(codes, v, of)
+	return nil
+}
