@@ -17,14 +17,18 @@ func TestEveryRegisteredModelBuilds(t *testing.T) {
 	}
 }
 
-// 132 splits, one an SM, are more than a merge takes.
-func TestAModelOfOneKVHeadBuildsWithDefaults(t *testing.T) {
+// A merge takes maxSplits states at most, and fewer where they would be more than 16.
+func TestDefaultSplitsOfFewKVHeads(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	c.KVHeads = 1
-	mk, err := Build(c, Options{})
-	require.NoError(t, err)
-	require.Equal(t, maxSplits, mk.Options.Splits)
+	for kvHeads, want := range map[int]map[int]int{1: {132: 88, 1024: maxSplits, 12: 12, 20: 16}, 4: {132: 22, 64: 16, 1: 1}} {
+		c.KVHeads = kvHeads
+		for sms, splits := range want {
+			mk, err := Build(c, Options{SMs: sms})
+			require.NoError(t, err)
+			require.Equal(t, splits, mk.Options.Splits, "%d KV heads on %d SMs", kvHeads, sms)
+		}
+	}
 }
 
 // Nine warps leave a thread 168 registers, too few for these heads.

@@ -23,7 +23,7 @@ type Options struct {
 	SMs        int `json:"sms,omitempty"`         // CTAs of the grid, one an SM; default 132
 	Tokens     int `json:"tokens,omitempty"`      // query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
 	Page       int `json:"page,omitempty"`        // tokens a KV page, a power of two; default 16
-	Splits     int `json:"splits,omitempty"`      // parts the KV cache is split into; default: as many as fill the SMs, 128 at most
+	Splits     int `json:"splits,omitempty"`      // parts the KV cache is split into; default: as many as fill the SMs, but two thirds of what is above 16
 	Stages     int `json:"stages,omitempty"`      // ring depth; default: as many as fit
 	StageBytes int `json:"stage_bytes,omitempty"` // bytes a stage; default chosen by the planner
 	InFlight   int `json:"in_flight,omitempty"`   // bulk copies outstanding; default 3, or 4 of one row where every product is long
@@ -306,7 +306,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if err := o.completeHeld(); err != nil {
 		return o, err
 	}
-	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))
+	def(&o.Splits, defaultSplits(o.SMs/attention(c, &o).Items()))
 	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
@@ -355,6 +355,13 @@ func (o *Options) completeAttention(c *models.Config) error {
 
 // maxTrace keeps the spans of a trace of maxSMs SMs countable in 32 bits.
 const maxTrace = 1 << 20
+
+// defaultSplits is how many parts the KV cache is split into where fill times as many items as there are would
+// occupy all SMs: all of them up to 16, two thirds of what is more. An SM that merges reads the state of every
+// split, which costs a layer more than idle SMs do (docs/RATIONALE.md).
+func defaultSplits(fill int) int {
+	return min(max(1, min(fill, 16), fill*2/3), maxSplits)
+}
 
 // maxSplits bounds the partial states one merge reads at once.
 const maxSplits = 128

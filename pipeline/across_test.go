@@ -124,17 +124,3 @@ func TestColumnsAreRefusedWhereNothingMakesThem(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
-
-// Slack moves tiles of rows and their columns together.
-func TestColumnsFollowTilesThatSlackMoves(t *testing.T) {
-	r := mlp(7, 256, 8*13, "gate_up")
-	r.Slack = 3
-	p, err := pipeline.New(r)
-	require.NoError(t, err)
-	require.Equal(t, p.Layer[1].Count, p.Layer[2].Count)
-	tiles := 0
-	for _, n := range p.Layer[2].Count {
-		tiles += n
-	}
-	require.Equal(t, p.Layer[2].Tiles, tiles)
-}

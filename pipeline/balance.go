@@ -8,10 +8,8 @@ import (
 // balance sets First and Count of every matrix. Each SM gets floor or ceil of
 // Tiles/SMs tiles of each; the extras of a matrix go to the least-loaded SMs, one
 // each, the matrix with the largest tiles first (ties: execution order, then the
-// lower SM), so that the bytes of the whole layer come out even. Then up to slack
-// tiles per SM and matrix are moved if that lowers the layer's largest load. A matrix with
-// From is dealt out with the one that it follows, as if the tiles of both were one.
-func balance(ms []MatrixPlan, sms, slack int) {
+// lower SM), so that the bytes of the whole layer come out even. A matrix with From is dealt out with the one that it follows, as if the tiles of both were one.
+func balance(ms []MatrixPlan, sms int) {
 	var order []int
 	for i := range ms {
 		if ms[i].leader < 0 {
@@ -22,10 +20,6 @@ func balance(ms []MatrixPlan, sms, slack int) {
 	load := make([]int64, sms)
 	for _, i := range order {
 		deal(&ms[i], together(ms, i), load)
-	}
-	if slack > 0 {
-		slices.Reverse(order)
-		shift(ms, order, load, slack)
 	}
 	for i := range ms {
 		m := &ms[i]
@@ -75,51 +69,4 @@ func deal(m *MatrixPlan, bytes int64, load []int64) {
 	for s := range load {
 		load[s] += int64(m.Count[s]) * bytes
 	}
-}
-
-// shift moves tiles from the most to the least loaded SM, the smallest tiles first,
-// and keeps the result only if the largest load went down.
-func shift(ms []MatrixPlan, order []int, load []int64, slack int) {
-	before := slices.Max(load)
-	undo := make([][]int, len(ms))
-	for _, i := range order {
-		undo[i] = slices.Clone(ms[i].Count)
-	}
-	for _, i := range order {
-		m := &ms[i]
-		for moveOne(m, together(ms, i), undo[i], load, slack) {
-		}
-	}
-	if slices.Max(load) < before {
-		return
-	}
-	for _, i := range order {
-		m := &ms[i]
-		for s := range load {
-			load[s] += int64(undo[i][s]-m.Count[s]) * together(ms, i)
-		}
-		m.Count = undo[i]
-	}
-}
-
-// moveOne moves one tile of m, of so many bytes, from the most loaded SM that may give one to the least
-// loaded that may take one, if the receiver stays below the giver's load.
-func moveOne(m *MatrixPlan, bytes int64, even []int, load []int64, slack int) bool {
-	from, to := -1, -1
-	for s := range load {
-		if m.Count[s] > 0 && even[s]-m.Count[s] < slack && (from < 0 || load[s] > load[from]) {
-			from = s
-		}
-		if m.Count[s]-even[s] < slack && (to < 0 || load[s] < load[to]) {
-			to = s
-		}
-	}
-	if from < 0 || to < 0 || load[to]+bytes >= load[from] {
-		return false
-	}
-	m.Count[from]--
-	m.Count[to]++
-	load[from] -= bytes
-	load[to] += bytes
-	return true
 }

@@ -124,7 +124,7 @@ func checkCuts(r pipeline.Request, p *pipeline.Plan) error {
 	return nil
 }
 
-// checkShares: contiguous, complete, and even to within a tile (or Slack more); and
+// checkShares: contiguous, complete, and even to within a tile; and
 // what lies heaviest on an SM is within one tile of each matrix of the mean.
 func checkShares(r pipeline.Request, p *pipeline.Plan) error {
 	for _, ph := range phases(r, p) {
@@ -135,7 +135,7 @@ func checkShares(r pipeline.Request, p *pipeline.Plan) error {
 			}
 			next, floor, ceil := 0, m.Tiles/r.SMs, (m.Tiles+r.SMs-1)/r.SMs
 			for s := range r.SMs {
-				if m.First[s] != next || m.Count[s] < max(0, floor-r.Slack) || m.Count[s] > ceil+r.Slack {
+				if m.First[s] != next || m.Count[s] < floor || m.Count[s] > ceil {
 					return fmt.Errorf("%s: SM %d owns %d tiles from %d, want %d to %d from %d", m.Name, s, m.Count[s], m.First[s], floor, ceil, next)
 				}
 				next += m.Count[s]

@@ -22,7 +22,7 @@ import (
 //   - plan: the plan's description, or the error
 //   - shares: how many tiles of each matrix the SMs own, SMs with equal shares in one line
 //   - chunks sm= layer=: the chunks of one SM, one a line
-//   - evenness: one line of figures for every slack given
+//   - evenness: one line of figures
 func TestGoldens(t *testing.T) {
 	datadriven.Walk(t, "testdata/plan", func(t *testing.T, path string) {
 		datadriven.RunTest(t, path, func(t *testing.T, d *datadriven.TestData) string {
@@ -60,11 +60,11 @@ func request(t *testing.T, d *datadriven.TestData) pipeline.Request {
 	for _, arg := range d.CmdArgs {
 		into := map[string]*int{
 			"sms": &r.SMs, "layers": &r.Layers, "stage-bytes": &r.StageBytes, "stages": &r.Stages,
-			"in-flight": &r.InFlight, "limit": &r.SharedLimit, "kv": &r.KVTokenBytes, "slack": &r.Slack, "batch": &r.BatchTiles,
+			"in-flight": &r.InFlight, "limit": &r.SharedLimit, "kv": &r.KVTokenBytes, "batch": &r.BatchTiles,
 		}[arg.Key]
 		if into != nil && len(arg.Vals) == 1 {
 			*into = number(t, d, arg.Vals[0])
-		} else if into != nil || !slices.Contains([]string{"model", "sm", "layer", "slacks"}, arg.Key) {
+		} else if into != nil || !slices.Contains([]string{"model", "sm", "layer"}, arg.Key) {
 			d.Fatalf(t, "argument %s", arg)
 		}
 	}
@@ -133,27 +133,15 @@ func chunks(t *testing.T, d *datadriven.TestData, _ pipeline.Request, p *pipelin
 	return b.String()
 }
 
-func evenness(t *testing.T, d *datadriven.TestData, r pipeline.Request, _ *pipeline.Plan) string {
+func evenness(_ *testing.T, _ *datadriven.TestData, _ pipeline.Request, p *pipeline.Plan) string {
 	var b strings.Builder
-	for _, arg := range d.CmdArgs {
-		if arg.Key != "slacks" {
-			continue
-		}
-		for _, v := range arg.Vals {
-			r.Slack = number(t, d, v)
-			p, err := pipeline.New(r)
-			if err != nil {
-				return "error: " + err.Error() + "\n"
-			}
-			e := p.Efficiency()
-			fmt.Fprintf(&b, "slack %s: layer %.2f %% (", v, 100*e.Layer)
-			sep := ""
-			for i, m := range p.Layer {
-				fmt.Fprintf(&b, "%s%s %.1f", sep, m.Name, 100*e.LayerMatrix[i])
-				sep = ", "
-			}
-			fmt.Fprintf(&b, "), final %.2f %%, step %.2f %%\n", 100*e.Final, 100*e.Step)
-		}
+	e := p.Efficiency()
+	fmt.Fprintf(&b, "layer %.2f %% (", 100*e.Layer)
+	sep := ""
+	for i, m := range p.Layer {
+		fmt.Fprintf(&b, "%s%s %.1f", sep, m.Name, 100*e.LayerMatrix[i])
+		sep = ", "
 	}
+	fmt.Fprintf(&b, "), final %.2f %%, step %.2f %%\n", 100*e.Final, 100*e.Step)
 	return b.String()
 }

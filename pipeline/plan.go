@@ -136,7 +136,7 @@ func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, bytes i
 		plans = append(plans, cut(m, bytes))
 	}
 	follow(plans)
-	balance(plans, r.SMs, r.Slack)
+	balance(plans, r.SMs)
 	for i := range plans {
 		m := &plans[i]
 		m.Batch = batch(m.MaxCount(), r.BatchTiles)

@@ -34,17 +34,17 @@ func TestEveryModelAtEverySMCount(t *testing.T) {
 	}
 }
 
-// TestRingSettings: any depth and any number of copies in flight, small stages, slack.
+// TestRingSettings: any depth and any number of copies in flight, small stages, batches of tiles.
 func TestRingSettings(t *testing.T) {
 	t.Parallel()
 	for _, sms := range []int{1, 3, 4, 7, 40, 132} {
 		for _, stageBytes := range []int{2048, 2176, 4096, 16384} {
 			for _, ring := range [][2]int{{1, 1}, {2, 1}, {2, 2}, {3, 2}, {5, 5}, {8, 3}, {11, 11}} {
-				for slack := range 3 {
+				for batch := range 3 {
 					r := shapeNamed("tiny").request(sms)
-					r.StageBytes, r.Stages, r.InFlight, r.Slack = stageBytes, ring[0], ring[1], slack
-					r.BatchTiles = (sms + slack) % 4
-					name := fmt.Sprintf("%d SMs, stages of %d B, %v, slack %d", sms, stageBytes, ring, slack)
+					r.StageBytes, r.Stages, r.InFlight = stageBytes, ring[0], ring[1]
+					r.BatchTiles = (sms + batch) % 4
+					name := fmt.Sprintf("%d SMs, stages of %d B, %v, batches of %d", sms, stageBytes, ring, r.BatchTiles)
 					p, err := pipeline.New(r)
 					require.NoError(t, err, name)
 					require.NoError(t, checkPlan(r, p), name)
@@ -114,28 +114,6 @@ func TestBatchesAreEven(t *testing.T) {
 		require.Equal(t, c[2], m.Batch, "%v", c)
 		require.Equal(t, (c[0]+c[2]-1)/c[2], m.Batches())
 	}
-}
-
-// TestSlackNeverRaisesTheLargestLoad over all models and SM counts.
-func TestSlackNeverRaisesTheLargestLoad(t *testing.T) {
-	lowered := 0
-	for _, s := range shapes() {
-		for sms := 1; sms <= 132; sms++ {
-			r := s.request(sms)
-			even, err := pipeline.New(r)
-			require.NoError(t, err)
-			r.Slack = 4
-			slack, err := pipeline.New(r)
-			require.NoError(t, err)
-			require.LessOrEqual(t, slack.MaxSMBytes(0), even.MaxSMBytes(0), "%s at %d", s.name, sms)
-			if slack.MaxSMBytes(0) < even.MaxSMBytes(0) {
-				lowered++
-			} else {
-				require.Equal(t, even.Layer, slack.Layer, "%s at %d: moved for nothing", s.name, sms)
-			}
-		}
-	}
-	require.Positive(t, lowered)
 }
 
 func TestChunksRunThroughAllLayersThenFinal(t *testing.T) {

@@ -27,7 +27,6 @@ const (
 	maxDimension = 1 << 24
 	maxRegions   = 256
 	maxShared    = 1 << 20
-	maxSlack     = 16
 	maxWide      = 4
 	maxBatch     = 64
 	maxPacked    = 1 << 44
@@ -90,11 +89,6 @@ type Request struct {
 	// BatchWide is how many times the columns of bf16 a chunk has at most where there are batches and elements are
 	// narrower, 1 to Format.Parts: a warp keeps the input of its columns in registers. 0 = 1.
 	BatchWide int
-
-	// Slack is how many tiles of one matrix an SM's share may lie off the even one
-	// (floor or ceiling of Tiles / SMs) where that lowers the largest load of a
-	// layer. It evens the layer at the cost of the single phases. 0 = even shares.
-	Slack int
 }
 
 // check refuses a request whose numbers make no sense by themselves. It bounds them
@@ -115,7 +109,6 @@ func (r *Request) check() error {
 		{"KVTokenBytes", r.KVTokenBytes, 0, MaxTransactionBytes / KVTokenMultiple},
 		{"BatchTiles", r.BatchTiles, 0, maxBatch},
 		{"BatchWide", r.BatchWide, 0, maxWide},
-		{"Slack", r.Slack, 0, maxSlack},
 	} {
 		if f.v < f.lo || f.v > f.hi {
 			return fmt.Errorf("pipeline: %s is %d, want %d to %d", f.name, f.v, f.lo, f.hi)

@@ -8,10 +8,9 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// TestHostileRequestsAreAnsweredQuickly: the largest counts New accepts, sizes chosen
-// to move as many tiles as slack allows.
+// TestHostileRequestsAreAnsweredQuickly: the largest counts New accepts.
 func TestHostileRequestsAreAnsweredQuickly(t *testing.T) {
-	r := pipeline.Request{SMs: 1024, Layers: 4096, SharedLimit: 1 << 20, Slack: 16, StageBytes: 512}
+	r := pipeline.Request{SMs: 1024, Layers: 4096, SharedLimit: 1 << 20, StageBytes: 512}
 	for i := range 64 {
 		r.Layer = append(r.Layer, pipeline.Matrix{Name: fmt.Sprint("m", i), Rows: 8 * (1023 - i*16), K: 32 << (i % 8)})
 		r.Final = append(r.Final, pipeline.Matrix{Name: fmt.Sprint("f", i), Rows: 8 * (40 + i), K: 32 << (i % 8)})
