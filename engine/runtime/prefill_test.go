@@ -73,10 +73,7 @@ func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, t
 // the decode kernel that reads the last token again.
 func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	ofValues(t)
-	formats := []pipeline.Format{pipeline.FormatBF16, pipeline.FormatI4G32, pipeline.FormatE4M3}
-	if deep.On() {
-		formats = slices.Concat(pipeline.Formats(), pipeline.OwnFormats())
-	}
+	formats := deep.Most([]pipeline.Format{pipeline.FormatBF16, pipeline.FormatI4G32, pipeline.FormatE4M3, pipeline.FormatI8, pipeline.FormatMXFP4, "i4g32-zeros-f16"}, 3)
 	for _, format := range formats {
 		t.Run(string(format), func(t *testing.T) { promptThroughPrefill(t, format) })
 	}
@@ -133,7 +130,7 @@ func promptThroughPrefill(t *testing.T, format pipeline.Format) {
 	require.NoError(t, err)
 	require.NoError(t, s.Logits(got))
 	require.Less(t, relative([][]float64{want}, [][]float64{widened(got)}), 0.03)
-	if deep.On() {
+	if deep.On() && format == pipeline.FormatBF16 { // others' decode kernels round inputs less
 		_, alone, _, _, _ := prefillOfTinyIn(t, format, megakernel.PrefillOptions{Tokens: 128}, 16, pages)
 		all := logitsOf(t, alone, mk, tokens)
 		own := relative([][]float64{want}, all[len(all)-1:])
@@ -248,7 +245,7 @@ func TestPrefillKernelsShareTheLayerInBF16(t *testing.T) {
 		sims = append(sims, sim)
 		require.Equal(t, p.Scratch(), sim.Size(megakernel.BufferLayer))
 	}
-	require.Equal(t, 49, b.PrefillLeast())
+	require.Equal(t, 65, b.PrefillLeast())
 	mark, got := []byte{1, 2, 3}, make([]byte, 3)
 	require.NoError(t, sims[0].Write(megakernel.BufferLayer, 5, mark))
 	require.NoError(t, sims[1].Read(megakernel.BufferLayer, 5, got))
