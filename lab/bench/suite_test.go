@@ -165,9 +165,9 @@ func judgeWithPlantedFaults(t *testing.T, s *bench.Suite) {
 	require.Equal(t, o.Gate.Gate, o.Cases[0].Gate)
 }
 
-// Weights of integers: their own faults, too, in kernels of one row with zero points and without.
-func TestFaultsOfIntegersAreCaught(t *testing.T) {
-	formats := []pipeline.Format{"i4g32", "i4g32-zeros-f16", "i4", "i8"}
+// Weights of 4 and 8 bits: their own faults, too, in kernels of one row with zero points and without.
+func TestFaultsOfFormatsAreCaught(t *testing.T) {
+	formats := []pipeline.Format{"i4g32", "i4g32-zeros-f16", "i4", "i8", "e4m3", "e4m3b128"}
 	if !deep.On() {
 		formats = nil
 	}
@@ -194,6 +194,7 @@ func TestFaultsOfIntegersAreCaught(t *testing.T) {
 			}
 			s.Reference, err = gate.OpenReference(writeReferenceOf(t, c, weights, reference.AsKernelWith(c, mk.RoundInput), seed))
 			require.NoError(t, err)
+			s.Reference.Roundings.Inputs = string(format)
 			o, err := s.Run(t.Context())
 			require.NoError(t, err)
 			for _, d := range o.Gate.Details {
@@ -206,6 +207,9 @@ func TestFaultsOfIntegersAreCaught(t *testing.T) {
 			}
 			if format == "i4g32-zeros-f16" {
 				want = append(want, gate.ZeroPointOff)
+			}
+			if !format.Integers() {
+				want = append(gate.Faults(), gate.ScaleOfNeighbour, gate.ScalesNotCopied)
 			}
 			require.Equal(t, want, o.Gate.Gate.FaultsCaught)
 		})

@@ -13,18 +13,21 @@ import (
 
 // Faults of weights of 4 and 8 bits, of the middle layer's down projection.
 const (
-	ScaleOfNeighbour = "scale_of_neighbour"    // each group has the scale of the group beside it; a row of one group the row's beside it
+	ScaleOfNeighbour = "scale_of_neighbour"    // each group has the scale of the group beside it; a row of one group the row's beside it; of e4m3 twice its own where the two are alike
 	ZeroPointOff     = "zero_point_off_by_one" // zero points are one too small
-	ScalesNotCopied  = "scales_not_copied"     // the scales of each row's last block are 0
+	ScalesNotCopied  = "scales_not_copied"     // the scales of each row's last block are 0; of e4m3 with blocks those of the last block of columns
 	NibblesSwapped   = "nibbles_swapped"       // low and high nibbles have changed places
 	HalvesSwapped    = "halves_swapped"        // of 8 bits: the halves of each block have
 	BytesExchanged   = "bytes_exchanged"       // high and low bytes of its input have: in the kernel, of all layers
 )
 
-// int4Faults lists those that are planted in the packed weights of a kernel.
-func int4Faults(mk *megakernel.Kernel) (names []string) {
+// formatFaults lists those that are planted in the packed weights of a kernel.
+func formatFaults(mk *megakernel.Kernel) (names []string) {
 	shape, ok := mk.Options.Weights.Int4(mk.Config.Intermediate)
-	if !ok {
+	switch {
+	case mk.Options.Weights == pipeline.FormatE4M3, mk.Options.Weights.Blocks():
+		return []string{ScaleOfNeighbour, ScalesNotCopied}
+	case !ok:
 		return nil
 	}
 	names = []string{ScaleOfNeighbour, ScalesNotCopied, NibblesSwapped}
@@ -37,7 +40,7 @@ func int4Faults(mk *megakernel.Kernel) (names []string) {
 	return names
 }
 
-// spoilWeights plants one of int4Faults while run runs.
+// spoilWeights plants one of formatFaults while run runs.
 func spoilWeights(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer string, offset int64, src []byte) error, name string, run func() (Result, error)) (r Result, err error) {
 	layer, m := mk.Config.Layers/2, &mk.Plan.Layer[megakernel.MatrixDown]
 	image := make([]byte, mk.Plan.LayerBytes)
@@ -59,8 +62,38 @@ func spoilWeights(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer
 	return r, errors.Join(err, write("weights", at, own))
 }
 
+// spoilFloats is spoilTile of e4m3. Random weights have powers of two for scales, most of them alike.
+func spoilFloats(m *pipeline.MatrixPlan, tile, own []byte, name string) {
+	at := func(i int) int { return m.Format.Of(m.KPadded) + 4*i } // of row i
+	count, next := pipeline.TileRows, func(i int) int { return i ^ 1 }
+	if m.Format.Blocks() {
+		blocks := (m.K + pipeline.BlockSize - 1) / pipeline.BlockSize
+		at = func(i int) int { // of the even rows, and then of the odd ones
+			_, scale := pipeline.E4M3BlockOffset(i/blocks, i%blocks*pipeline.BlockSize)
+			return scale
+		}
+		count, next = 2*blocks, func(i int) int { return i/blocks*blocks + (i%blocks+1)%blocks }
+	}
+	for i := range count {
+		scale, right, beside := tile[at(i):][:4], binary.LittleEndian.Uint32(own[at(i):]), binary.LittleEndian.Uint32(own[at(next(i)):])
+		last := !m.Format.Blocks() || (i+1)%(count/2) == 0
+		switch {
+		case name == ScalesNotCopied && last:
+			clear(scale)
+		case name == ScaleOfNeighbour && beside != right:
+			binary.LittleEndian.PutUint32(scale, beside)
+		case name == ScaleOfNeighbour:
+			binary.LittleEndian.PutUint32(scale, right+1<<23)
+		}
+	}
+}
+
 // spoilTile plants a fault in a tile of which own are the right bytes.
 func spoilTile(m *pipeline.MatrixPlan, tile, own []byte, name string) {
+	if !m.Format.Integers() {
+		spoilFloats(m, tile, own, name)
+		return
+	}
 	shape, _ := m.Format.Int4(m.K)
 	runs := (len(tile) - m.Format.ScaleBytes()) / shape.RunBytes()
 	if name == NibblesSwapped || name == HalvesSwapped {

@@ -51,7 +51,7 @@ func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name 
 	if slopes := s.Kernel.Slopes(); name == AttentionChanged && slopes != nil {
 		return otherSlope(slopes, s.Write, run)
 	}
-	if slices.Contains(int4Faults(s.Kernel), name) {
+	if slices.Contains(formatFaults(s.Kernel), name) {
 		return spoilWeights(s.Kernel, s.Weights, s.Write, name, run)
 	}
 	fault, ok := inKernel[name]

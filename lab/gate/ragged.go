@@ -172,7 +172,7 @@ func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules,
 			return otherSlope(slopes, s.Write, func() (Result, error) { return run("") })
 		}
 	}
-	if slices.Contains(int4Faults(s.Kernel), name) {
+	if slices.Contains(formatFaults(s.Kernel), name) {
 		return spoilWeights(s.Kernel, s.Weights, s.Write, name, func() (Result, error) { return run("") })
 	}
 	fault, ok := inKernel[name]

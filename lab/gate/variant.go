@@ -80,7 +80,7 @@ func faults(mk *megakernel.Kernel) (names []string) {
 			names = append(names, featureFaults()[fault])
 		}
 	}
-	return append(names, int4Faults(mk)...)
+	return append(names, formatFaults(mk)...)
 }
 
 // drawn is the generator's word i of the stream with that name, as draw of tests/gpu/variants.py.
