@@ -37,20 +37,20 @@ func attentionPlays(t *testing.T, classes int) (all []*attentionPlay) {
 }
 
 // Every synchronisation of attention-only kernels, broken, is reported, but for
-// what ringRedundant, raggedRedundant and attentionRedundant explain.
+// what ringExcuses, raggedExcuses and attentionExcuses explain.
 func TestMutantsOfAttentionAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
-	reasons := slices.Concat(ringRedundant, raggedRedundant, attentionRedundant)
+	excuses := slices.Concat(ringExcuses, raggedExcuses, attentionExcuses)
 	var outcomes []outcome
 	for classes := 1; classes <= 2; classes++ {
 		plays := attentionPlays(t, classes)
 		first := plays[0].subject(t)
-		found := first.tryAll(t, sample(t, first.ir, attentionEvery), reasons)
+		found := first.tryAll(t, sample(t, first.ir, attentionEvery), excuses)
 		for _, p := range plays[1:] {
-			p.subject(t).tryAgain(t, found, reasons)
+			p.subject(t).tryAgain(t, found, excuses)
 		}
 		outcomes = append(outcomes, found...)
 	}
-	judge(t, "mutants of attention-only kernels on the executor", outcomes, reasons, attentionRedundant, start)
+	judge(t, "mutants of attention-only kernels on the executor", outcomes, excuses, attentionExcuses, start)
 }

@@ -100,7 +100,7 @@ func (h *hanging) run(ctx context.Context, k *ir.Kernel, seed uint64) (report st
 }
 
 // tryAgain runs what survived elsewhere and the table does not explain.
-func (h *hanging) tryAgain(t *testing.T, outcomes []outcome, but table) {
+func (h *hanging) tryAgain(t *testing.T, outcomes []outcome, but mutate.Excuses) {
 	t.Helper()
 	here := map[string]mutate.Mutation{}
 	for _, m := range mutantsOf(h.ir) {
@@ -108,7 +108,7 @@ func (h *hanging) tryAgain(t *testing.T, outcomes []outcome, but table) {
 	}
 	for i, o := range outcomes {
 		m, ok := here[o.id]
-		if !ok || o.Report != "" || but.explain(t, o.Mutation) != nil {
+		if !ok || o.Report != "" || but.Of(o.Mutation) != nil {
 			continue
 		}
 		k, err := mutate.Apply(h.ir, m)
@@ -138,7 +138,7 @@ func TestMutantsOfTheFullWatchdogAreReported(t *testing.T) {
 			}
 			tried++
 			o := []outcome{{mutant: m}}
-			h.tryAgain(t, o, redundant)
+			h.tryAgain(t, o, singleExcuses)
 			require.NotEmpty(t, o[0].Report, "%s: %s", name, m)
 		}
 		require.Positive(t, tried, name)

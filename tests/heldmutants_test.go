@@ -26,8 +26,8 @@ func TestMutantsOfChunksHeldAreReported(t *testing.T) {
 	}
 	require.NotEmpty(t, own)
 	outcomes := first.tryAll(t, own, nil)
-	tryElsewhere(t, o, outcomes, redundant)
-	judge(t, "mutants of chunks held in registers, on the executor", outcomes, redundant, nil, start)
+	tryElsewhere(t, o, outcomes, singleExcuses)
+	judge(t, "mutants of chunks held in registers, on the executor", outcomes, singleExcuses, nil, start)
 }
 
 // Mutants of the whole as it ships for models with long products: four copies in flight with
@@ -40,6 +40,6 @@ func TestMutantsOfWhatShipsAreReported(t *testing.T) {
 	first := newSubjectOf(t, o, 320, 2) // more tiles of the LM head than the ring has stages
 	first.mustPass(t)
 	outcomes := first.tryAll(t, sample(t, first.ir, regionEvery), nil)
-	tryElsewhere(t, o, outcomes, redundant)
-	judge(t, "mutants of what ships, on the executor", outcomes, redundant, nil, start)
+	tryElsewhere(t, o, outcomes, singleExcuses)
+	judge(t, "mutants of what ships, on the executor", outcomes, singleExcuses, nil, start)
 }

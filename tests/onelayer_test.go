@@ -64,7 +64,7 @@ func TestOneLayerAtRealSize(t *testing.T) {
 	var mem runtime.MemStats
 	runtime.ReadMemStats(&mem)
 	if *record != "" {
-		writeRecord(t, layerRecord{
+		writeRecord(t, "", layerRecord{
 			What: "one layer at real size on the executor", Host: thisHost(), Model: c.Name, Layers: c.Layers, Vocab: c.Vocab,
 			SMs: mk.Options.SMs, Splits: mk.Options.Splits, Context: trial.Context(), Steps: report.Steps, Instructions: report.Instructions,
 			PrepareS: prepared.Sub(start).Seconds(), RunS: took.Seconds(), CPUS: cpuSeconds(t), MemoryBytes: mem.Sys,

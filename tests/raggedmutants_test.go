@@ -121,29 +121,29 @@ func playSubject(t *testing.T, kvHeads, intermediate, vocab, pin int, o megakern
 }
 
 // Every synchronisation of a ragged kernel, removed, weakened, miscounted or moved,
-// is reported, but for those that ringRedundant and raggedRedundant explain.
+// is reported, but for those that ringExcuses and raggedExcuses explain.
 func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
-	reasons := slices.Concat(ringRedundant, raggedRedundant)
+	excuses := slices.Concat(ringExcuses, raggedExcuses)
 	o := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true}
 	first := playSubject(t, 1, 120, 96, 0, o)
-	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), reasons)
-	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048, Draws: true}).tryAgain(t, outcomes, reasons) // some SMs have no rows of the LM head
-	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024, Draws: true}).tryAgain(t, outcomes, reasons)  // some have none at all
+	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), excuses)
+	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048, Draws: true}).tryAgain(t, outcomes, excuses) // some SMs have no rows of the LM head
+	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024, Draws: true}).tryAgain(t, outcomes, excuses)  // some have none at all
 	for _, p := range attentionPlays(t, 1) {
-		p.subject(t).tryAgain(t, outcomes, reasons)
+		p.subject(t).tryAgain(t, outcomes, excuses)
 	}
 	o.Stages, o.InFlight, o.Page = 3, 2, 4
-	newRaggedHanging(t, o).tryAgain(t, outcomes, reasons)
-	judge(t, "mutants of a ragged kernel on the executor", outcomes, reasons, raggedRedundant, start)
+	newRaggedHanging(t, o).tryAgain(t, outcomes, excuses)
+	judge(t, "mutants of a ragged kernel on the executor", outcomes, excuses, raggedExcuses, start)
 }
 
 // The same of what a kernel has twice whose layers take turns with a window.
 func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
-	reasons := slices.Concat(ringRedundant, raggedRedundant)
+	excuses := slices.Concat(ringExcuses, raggedExcuses)
 	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true, Attention: "window=40+sinks=4/causal"})
 	inClass := func(m mutate.Mutation) bool { return strings.HasPrefix(m.Region, "layers of ") } // which attention-only kernels call attention
 	name := func(m mutate.Mutation) string {
@@ -159,9 +159,9 @@ func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
 			chosen = append(chosen, m)
 		}
 	}
-	outcomes := first.tryAll(t, chosen, reasons)
+	outcomes := first.tryAll(t, chosen, excuses)
 	for _, p := range attentionPlays(t, 2) {
-		p.subject(t).tryAgain(t, outcomes, reasons)
+		p.subject(t).tryAgain(t, outcomes, excuses)
 	}
-	judge(t, "mutants of a ragged kernel of two classes on the executor", outcomes, reasons, nil, start)
+	judge(t, "mutants of a ragged kernel of two classes on the executor", outcomes, excuses, nil, start)
 }

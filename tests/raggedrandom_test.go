@@ -83,6 +83,6 @@ func TestRandomRaggedLaunches(t *testing.T) {
 	r.Seconds = time.Since(start).Round(time.Second / 10).Seconds()
 	t.Logf("%+v", r)
 	if *record != "" && *ragged > someRagged {
-		writeRecord(t, r)
+		writeRecord(t, "", r)
 	}
 }

@@ -29,10 +29,13 @@ func thisHost() host {
 	return host{time.Now().UTC().Format(time.DateOnly), revision.Checkout(), runtime.Version(), runtime.GOARCH, runtime.GOMAXPROCS(0)}
 }
 
-// writeRecord writes v to the file of the flag -record.
-func writeRecord(t *testing.T, v any) {
+// writeRecord writes v to the file of the flag -record, of several records to that with what in its name.
+func writeRecord(t *testing.T, what string, v any) {
 	t.Helper()
 	path := *record
+	if what != "" {
+		path = strings.TrimSuffix(path, ".json") + "-" + what + ".json"
+	}
 	if !filepath.IsAbs(path) { // from the module's root, not from this package
 		path = filepath.Join("..", path)
 	}
@@ -62,15 +65,14 @@ type survivor struct {
 	Why    string `json:"why"`
 }
 
-func newMutantsRecord(t *testing.T, what string, outcomes []outcome, reasons table, took time.Duration) *mutantsRecord {
-	t.Helper()
+func newMutantsRecord(what string, outcomes []outcome, excuses mutate.Excuses, took time.Duration) *mutantsRecord {
 	r := &mutantsRecord{What: what, Host: thisHost(), Seconds: took.Round(time.Second / 10).Seconds(),
 		Mutants: len(outcomes), ByClass: map[string]int{}, ByReport: map[string]int{}, BySeed: map[uint64]int{}}
 	for _, o := range outcomes {
 		r.Runs += o.Runs
 		r.ByClass[string(o.Class)]++
 		if o.Report == "" {
-			r.Survivors = append(r.Survivors, survivor{o.String(), o.Runs, reasons.explain(t, o.Mutation).why})
+			r.Survivors = append(r.Survivors, survivor{o.String(), o.Runs, excuses.Of(o.Mutation).Why})
 			continue
 		}
 		r.Reported++
@@ -103,7 +105,7 @@ func TestARecordOfMutantsSaysHowOftenTheyWereRun(t *testing.T) {
 		}
 		return report, "", nil
 	}
-	reasons := table{{what: "bar.cta", classes: []mutate.Class{mutate.Remove}, why: "nobody needs it"}}
+	excuses := mutate.Excuses{{Op: "bar.cta", Classes: []mutate.Class{mutate.Remove}, Why: "nobody needs it"}}
 	outcomes := s.tryAll(t, removed, nil) // 5, 3 and 5 runs
 	other := *s
 	other.seeds = 4
@@ -114,11 +116,11 @@ func TestARecordOfMutantsSaysHowOftenTheyWereRun(t *testing.T) {
 		return report, "", nil
 	}
 	other.tryAgain(t, outcomes, nil) // 4 and 2
-	other.tryAgain(t, outcomes, reasons)
-	r := newMutantsRecord(t, "mutants", outcomes, reasons, time.Second)
+	other.tryAgain(t, outcomes, excuses)
+	r := newMutantsRecord("mutants", outcomes, excuses, time.Second)
 	require.Equal(t, 5+4+3+5+2, r.Runs)
 	require.Equal(t, map[uint64]int{2: 1, 3: 1}, r.BySeed)
 	require.Equal(t, []survivor{{"remove bar.cta at tests/record_test.go:1", 5 + 4, "nobody needs it"}}, r.Survivors)
-	outcomes = s.tryAll(t, removed[:1], reasons)
-	require.Equal(t, knownSeeds, newMutantsRecord(t, "mutants", outcomes, reasons, time.Second).Runs, "what a table explains is run less often")
+	outcomes = s.tryAll(t, removed[:1], excuses)
+	require.Equal(t, knownSeeds, newMutantsRecord("mutants", outcomes, excuses, time.Second).Runs, "what a table explains is run less often")
 }

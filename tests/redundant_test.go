@@ -1,12 +1,9 @@
 package tests
 
 import (
-	"bufio"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -14,161 +11,93 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// redundancy explains mutants that nothing reports: they change nothing the
-// memory model can tell.
-// docs/RATIONALE.md, "Which synchronisation do mutants show to be redundant?",
-// has the reasons in full, with PTX's rules.
-type redundancy struct {
-	what    string         // the mutated instruction, as mutations name it
-	classes []mutate.Class // mutated how
-	line    string         // the template's line contains this
-	caller  string         // the line it was called from, behind its place, contains this
-	regions []string       // in these regions; nil: in any
-	why     string
-	rule    string // what section of the PTX ISA the reason rests on
-}
-
-// The rules of the PTX ISA that make synchronisation redundant, by its sections;
-// docs/RATIONALE.md says what each lets one do.
-const (
-	conflict        = "Conflict and data-races"
-	causality       = "Causality order"
-	phases          = "Phase Completion of the mbarrier object"
-	perLocation     = "Sequential consistency per location"
-	synchronization = "Memory synchronization"
-)
+// Excuses say why mutants that nothing reports may be left: they change nothing the memory model
+// can tell. docs/RATIONALE.md, "Which synchronisation do mutants show to be redundant?", has the
+// reasons in full, with PTX's rules.
 
 var (
-	moved = []mutate.Class{mutate.Earlier, mutate.Later}
-	gone  = []mutate.Class{mutate.Remove, mutate.Earlier, mutate.Later}
+	earlier = []mutate.Class{mutate.Earlier}
+	later   = []mutate.Class{mutate.Later}
+	counts  = []mutate.Class{mutate.Count, mutate.Remove, mutate.Earlier, mutate.Later}
+	weaker  = []mutate.Class{mutate.Weaken, mutate.Remove, mutate.Earlier, mutate.Later}
 )
 
-// table is reasons for survivors.
-type table []redundancy
-
-// key tells a reason from others of its table.
-func (r *redundancy) key() string { return fmt.Sprint(*r) }
-
-// ringRedundant is what all kernels have: the ring and the loop over steps.
-var ringRedundant = table{
-	{"wait.mbar @empty", moved[:1], "r.watch.MBar(k, r.empty, stage", "p.Fill(n.MulC(l.TokenBytes())", nil, "passes loads of the page table, which nobody writes", conflict},
-	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, last", "", nil, "limits the copies in flight; orders nothing", conflict},
-	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing", conflict},
-	{"wait.mbar @empty", moved[1:], "r.watch.MBar(k, r.empty, stage", "", nil, "changes places with that limit", causality},
-	{"syncwarp", moved[:1], "k.SyncWarp()", "megakernel/megakernel.go", nil, "passes setting a variable of the thread, behind the load of its value", conflict},
-	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy", causality},
-	{"mbar.expect @full", moved, "r.full.ArriveExpect(stage", "", nil, "bytes may complete before they are expected", phases},
-	{"syncwarp", gone, "k.SyncWarp()", "p.Fill(", nil, "every lane has waited itself; bytes may complete before they are expected", phases},
-	{"mbar.arrive @empty", moved[1:], "r.empty.Arrive(stage)", "", nil, "releases the stage later than it could", causality},
-	{"syncwarp", moved[:1], "k.SyncWarp()", "c.Drain", nil, "passes a load of the input vector, which is not in the stage", conflict},
-	{"fence.mbarrier_init", gone[:2], "k.FenceMBarInit()", "", nil, "the proxy fence before each copy covers the initialisation", causality},
-	{"wait.mbar @full", moved[1:], "c.wait(stage, c.next.parity", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
-	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
-	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
-	{"fence.proxy.async", moved[:1], "\tk.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies", causality},
-	{"wait.mbar @step_ready", moved[:1], "b.inner.MBar(k, b.stepReady", "", nil, "passes a note of what the producer does, which only a launch given up shows", conflict},
-	{"mbar.arrive @step_ack", moved[1:], "b.stepAck.Arrive", "", nil, "tells the consumers later than it could", causality},
+// ringExcuses is what all kernels have: the ring and the loop over steps.
+var ringExcuses = mutate.Excuses{
+	{Op: "wait.mbar @empty", Classes: earlier, Role: "producer", Front: "ld @page_table | ld @kv_indices", Why: "passes loads of the page table, which nobody writes", Rule: mutate.Conflict},
+	{Op: "wait.mbar @full", Classes: mutate.Gone, Role: "producer", Front: "wait.mbar @empty | mbar.test @empty", Why: "limits the copies in flight; orders nothing", Rule: mutate.Conflict},
+	{Op: "wait.mbar @empty", Classes: later, Role: "producer", Behind: "wait.mbar @full", Why: "changes places with that limit", Rule: mutate.Causality},
+	{Op: "fence.proxy.async.shared", Classes: mutate.Moved, Role: "producer", Front: "wait.mbar @empty | wait.mbar @full", Behind: "mbar.expect @full", Why: "stays between the wait for the stage and the copy", Rule: mutate.Causality},
+	{Op: "mbar.expect @full", Classes: mutate.Moved, Role: "producer", Front: "fence.proxy.async.shared", Behind: "syncwarp", Why: "bytes may complete before they are expected", Rule: mutate.Phases},
+	{Op: "syncwarp", Classes: mutate.Gone, Role: "producer", Front: "mbar.expect @full", Behind: "bulk.g2s @ring*", Why: "every lane has waited itself; bytes may complete before they are expected", Rule: mutate.Phases},
+	{Op: "mbar.arrive @empty", Classes: later, Role: "consumers", Front: "syncwarp", Behind: "wait.mbar @full | st @partials | st @scratch_or_partials", Why: "releases the stage later than it could", Rule: mutate.Causality},
+	{Op: "syncwarp", Classes: earlier, Role: "consumers", Front: "ld @input", Behind: "mbar.arrive @empty", Why: "passes a load of the input vector, which is not in the stage", Rule: mutate.Conflict},
+	{Op: "syncwarp", Classes: earlier, Role: "consumers", Front: "ld @ring | ldmatrix @ring", Behind: "mbar.arrive @empty", Why: "passes a chunk's last load from the stage; some of these are reported, and those that are not no rule excuses", Rule: mutate.Unexplained},
+	{Op: "fence.mbarrier_init", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Front: "mbar.init @empty", Why: "the proxy fence before each copy covers the initialisation", Rule: mutate.Causality},
+	{Op: "wait.mbar @full", Classes: later, Role: "consumers", Behind: "syncwarp", Why: "nothing is read from a dropped stage", Rule: mutate.Conflict},
+	{Op: "syncwarp", Classes: mutate.Gone, Role: "consumers", Front: "wait.mbar @full", Behind: "mbar.arrive @empty", Why: "nothing is read from a dropped stage", Rule: mutate.Conflict},
+	{Op: "mbar.arrive @empty", Classes: earlier, Role: "consumers", Front: "syncwarp", Behind: "st @epoch", Why: "nothing is read from a dropped stage", Rule: mutate.Conflict},
+	{Op: "fence.proxy.async.global", Classes: earlier, Role: "producer", Front: "mbar.arrive @step_ack", Why: "stays between the consumers' word and the copies", Rule: mutate.Causality},
+	{Op: "wait.mbar @step_ready", Classes: earlier, Role: "producer", Front: "st @notes", Why: "passes a note of what the producer does, which only a launch given up shows", Rule: mutate.Conflict},
+	{Op: "mbar.arrive @step_ack", Classes: later, Role: "producer", Behind: "fence.proxy.async.global", Why: "tells the consumers later than it could", Rule: mutate.Causality},
 }
 
-// redundant is all that kernels of one query row have.
-var redundant = append(slices.Clone(ringRedundant), singleRedundant...)
+// singleExcuses is all that kernels of one query row have.
+var singleExcuses = slices.Concat(ringExcuses, mutate.Excuses{
+	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"sync after lm_head"}, Front: "st @best_index", Behind: "red.add.release @barrier", Why: "the thread that arrives wrote what the sync publishes", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"sync after lm_head"}, Front: "wait.acquire @barrier", Behind: "ld @best", Why: "the thread that waits is the one that reads what the sync publishes", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: later, Role: "consumers", Regions: []string{"o", "down"}, Front: "st @input | st @partials | st @units", Behind: "ld @own | ld @first_turn | ld @partials", Why: "passes a load of the plan row, written once in the prologue", Rule: mutate.Conflict},
+	{Op: "bar.sync", Classes: earlier, Role: "consumers", Regions: []string{"lm_head"}, Front: "st @logits", Behind: "st @scratch", Why: "passes a shuffle, which touches no memory", Rule: mutate.Conflict},
+	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Front: "fence.proxy.async.global", Behind: "ld @query_words", Why: "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums", Rule: mutate.Causality},
+	{Op: "wait.relaxed @barrier", Classes: counts, Role: "consumers", Regions: []string{"sync after attention", "sync after o", "sync after down"}, Front: "mbar.arrive @empty", Behind: "bar.sync", Why: "packets carry their flags, and there are other counts in a step: this one only keeps SMs from polling packets that cannot have come", Rule: mutate.Conflict},
+	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"sync after attention", "sync after o", "sync after down"}, Front: "wait.relaxed @barrier", Behind: "ld @attn_words | ld @o_words | ld @own | ld @stop_requested", Why: "attention ends with a barrier of the same warps, and a product's last barrier lies behind the last read of its input", Rule: mutate.Causality},
+	{Op: "wait.tag @down_words", Classes: weaker, Role: "consumers", Regions: []string{"o", "read ahead of o"}, Front: "ld @down_words", Why: "all SMs have read the same packets in qkv, and a barrier of the warps lies between", Rule: mutate.Causality},
+	{Op: "ld @down_words", Classes: []mutate.Class{mutate.Weaken}, Role: "consumers", Regions: []string{"read ahead of o"}, Behind: "wait.tag @down_words", Why: "all SMs have read the same packets in qkv, and a barrier of the warps lies between", Rule: mutate.Causality},
+	{Op: "wait.tag @o_words", Classes: weaker, Role: "consumers", Regions: []string{"down", "read ahead of down"}, Front: "ld @o_words", Why: "all SMs have read the same packets in gate_up, and a barrier of the warps lies between", Rule: mutate.Causality},
+	{Op: "ld @o_words", Classes: []mutate.Class{mutate.Weaken}, Role: "consumers", Regions: []string{"read ahead of down"}, Behind: "wait.tag @o_words", Why: "all SMs have read the same packets in gate_up, and a barrier of the warps lies between", Rule: mutate.Causality},
+	{Op: "red.add.release @barrier", Classes: later, Role: "consumers", Front: "bar.sync", Why: "arrives behind the first chunk held, which no other SM has to do with: later than it could", Rule: mutate.Causality},
+	{Op: "wait.acquire @barrier", Classes: earlier, Role: "consumers", Front: "mbar.arrive @empty", Behind: "bar.sync", Why: "holds the last chunk behind the sync: later than it could", Rule: mutate.Causality},
+	{Op: "wait.mbar @full", Classes: earlier, Role: "consumers", Regions: []string{"chunks held for qkv", "chunks held for o", "chunks held for gate_up", "chunks held for down", "chunks held for lm_head"}, Behind: "ld @ring", Why: "passes the release of the chunk before, which comes later than it could", Rule: mutate.Causality},
+	{Op: "wait.mbar @full", Classes: earlier, Role: "consumers", Front: "ld @input", Behind: "ld @ring", Why: "passes a load of the input, which is not in the stage", Rule: mutate.Conflict},
+})
 
-var singleRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"sync after lm_head"}, "the thread that arrives wrote what the sync publishes", causality},
-	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue", conflict},
-	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory", conflict},
-	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums", causality},
-	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags, and there are other counts in a step: this one only keeps SMs from polling words that cannot have come", conflict},
-	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", nil, "attention ends with a barrier of the same warps, and a product's last barrier lies behind the last read of its input", causality},
-	{"wait.tag @down_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"o", "read ahead of o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between", causality},
-	{"ld @down_words", []mutate.Class{mutate.Weaken}, "b.Load(i, dsl.Relaxed", "h.Words.load(", []string{"read ahead of o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between", causality},
-	{"wait.tag @o_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"down", "read ahead of down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between", causality},
-	{"ld @o_words", []mutate.Class{mutate.Weaken}, "b.Load(i, dsl.Relaxed", "h.Words.load(", []string{"read ahead of down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between", causality},
-	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile(", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could", causality},
-	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile(", nil, "holds the last chunk behind the sync: later than it could", causality},
-	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could", causality},
-	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.DrainAt(", []string{"qkv", "o", "gate_up", "down", "lm_head"}, "passes a load of the input, which is not in the stage", conflict},
-}
-
-// barrierRedundant is what attention behind a barrier and before one, and a producer that
+// barrierExcuses is what attention behind a barrier and before one, and a producer that
 // leads, have beside those.
-var barrierRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"sync after attention"}, "attention ends with a barrier of the same warps", causality},
+var barrierExcuses = mutate.Excuses{
+	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"sync after attention"}, Front: "bar.sync", Behind: "red.add.release @barrier", Why: "attention ends with a barrier of the same warps", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"sync after attention"}, Front: "wait.acquire @barrier", Behind: "ld @states", Why: "attention ends with a barrier of the same warps", Rule: mutate.Causality},
 }
 
-// raggedRedundant is what ragged kernels have beside ringRedundant.
-var raggedRedundant = table{
-	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer", causality},
-	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next sync", causality},
-	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue", conflict},
-	{"fence.proxy.async", []mutate.Class{mutate.Remove}, "\tk.FenceProxyAsyncGlobal()", "", nil, "an SM that copies tokens of an earlier step fenced behind their stores then, before it copied them as new ones", causality},
-	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the sync and the copies", causality},
-	{"mbar.expect @fresh", moved, "ArriveExpect", "Fresh.Expect", nil, "bytes may complete before they are expected", phases},
-	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected", phases},
-	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // Scratch, which share has read", nil, "passes stores to global memory, which the barrier does not guard", conflict},
+// raggedExcuses is what ragged kernels have beside ringExcuses.
+var raggedExcuses = mutate.Excuses{
+	{Op: "bar.cta", Classes: earlier, Regions: []string{"prologue"}, Front: "st @first_rows", Why: "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"rows"}, Front: "st @row_pages", Behind: "ld @row_pages", Why: "a thread reads no row but its own before the next sync", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: later, Role: "consumers", Front: "st @attention_scratch | st @scratch_or_partials", Behind: "ld @items", Why: "passes a load of the item, written once in the prologue", Rule: mutate.Conflict},
+	{Op: "fence.proxy.async.global", Classes: []mutate.Class{mutate.Remove}, Role: "producer", Front: "mbar.arrive @step_ack", Why: "an SM that copies tokens of an earlier step fenced behind their stores then, before it copied them as new ones", Rule: mutate.Causality},
+	{Op: "fence.proxy.async", Classes: mutate.Moved, Role: "consumers", Front: "ld @kv_indices", Behind: "mbar.expect @fresh", Why: "stays between the sync and the copies", Rule: mutate.Causality},
+	{Op: "mbar.expect @fresh", Classes: mutate.Moved, Role: "consumers", Front: "fence.proxy.async", Behind: "syncwarp", Why: "bytes may complete before they are expected", Rule: mutate.Phases},
+	{Op: "syncwarp", Classes: mutate.Gone, Role: "consumers", Front: "mbar.expect @fresh", Behind: "bulk.g2s *", Why: "each lane fences before its copy; bytes may complete before they are expected", Rule: mutate.Phases},
+	{Op: "bar.sync", Classes: earlier, Role: "consumers", Regions: []string{"lm_head"}, Front: "st @draw_bins", Why: "passes the clearing of histograms in global memory, which the sync behind guards", Rule: mutate.Conflict},
+	{Op: "bar.sync", Classes: earlier, Role: "consumers", Front: "st @states", Behind: "st @attention_scratch | st @scratch_or_partials", Why: "passes stores to global memory, which the barrier does not guard", Rule: mutate.Conflict},
 }
 
-// attentionRedundant is what attention-only kernels have beside those.
-var attentionRedundant = table{
-	{"fence.proxy.async", []mutate.Class{mutate.Weaken}, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "the host has written the new tokens", synchronization},
-	{"bar.sync", gone[:2], "NamedBarrier", "bar.Sync", []string{"sync after merge"}, "the next layer's items begin with a barrier", causality},
-	{"bar.sync", []mutate.Class{mutate.Remove, mutate.Later}, "NamedBarrier", "bar.Sync", []string{"sync after attention"}, "the states have been polled before a barrier; what is written behind it the host alone reads", causality},
+// attentionExcuses is what attention-only kernels have beside those.
+var attentionExcuses = mutate.Excuses{
+	{Op: "fence.proxy.async", Classes: []mutate.Class{mutate.Weaken}, Role: "consumers", Front: "ld @kv_indices", Behind: "mbar.expect @fresh", Why: "the host has written the new tokens", Rule: mutate.Synchronization},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Role: "consumers", Regions: []string{"sync after merge"}, Front: "wait.acquire @barrier", Behind: "ld @items | st @epoch", Why: "the next layer's items begin with a barrier", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers", Regions: []string{"sync after attention"}, Front: "wait.acquire @barrier", Behind: "ld @items", Why: "the states have been polled before a barrier; what is written behind it the host alone reads", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers", Regions: []string{"sync after merge"}, Front: "st @out", Behind: "red.add.release @barrier", Why: "the next layer's items begin with a barrier", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers", Regions: []string{"sync after attention"}, Front: "st @out", Behind: "red.add.release @barrier", Why: "the states have been polled before a barrier; what is written behind it the host alone reads", Rule: mutate.Causality},
 }
 
 // A survivor means a blind executor until a rule of PTX says that the mutant is as good.
-func TestEveryReasonNamesARuleThatRationaleExplains(t *testing.T) {
+func TestRationaleExplainsEveryRule(t *testing.T) {
 	text, err := os.ReadFile(filepath.Join("..", "docs", "RATIONALE.md"))
 	require.NoError(t, err)
 	_, section, ok := strings.Cut(string(text), "\n## Which synchronisation do mutants show to be redundant?\n")
 	require.True(t, ok)
 	section, _, _ = strings.Cut(section, "\n## ")
-	for _, r := range slices.Concat(redundant, barrierRedundant, raggedRedundant, attentionRedundant) {
-		require.NotEmpty(t, r.rule, "%s: %s", r.what, r.why)
-		require.Contains(t, section, "\n- *"+r.rule+"*", "%s: %s", r.what, r.why)
+	for _, r := range mutate.Rules() {
+		require.Contains(t, section, "\n- *"+string(r)+"*")
 	}
-}
-
-// explain finds the reason why m may survive; nil for none.
-func (reasons table) explain(t *testing.T, m mutate.Mutation) *redundancy {
-	t.Helper()
-	for i := range reasons {
-		r := &reasons[i]
-		what := string(m.Class) + " " + r.what
-		if m.Name != what && !strings.HasPrefix(m.Name, what+": ") || !slices.Contains(r.classes, m.Class) || r.regions != nil && !slices.Contains(r.regions, m.Region) {
-			continue
-		}
-		if strings.Contains(sourceLine(t, m.Pos.Line), r.line) && strings.Contains(m.Pos.Caller+": "+sourceLine(t, m.Pos.Caller), r.caller) {
-			return r
-		}
-	}
-	return nil
-}
-
-// sourceLine is the text of "tasks/gemv.go:40"; "" for no place.
-func sourceLine(t *testing.T, place string) string {
-	t.Helper()
-	file, number, ok := strings.Cut(place, ":")
-	if !ok {
-		return ""
-	}
-	n, err := strconv.Atoi(number)
-	require.NoError(t, err)
-	var found []string
-	for _, above := range []string{"", "*"} { // a place names a file and its directory only
-		more, err := filepath.Glob(filepath.Join("..", above, filepath.FromSlash(file)))
-		require.NoError(t, err)
-		found = append(found, more...)
-	}
-	require.Len(t, found, 1, place)
-	f, err := os.Open(found[0])
-	require.NoError(t, err)
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	for i := 1; lines.Scan(); i++ {
-		if i == n {
-			return lines.Text()
-		}
-	}
-	require.FailNow(t, "no such line", place)
-	return ""
 }

@@ -20,13 +20,10 @@ func TestAFenceBeforeTheStepIsKnownIsReported(t *testing.T) {
 	s := newShort(t)
 	k, moved := mutate.Clone(s.ir), 0
 	eachBlock(k.Body, func(b *ir.Block) {
-		at := func(op ir.Op, line string) int {
-			return slices.IndexFunc(b.Stmts, func(s ir.Stmt) bool {
-				in, ok := s.(*ir.Instr)
-				return ok && in.Op == op && strings.Contains(sourceLine(t, in.Pos.Line), line)
-			})
-		}
-		fence := at(ir.OpFenceProxy, "k.FenceProxyAsyncGlobal()")
+		fence := slices.IndexFunc(b.Stmts, func(s ir.Stmt) bool {
+			in, ok := s.(*ir.Instr)
+			return ok && in.Op == ir.OpFenceProxy && in.Attr.Imm == ir.FenceGlobal
+		})
 		wait := slices.IndexFunc(b.Stmts, func(s ir.Stmt) bool {
 			in, ok := s.(*ir.Instr)
 			return ok && in.Op == ir.OpWaitMBar && in.Mem[0].Buf.Name == "step_ready"
@@ -66,7 +63,7 @@ func TestEachOfAThreadsPacketsIsWaitedFor(t *testing.T) {
 	waits := map[string]int{}
 	for _, m := range mutantsOf(s.ir) {
 		words, ok := strings.CutPrefix(m.Name, "remove wait.tag @")
-		if !ok || redundant.explain(t, m.Mutation) != nil || words != "o_words" && words != "down_words" {
+		if !ok || singleExcuses.Of(m.Mutation) != nil || words != "o_words" && words != "down_words" {
 			continue
 		}
 		o, err := s.try(t.Context(), m, mutantSeeds)

@@ -18,7 +18,7 @@ func TestReadersThatSkipTheWaitForATagComputeSomethingElse(t *testing.T) {
 	caught := map[string]int{}
 	for _, m := range mutantsOf(s.ir) {
 		words, ok := strings.CutPrefix(m.Name, "remove wait.tag @")
-		if !ok || redundant.explain(t, m.Mutation) != nil {
+		if !ok || singleExcuses.Of(m.Mutation) != nil {
 			continue
 		}
 		o, err := s.try(t.Context(), m, mutantSeeds)

@@ -35,6 +35,7 @@ type Mutation struct {
 	Region string // the innermost region around the instruction, "" if none
 	Role   string // the role whose warps execute it, "" if all do
 	Pos    ir.Pos // the instruction's
+	Key    Key    // the same place by the kernel's structure
 	instr  int    // its number in the order of ir.Kernel.Instrs
 	edit   func(e *edit) error
 }
@@ -98,15 +99,16 @@ func (e *edit) find(b *ir.Block, want int, n *int) bool {
 
 // List enumerates the mutations of k in the order of its instructions.
 func List(k *ir.Kernel) []Mutation {
-	l := lister{k: k}
+	l := lister{k: k, keys: keys(k)}
 	l.block(k.Body, "", "")
 	return l.out
 }
 
 type lister struct {
-	k   *ir.Kernel
-	n   int // instructions passed
-	out []Mutation
+	k    *ir.Kernel
+	keys []Key
+	n    int // instructions passed
+	out  []Mutation
 }
 
 func (l *lister) block(b *ir.Block, region, role string) {
@@ -130,7 +132,7 @@ func (l *lister) block(b *ir.Block, region, role string) {
 
 func (l *lister) instr(in *ir.Instr, region, role string) {
 	for _, m := range mutationsOf(in) {
-		m.Pos, m.Region, m.Role, m.instr = in.Pos, region, role, l.n
+		m.Pos, m.Key, m.Region, m.Role, m.instr = in.Pos, l.keys[l.n], region, role, l.n
 		if l.possible(m) {
 			l.out = append(l.out, m)
 		}

@@ -153,3 +153,34 @@ func TestApplyOfAForeignMutation(t *testing.T) {
 	_, err := mutate.Apply(empty, muts[len(muts)-1])
 	require.ErrorContains(t, err, "kernel empty has no instruction")
 }
+
+func TestKeysSayWhereAnInstructionIsWithoutLines(t *testing.T) {
+	keys := map[string]string{}
+	for _, m := range mutate.List(kernel()) {
+		keys[m.Name] = m.Key.String()
+	}
+	require.Equal(t, "mbar.init @bar; bar.cta; atom.add.acq_rel @x", keys["remove bar.cta"])
+	require.Equal(t, "sync: fence.proxy.async; wait.acquire @x; mbar.expect @bar", keys["remove wait @x"])
+	require.Equal(t, "wait.mbar @bar; bar.sync; ", keys["remove bar.sync"])
+}
+
+func TestExcusesAreCitedNeededAndEnough(t *testing.T) {
+	var gone []mutate.Mutation
+	for _, m := range mutate.List(kernel()) {
+		if m.Class == mutate.Remove && m.Key.Op != "mbar.init @bar" {
+			gone = append(gone, m)
+		}
+	}
+	waits := mutate.Excuse{Op: "wait.acquire @x | wait.mbar @bar", Classes: mutate.Gone, Front: "fence.proxy.async | mbar.*", Why: "nobody reads", Rule: mutate.Conflict}
+	both := mutate.Excuses{waits}
+	survivors := []mutate.Mutation{gone[3], gone[5]}
+	require.NoError(t, both.Check(survivors, both))
+	require.ErrorContains(t, both.Check(gone[:1], nil), "nothing reports remove bar.cta at bar.cta (mbar.init @bar; bar.cta; atom.add.acq_rel @x), and no excuse names it")
+	require.ErrorContains(t, both.Check(nil, both), "no mutant survives for the excuse of [remove earlier later] wait.acquire @x")
+	elsewhere := waits
+	elsewhere.Front = "fence.proxy.async.shared"
+	require.ErrorContains(t, mutate.Excuses{elsewhere}.Check(survivors, nil), "nothing reports remove wait @x")
+	uncited := waits
+	uncited.Rule = "it seems so"
+	require.ErrorContains(t, mutate.Excuses{uncited}.Check(nil, nil), `found rule "it seems so"`)
+}
