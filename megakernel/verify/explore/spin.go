@@ -93,11 +93,17 @@ type Compared struct {
 	States      int64   `json:"spin_states"`
 	Transitions int64   `json:"spin_transitions"`
 	SpinVerdict string  `json:"spin_verdict"`
-	SpinSeconds float64 `json:"spin_seconds"` // with making the verifier
+	SpinSeconds float64 `json:"spin_seconds"`      // with making the verifier
+	Differs     string  `json:"differs,omitempty"` // why SPIN alone finds the fault: a rule of PTX that the executor does not apply
 }
 
-// Agree reports whether both say the same.
-func (c *Compared) Agree() bool { return c.Verdict == c.SpinVerdict }
+// Agree reports whether both say the same, or SPIN alone finds a fault that the executor is known not to see.
+func (c *Compared) Agree() bool {
+	if c.Differs != "" {
+		return c.Verdict == "no fault" && c.SpinVerdict != "no fault"
+	}
+	return c.Verdict == c.SpinVerdict
+}
 
 // Comparison is a row a subject, sound ones first, then planted faults.
 type Comparison struct {
@@ -150,7 +156,7 @@ func (s *Spin) compare(ctx context.Context, of *subject, b interp.Bounds) (*Comp
 	}
 	return &Compared{Subject: of.name, Fault: of.fault, Executions: ours.Executions + ours.Cut, Stale: ours.Stale, Complete: ours.Complete || ours.err != nil,
 		Verdict: kindOf(ours.err), Seconds: ours.Seconds, Lanes: of.lanes, States: result.States, Transitions: result.Transitions, SpinVerdict: result.Verdict,
-		SpinSeconds: time.Since(start).Seconds()}, nil
+		SpinSeconds: time.Since(start).Seconds(), Differs: of.differs}, nil
 }
 
 // save keeps a subject's model where models are kept.
@@ -187,7 +193,7 @@ func (c *Comparison) Err() error {
 			all = append(all, fmt.Errorf("%s %s: the executor says %q and SPIN %q", r.Subject, r.Fault, r.Verdict, r.SpinVerdict))
 		case !r.Complete:
 			all = append(all, fmt.Errorf("%s: not all executions were explored", r.Subject))
-		case (r.Fault == "") != (r.Verdict == "no fault"):
+		case (r.Fault == "") != (r.SpinVerdict == "no fault"):
 			all = append(all, fmt.Errorf("%s %s: both say %q", r.Subject, r.Fault, r.Verdict))
 		}
 	}
@@ -204,5 +210,16 @@ func (c *Comparison) Write(w io.Writer) error {
 		}
 		t.Row(r.Subject, fault, r.Executions, r.Verdict, r.Lanes, r.States, r.SpinVerdict, fmt.Sprintf("%.1f", r.SpinSeconds))
 	}
-	return t.Write(w, "")
+	if err := t.Write(w, ""); err != nil {
+		return err
+	}
+	for _, r := range c.Rows {
+		if r.Differs == "" {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "%s, %s: %s\n", r.Subject, r.Fault, r.Differs); err != nil {
+			return err
+		}
+	}
+	return nil
 }

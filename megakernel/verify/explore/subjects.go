@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -26,6 +27,9 @@ type subject struct {
 	want  []uint32
 	lanes int    // threads of each warp in the model for SPIN
 	fault string // planted
+	// without is a mutation that the kernel gets, by its name; the first of that name.
+	without string
+	differs string // why SPIN finds the fault and the executor does not, with PTX's rule
 }
 
 const sharedLimit = 232448
@@ -64,6 +68,10 @@ func subjects() []subject {
 	return list
 }
 
+// lanesApart is what the executor does not see.
+const lanesApart = "the executor runs a warp's lanes in step; in PTX only bar.warp.sync joins them, and mbarrier.test_wait with a parity is valid for the " +
+	"current phase and the one before: a lane that is still in its wait when another has released misses the phase and waits for ever"
+
 // planted are subjects with a fault each.
 func planted() (list []subject) {
 	for _, f := range []struct {
@@ -75,6 +83,7 @@ func planted() (list []subject) {
 		{"grid barrier", "a barrier orders nothing", func(s *subject) { s.body = gridBody(2, 0, true) }},
 		{"LL packets, two buffers", "flags do not change", func(s *subject) { s.body = packetBody(3, false, 0) }},
 		{"step", "no ack of a step", func(s *subject) { s.body = stepBody(3, 0) }},
+		{"step", "no syncwarp before a release", func(s *subject) { s.without, s.differs = "remove syncwarp", lanesApart }},
 	} {
 		for _, s := range subjects() {
 			if s.name == f.of {
@@ -247,7 +256,16 @@ func (s *subject) kernel() (*ir.Kernel, error) {
 		k.Barrier()
 	}
 	k.Roles(roles...)
-	return k.Finish()
+	whole, err := k.Finish()
+	if err != nil || s.without == "" {
+		return whole, err
+	}
+	for _, m := range mutate.List(whole) {
+		if m.Name == s.without {
+			return mutate.Apply(whole, m)
+		}
+	}
+	panic("BUG: explore: no mutation " + s.without)
 }
 
 // memory is what an execution begins with: zeros, and ones.
