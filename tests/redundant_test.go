@@ -77,6 +77,8 @@ var raggedExcuses = mutate.Excuses{
 	{Op: "fence.proxy.async", Classes: mutate.Moved, Role: "consumers", Front: "ld @kv_indices", Behind: "mbar.expect @fresh", Why: "stays between the sync and the copies", Rule: mutate.Causality},
 	{Op: "mbar.expect @fresh", Classes: mutate.Moved, Role: "consumers", Front: "fence.proxy.async", Behind: "syncwarp", Why: "bytes may complete before they are expected", Rule: mutate.Phases},
 	{Op: "syncwarp", Classes: mutate.Gone, Role: "consumers", Front: "mbar.expect @fresh", Behind: "bulk.g2s *", Why: "each lane fences before its copy; bytes may complete before they are expected", Rule: mutate.Phases},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Count}, Role: "consumers", Regions: []string{"lm_head"}, Front: "st @scratch_index", Behind: "ld @sums", Detail: "one warp less", Why: "not reported since rows have penalties and masks; why is open", Rule: mutate.Unexplained},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers", Regions: []string{"choose"}, Front: "st @chosen", Behind: "ld @chosen", Why: "not reported since rows have penalties and masks; why is open", Rule: mutate.Unexplained},
 	{Op: "bar.sync", Classes: earlier, Role: "consumers", Regions: []string{"lm_head"}, Front: "st @draw_bins", Why: "passes the clearing of histograms in global memory, which the sync behind guards", Rule: mutate.Conflict},
 	{Op: "bar.sync", Classes: earlier, Role: "consumers", Front: "st @states", Behind: "st @attention_scratch | st @scratch_or_partials", Why: "passes stores to global memory, which the barrier does not guard", Rule: mutate.Conflict},
 }
