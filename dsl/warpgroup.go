@@ -25,11 +25,20 @@ func WGMMA[P Pair, A, B Elem](sums []*Var[F32], a Buf[A], ai Index, ta Tile, b B
 
 // WGMMARegisters is WGMMA with A in variables, each warp's 16 rows as MMA wants them. They may be read, not set, until
 // the wait.
-func WGMMARegisters[P Pair, B Elem](sums []*Var[F32], a [4]*Var[P], b Buf[B], bi Index, tb Tile) {
+func WGMMARegisters[P Pair, B Elem](sums []*Var[F32], a [4]*Var[P], b Buf[B], bi Index, tb Tile, o ...WGMMAOpt) {
 	in := &ir.Instr{Op: ir.OpWGMMA, T: typeOf[P](), Mem: b.addr(bi), Attr: ir.Attr{Vars: append(varsOf(a[:]), varsOf(sums)...), Tiles: []Tile{tb}}}
+	for _, x := range o {
+		in.Attr.Imm |= int64(x)
+	}
 	b.aligned(16)
 	kern(b.k).emit(in)
 }
+
+// WGMMAOpt says what becomes of the sums.
+type WGMMAOpt int
+
+// Overwrite sets the sums to the products, whatever is in them.
+const Overwrite WGMMAOpt = 1
 
 func varsOf[T Elem](xs []*Var[T]) []*ir.Var {
 	out := make([]*ir.Var, len(xs))

@@ -32,6 +32,8 @@ func warpgroup(k *dsl.Kernel) {
 	k.WGMMACommit()
 	dsl.WGMMARegisters(sums, fa, b, dsl.At(0), narrow)
 	dsl.WGMMARegisters(sums, ha, b, dsl.At(0), narrow)
+	dsl.WGMMARegisters(sums, fa, b, dsl.At(0), dsl.Tile{Swizzle: 128, Stride: 1024, Across: 1024}, dsl.Overwrite)
+	dsl.WGMMA[dsl.BF16x2](sums, a, dsl.At(0), wide, b, dsl.At(0), dsl.Tile{Swizzle: 64, Stride: 1024, Across: 512})
 	k.WGMMACommit()
 	k.WGMMAWait(1)
 	k.WGMMAWait(0)

@@ -2,6 +2,7 @@ package emit
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -104,10 +105,14 @@ func spellTensor(p *printer, in *ir.Instr) expr {
 }
 
 // tileLayout is what a wgmma descriptor says besides the address: kind of swizzle, bytes between groups of 8 rows (both
-// in units of 16), and 1 for what a swizzled layout does not use.
+// in units of 16), and between the groups of further columns, or 1 where a swizzled layout does not use that.
 func tileLayout(t ir.Tile) uint64 {
 	kind := map[int]uint64{64: 2, 128: 1}[t.Swizzle]
-	return kind<<62 | uint64(t.Stride)>>4<<32 | 1<<16
+	across := uint64(1)
+	if t.Across != 0 {
+		across = uint64(t.Across) >> 4
+	}
+	return kind<<62 | uint64(t.Stride)>>4<<32 | across<<16
 }
 
 // spellWGMMA calls a helper of its shape with the variables by reference: as operands of one asm statement that are
@@ -129,15 +134,28 @@ func spellWGMMA(p *printer, in *ir.Instr) expr {
 	}
 	elem := map[ir.Type]string{ir.BF16x2: "bf16", ir.F16x2: "f16"}[in.T]
 	name := fmt.Sprintf("wgmma_m64n%dk16_%s", in.Columns(), elem)
-	if len(in.Mem) == 1 {
-		name += "_registers"
+	s := wgmmaShape{elem: elem, columns: in.Columns(), registers: len(in.Mem) == 1, across: in.Attr.Tiles[len(in.Mem)-1].Across != 0, set: in.Attr.Imm == 1}
+	for _, x := range []struct {
+		is   bool
+		name string
+	}{{s.registers, "_registers"}, {s.across, "_across"}, {s.set, "_set"}} {
+		if x.is {
+			name += x.name
+		}
 	}
-	return call(p.need(name, 1, func() string { return wgmmaHelper(name, elem, in.Columns(), len(in.Mem) == 1) }), args...)
+	return call(p.need(name, 1, func() string { return s.helper(name) }), args...)
 }
 
-// wgmmaHelper is the text around one shape of wgmma.mma_async.
-func wgmmaHelper(name, elem string, columns int, registers bool) string {
-	sums := columns / 2
+// wgmmaShape is one kind of wgmma.mma_async.
+type wgmmaShape struct {
+	elem                   string
+	columns                int
+	registers, across, set bool // A is in registers; B's columns lie in rows; the sums are set
+}
+
+// helper is the text around it.
+func (s wgmmaShape) helper(name string) string {
+	elem, columns, sums := s.elem, s.columns, s.columns/2
 	list := func(n int, format string) string {
 		parts := make([]string, n)
 		for i := range parts {
@@ -146,15 +164,23 @@ func wgmmaHelper(name, elem string, columns int, registers bool) string {
 		return wrap(strings.Join(parts, ", "), 100, "    ")
 	}
 	operand, params, a, doc := fmt.Sprintf("%%%d", sums), "u64 a", `"l"(a)`, "A 64x16 and B"
-	next, layouts := sums+1, "0, 0"
-	if registers {
+	next, layouts, verb, add := sums+1, "0, ", "Adds A * B to the sums", 0
+	if s.registers {
 		operand, params = fmt.Sprintf("{%%%d, %%%d, %%%d, %%%d}", sums, sums+1, sums+2, sums+3), "u32 a0, u32 a1, u32 a2, u32 a3"
-		a, doc, next, layouts = `"r"(a0), "r"(a1), "r"(a2), "r"(a3)`, "A 64x16 in registers, B", sums+4, "0"
+		a, doc, next, layouts = `"r"(a0), "r"(a1), "r"(a2), "r"(a3)`, "A 64x16 in registers, B", sums+4, ""
+	}
+	layout := 0
+	if s.across {
+		layout, doc = 1, doc+", its columns in rows,"
+	}
+	layouts += strconv.Itoa(layout)
+	if s.set {
+		verb, add = "Sets the sums to A * B", 1
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "// Adds A * B to the sums on the warpgroup's tensor core: %s 16x%d.\n", doc, columns)
+	fmt.Fprintf(&b, "// %s on the warpgroup's tensor core: %s 16x%d.\n", verb, doc, columns)
 	fmt.Fprintf(&b, "%s void %s(%s, u64 b,\n    %s) {\n", device, name, params, list(sums, "float& d%d"))
-	fmt.Fprintf(&b, "  asm volatile(\n    \"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, 0;\\n\"\n")
+	fmt.Fprintf(&b, "  asm volatile(\n    \"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, %d;\\n\"\n", add)
 	fmt.Fprintf(&b, "    \"wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {\"\n", columns, elem, elem)
 	for line := range strings.SplitSeq(list(sums, "%%%d"), "\n") {
 		fmt.Fprintf(&b, "    \"%s\"\n", strings.TrimLeft(line, " "))

@@ -31,7 +31,7 @@ type Prefill struct {
 type PrefillOptions struct {
 	Tokens  int // of a step at most; default 512. There is room for a multiple of Padded
 	Groups  int // consumer warpgroups, of 64 tokens each: 1 or 2; default 2
-	Cluster int // CTAs of a cluster, which share weights, or tokens: 1 or 2; default 2 where CTAs come in pairs
+	Cluster int // CTAs of a cluster, which share weights, or tokens: 1 or 2; default 2 where CTAs come in pairs and pages have 8 tokens
 }
 
 // apart is whether a cluster's CTAs share tokens: where a step has no second tile of them.
@@ -75,7 +75,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	}
 	if o.Cluster == 0 {
 		o.Cluster = 1
-		if mk.Options.SMs%2 == 0 {
+		if mk.Options.SMs%2 == 0 && mk.Options.Page >= tasks.PrefillPage {
 			o.Cluster = 2
 		}
 	}
@@ -93,6 +93,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("an MLP of %q, want weights packed by rows", mk.Options.MLP)
 	case mk.KV.ScalesLen() > 0 || len(mk.classes) != 1 || mk.classes[0] != nil || mk.Options.graph():
 		return refuse("a cache of %q and attention %q, want bf16 and plain, in one kernel", mk.Options.KV, mk.Options.Attention)
+	case c.HeadDim > tasks.MaxPrefillHead || o.Cluster > 1 && mk.Options.Page < tasks.PrefillPage:
+		return refuse("heads of %d, pages of %d tokens and clusters of %d, want at most %d dimensions, and at least %d tokens for clusters", c.HeadDim, mk.Options.Page, o.Cluster, tasks.MaxPrefillHead, tasks.PrefillPage)
 	case c.Hidden%32 != 0 || c.Intermediate%32 != 0 || c.Heads*c.HeadDim%32 != 0:
 		return refuse("inputs of %d, %d and %d columns, want multiples of 32", c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
 	}

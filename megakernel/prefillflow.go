@@ -25,6 +25,7 @@ type prefillFlow struct {
 	count     dsl.Val[dsl.U32]
 	chooses   dsl.Val[dsl.U32]
 	gemms     [prefillMatrices]*tasks.PrefillGEMM
+	att       *tasks.PrefillAttention
 	argmax    *tasks.Argmax
 	chosen    dsl.Buf[dsl.U32]
 	residuals map[int]*tasks.PrefillResidual // behind o and behind down
@@ -38,8 +39,8 @@ const prefillProducers = 4
 
 // The registers of a thread, by role, with two consumer warpgroups.
 const (
-	prefillConsumerRegisters = 240
-	prefillProducerRegisters = 24
+	prefillConsumerRegisters = 232
+	prefillProducerRegisters = 40
 )
 
 func newPrefillFlow(p *Prefill) *prefillFlow {
@@ -111,6 +112,9 @@ func (f *prefillFlow) declare() {
 		}
 		f.gemms[i].Maps(k, w, f.activations(f.gemms[i].M.K), x[i])
 	}
+	f.att = &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(qRows), To: f.bufs.attn,
+		Groups: f.p.Options.Groups, Cluster: f.p.Options.Cluster, Stage: f.p.stageBytes}
+	f.att.Map(k, f.bufs.kv)
 	f.argmax = &tasks.Argmax{Vocab: c.Vocab,
 		Logits: dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out, of the last token", c.Vocab)),
 		Best:   dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
@@ -171,12 +175,11 @@ func (f *prefillFlow) consumers() {
 		f.dequantize(MatrixQKV, k.U32(0))
 	})
 	qkv := &tasks.PrefillQKV{QKV: tasks.QKV{Heads: c.Heads, KV: mk.KV, InvFreq: f.bufs.invFreq, Q: f.bufs.q}, Norm: f.norms[0]}
-	att := &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(c.Heads * c.HeadDim), To: f.bufs.attn}
 	switch mk.Options.Fault {
 	case FaultRope:
 		qkv.QueryShift = 1
 	case FaultDropToken:
-		att.Blind = true
+		f.att.Blind = true
 	}
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))
@@ -185,7 +188,7 @@ func (f *prefillFlow) consumers() {
 		k.If(f.goesOn(l), func() {
 			span := f.span(l)
 			f.phase("attention", true, func() {
-				att.Emit(e, s, span, f.p.Options.Padded())
+				f.att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
 				f.dequantize(MatrixO, l)
 			})
 			f.product(MatrixO, span, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)), func() { f.dequantize(MatrixGateUp, l) })
@@ -252,7 +255,7 @@ func (f *prefillFlow) phase(name string, fence bool, body func()) {
 // product is the phase of matrix i, behind which comes then, unless nil.
 func (f *prefillFlow) product(i int, span tasks.PrefillSpan, epilogue tasks.PrefillEpilogue, then func()) {
 	g := f.gemms[i]
-	f.phase(g.Name, i != MatrixQKV, func() {
+	f.phase(g.Name, true, func() {
 		g.Consume(f.env, f.cons, f.ring, span, f.p.stageBytes, epilogue)
 		if then != nil {
 			then()
@@ -271,8 +274,12 @@ func (f *prefillFlow) dequantize(i int, layer dsl.Val[dsl.U32]) {
 	f.k.Region("dequantize "+d.M.Name, func() { d.Emit(f.env, layer) })
 }
 
-// The barriers of a layer, and which of them a product's input waits for, counted from the layer's first.
-const prefillBarriers = 5
+// The barriers of a layer, and which of them keys and values, and a product's input, wait for, counted from the layer's
+// first.
+const (
+	prefillBarriers = 5
+	prefillKeys     = 1
+)
 
 var prefillInputs = [prefillMatrices]int{MatrixQKV: 0, MatrixO: 2, MatrixGateUp: 3, MatrixDown: 4, prefillHead: 0}
 
@@ -286,16 +293,17 @@ func (f *prefillFlow) producer() {
 	k.If(e.Warp.EqC(e.Consumers), func() {
 		f.prod = f.ring.Producer()
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
+		input := func(layer dsl.Val[dsl.U32], barrier int) {
+			want := first.Add(layer.MulC(prefillBarriers).AddC(barrier).MulC(e.Grid))
+			f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
+			k.FenceProxyAsyncGlobal()
+		}
 		produce := func(i int, layer dsl.Val[dsl.U32], weights dsl.Val[dsl.U32], span tasks.PrefillSpan) {
 			if f.gemms[i].Late {
 				weights = k.U32(0)
 			}
 			k.Region(f.gemms[i].Name, func() {
-				f.gemms[i].Produce(e, f.prod, weights, span, f.p.Stages, func() {
-					want := first.Add(layer.MulC(prefillBarriers).AddC(prefillInputs[i]).MulC(e.Grid))
-					f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
-					k.FenceProxyAsyncGlobal()
-				})
+				f.gemms[i].Produce(e, f.prod, weights, span, f.p.Stages, func() { input(layer, prefillInputs[i]) })
 			})
 		}
 		layers := f.p.Of.Config.Layers
@@ -303,6 +311,9 @@ func (f *prefillFlow) producer() {
 			f.watch.Layer(l)
 			produce(MatrixQKV, l, l, tasks.PrefillSpan{N: f.count})
 			k.If(f.goesOn(l), func() {
+				k.Region("attention", func() {
+					f.att.Produce(e, f.prod, f.step(l), f.span(l), f.p.Options.Padded(), func() { input(l, prefillKeys) })
+				})
 				for _, i := range []int{MatrixO, MatrixGateUp, MatrixDown} {
 					produce(i, l, l, f.span(l))
 				}

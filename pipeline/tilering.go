@@ -59,11 +59,14 @@ func (r *TileRing) Producer() *TileProducer {
 	return &TileProducer{r: r, next: newCursor(r.k, r.shape.Stages, 0, 1, "fill")}
 }
 
-// TileStage is a stage being filled.
+// TileStage is a stage being filled, or read.
 type TileStage struct {
 	r     *TileRing
 	index dsl.Val[dsl.U32]
 }
+
+// Base is the stage's first byte as an element of Data.
+func (s TileStage) Base() dsl.Val[dsl.U32] { return s.index.MulC(s.r.shape.Bytes / 16) }
 
 // Copy starts the copy of a box to byte at (a multiple of 128) of the stage; with a mask to every CTA of the cluster
 // that is in it.
@@ -76,14 +79,42 @@ func (s TileStage) Copy(at dsl.Val[dsl.U32], m dsl.TensorMap, coordinates [3]dsl
 // bytes into this CTA's stage, those of other CTAs with a mask included.
 func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
 	r, k := p.r, p.r.k
-	stage := p.next.stage.Get().Named("stage")
-	r.watch.patient(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the tiles to be free")
+	stage := p.free()
 	k.If(k.Elect(), func() {
 		r.full.ArriveExpect(stage, k.U32(bytes))
 		copy(TileStage{r, stage})
 	})
 	k.SyncWarp()
 	p.next.advance()
+}
+
+// FillByLanes is Fill with copy in the first so many lanes of the warp.
+func (p *TileProducer) FillByLanes(bytes, lanes int, copy func(s TileStage)) {
+	r, k := p.r, p.r.k
+	stage := p.free()
+	k.If(k.Elect(), func() { r.full.ArriveExpect(stage, k.U32(bytes)) })
+	k.SyncWarp()
+	k.If(k.Lane().LtC(lanes), func() { copy(TileStage{r, stage}) })
+	k.SyncWarp()
+	p.next.advance()
+}
+
+// FillByStores fills this CTA's next stage with what store, in all lanes, stores from its first element of data on.
+func (p *TileProducer) FillByStores(store func(base dsl.Val[dsl.U32], data dsl.Buf[dsl.B128])) {
+	r, k := p.r, p.r.k
+	stage := p.free()
+	store(TileStage{r, stage}.Base(), r.Data)
+	k.FenceProxyAsyncShared()
+	k.SyncWarp()
+	k.If(k.Elect(), func() { r.full.Arrive(stage) })
+	p.next.advance()
+}
+
+// free waits for the next stage to be free.
+func (p *TileProducer) free() dsl.Val[dsl.U32] {
+	stage := p.next.stage.Get().Named("stage")
+	p.r.watch.patient(p.r.k, p.r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the tiles to be free")
+	return stage
 }
 
 // At is the stage that the next Fill fills.
@@ -126,10 +157,23 @@ func (c *TileConsumer) Steps(n int, use func(base dsl.Val[dsl.U32])) {
 	c.release(c.next.stage.Get())
 }
 
-// release releases the stage before one for this warp, in every CTA of the cluster.
-func (c *TileConsumer) release(next dsl.Val[dsl.U32]) {
+// Next waits for the next stage, which is there until Release. what is the wait's name, of the stage's number.
+func (c *TileConsumer) Next(what string) TileStage {
 	r, k := c.r, c.r.k
-	stage := next.AddC(r.shape.Stages - 1).RemC(r.shape.Stages)
+	stage := c.next.stage.Get().Named("stage")
+	r.watch.patient(k, r.full, stage, c.next.parity.Get(), stage, what)
+	c.next.advance()
+	return TileStage{r, stage}
+}
+
+// release releases the stage before one.
+func (c *TileConsumer) release(next dsl.Val[dsl.U32]) {
+	c.Release(TileStage{c.r, next.AddC(c.r.shape.Stages - 1).RemC(c.r.shape.Stages)})
+}
+
+// Release releases a stage for this warp, in every CTA of the cluster.
+func (c *TileConsumer) Release(s TileStage) {
+	r, k, stage := c.r, c.r.k, s.index
 	if r.shape.Cluster == 1 {
 		k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
 		return

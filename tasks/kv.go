@@ -136,12 +136,17 @@ const bankUnits = 8
 // same column, so that is how often the key changes. The key depends on the slot
 // alone, so small pages permit fewer.
 func (l KVLayout) permutation() (every, m int) {
+	every, m = l.fullPermutation()
+	return every, max(1, min(m, l.Page/every))
+}
+
+// fullPermutation is that of pages of 8 tokens or more.
+func (l KVLayout) fullPermutation() (every, m int) {
 	m = 1
 	for m < bankUnits && l.TokenUnits()%(2*m) == 0 {
 		m *= 2
 	}
-	every = bankUnits / m
-	return every, max(1, min(m, l.Page/every))
+	return bankUnits / m, m
 }
 
 // Mask is m−1, which bits of a unit's index the permutation changes.

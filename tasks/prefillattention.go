@@ -1,360 +1,226 @@
 package tasks
 
 import (
-	"math"
-
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // PrefillAttention is causal attention of consecutive tokens of one sequence over its pages, whose keys and values,
-// those of these tokens included, are in the cache. Each warp works alone on tiles of 16 rows, those of a CTA on
-// neighbouring ones, whose keys and values are the same: the query heads of a KV head for as many tokens as fit, row r
-// being query head r mod Group of token r / Group. It reads keys and values from global memory straight into the
-// operands of mma.m16n8k16, whose terms may come in any order:
+// those of these tokens included, are in the cache. A warpgroup has a tile of 64 rows: the query heads of a KV head for
+// as many tokens as fit, row r being query head r mod Group of token r / Group. The warpgroups of a cluster have tiles
+// of neighbouring tokens of one KV head. Its keys and values come through the ring in blocks of tokens, a stage of keys
+// and one of values, of which each CTA fetches its part for all.
 //
-//   - of Q·Kᵀ, lane l holds units l mod 4, 4 + l mod 4, … (16 bytes, 8 dimensions) of a row of Q and of the key of token l / 4; two of a
-//     unit's words are the operands of one mma, the others of the next one;
-//   - of P·V, lane l holds units l/4, 8 + l/4, … of the values of tokens 2c, 2c+1, 2c+8 and 2c+9, c = l mod 4. Element i of them is a column
-//     of the i-th mma, so that column l/4 of it is dimension 8·(l/4) + i.
+// In shared memory as in the cache a token's keys are rows of 128 bytes, or 64, whose 16-byte units are permuted by the
+// slot as wgmma's swizzle wants; the rows of a block that lie at the same place of their tokens make a panel.
 type PrefillAttention struct {
-	Heads int // query heads
-	KV    KVLayout
-	Q     dsl.Buf[dsl.BF16]  // [T][Heads][D], scaled by log2(e)/√D
-	Out   PrefillActivations // K is Heads·D
-	To    dsl.Buf[dsl.BF16]
-	Blind bool // no query sees the token right before it: a planted fault
+	Heads   int // query heads
+	KV      KVLayout
+	Q       dsl.Buf[dsl.BF16]  // [T][Heads][D], scaled by log2(e)/√D
+	Out     PrefillActivations // K is Heads·D
+	To      dsl.Buf[dsl.BF16]
+	Groups  int  // consumer warpgroups: 1 or 2
+	Cluster int  // CTAs of a cluster: 1 or 2
+	Stage   int  // bytes of a stage
+	Blind   bool // no query sees the token right before it: a planted fault
+
+	pages dsl.TensorMap // see Map
+}
+
+// MaxPrefillHead is the largest head dimension: a thread keeps as many registers of queries, and as many sums of
+// scores and half as many of weights beside twice as many of outputs.
+const MaxPrefillHead = 128
+
+// Problem says why the kernel cannot be made, or nothing.
+func (t *PrefillAttention) Problem() string {
+	return firstOf(
+		sound(t.KV.problem()),
+		need(!t.KV.e4m3(), "prefill attention: a cache of %s, want %s", t.KV.Type, KVBF16),
+		need(t.KV.D <= MaxPrefillHead, "prefill attention: a head dimension of %d, want at most %d", t.KV.D, MaxPrefillHead),
+		need(t.Heads > 0 && t.Heads%t.KV.Heads == 0 && t.group() <= groupRows, "prefill attention: %d query heads of %d KV heads, want a multiple, at most %d times", t.Heads, t.KV.Heads, groupRows),
+		need(t.Out.K%32 == 0 && t.Out.K == t.Heads*t.KV.D, "prefill attention: an output of %d columns, want %d, a multiple of 32", t.Out.K, t.Heads*t.KV.D),
+		need(t.Groups >= 1 && t.Cluster >= 1, "prefill attention: %d warpgroups and clusters of %d, want 1 or more", t.Groups, t.Cluster),
+		need(t.whole() || t.Cluster == 1, "prefill attention: pages of %d tokens in clusters of %d CTAs, want at least %d tokens", t.KV.Page, t.Cluster, PrefillPage),
+		need(t.block() >= blockTokens, "prefill attention: stages of %d bytes, want room for the keys of %d tokens", t.Stage, blockTokens))
 }
 
 func (t *PrefillAttention) group() int { return t.Heads / t.KV.Heads }
 
-// tokens is the number of tokens of a tile.
-func (t *PrefillAttention) tokens() int { return blockTokens / t.group() }
+// groupTokens is the number of tokens of a warpgroup's tile.
+func (t *PrefillAttention) groupTokens() int { return groupRows / t.group() }
 
-func (t *PrefillAttention) units() int { return t.KV.D / 8 }
+// together is the number of tokens of a cluster's tiles.
+func (t *PrefillAttention) together() int { return t.groupTokens() * t.Groups * t.Cluster }
 
-func (t *PrefillAttention) problem() string {
-	return firstOf(
-		sound(t.KV.problem()),
-		need(!t.KV.e4m3(), "prefill attention: a cache of %s, want %s", t.KV.Type, KVBF16),
-		need(t.Heads > 0 && t.Heads%t.KV.Heads == 0 && t.group() <= blockTokens, "prefill attention: %d query heads of %d KV heads, want a multiple, at most %d times", t.Heads, t.KV.Heads, blockTokens),
-		need(t.Out.K%32 == 0, "prefill attention: an output of %d columns, want a multiple of 32", t.Out.K),
-		need(t.Out.K == t.Heads*t.KV.D, "prefill attention: an output of %d columns, want %d", t.Out.K, t.Heads*t.KV.D))
+// rowUnits is the number of 16-byte units of a panel's row.
+func (t *PrefillAttention) rowUnits() int { _, m := t.KV.fullPermutation(); return m }
+
+// panels are those that a token's keys (v = 0) or values (v = 1) lie in: the first, and how many.
+func (t *PrefillAttention) panels(v int) (first, n int) {
+	per := t.rowUnits()
+	first = v * t.KV.keyUnits() / per
+	return first, ceilDiv((v+1)*t.KV.keyUnits(), per) - first
 }
 
-// Emit runs in the consumer warps for tokens of a step whose first is at s.Pos. Tokens that pad the step to a multiple
-// of padded, which is what the products take at once, get zeros.
-func (t *PrefillAttention) Emit(e *Env, s Step, span PrefillSpan, padded int) {
-	k := e.K
-	if p := t.problem(); p != "" {
-		k.Require(false, "%s", p)
+// panelBytes is what a panel of a block takes.
+func (t *PrefillAttention) panelBytes() int { return t.block() * t.rowUnits() * 16 }
+
+// block is the number of tokens of a block: as many of 128 as a stage has room for, a power of two.
+func (t *PrefillAttention) block() int {
+	_, keys := t.panels(0)
+	_, values := t.panels(1)
+	n := 128
+	for n*max(keys, values)*t.rowUnits()*16 > t.Stage {
+		n /= 2
+	}
+	return n
+}
+
+// box is the number of tokens that a copy takes: those of a page, or of a CTA's part of a block.
+func (t *PrefillAttention) box() int { return min(t.KV.Page, t.block()/t.Cluster) }
+
+// PrefillPage is the number of tokens that a page must have for the CTAs of a cluster to share keys and values: a whole
+// group of rows, which the cache then permutes as wgmma wants.
+const PrefillPage = 8
+
+func (t *PrefillAttention) whole() bool { return t.KV.Page >= PrefillPage }
+
+// Map declares the tensor map of the cache.
+func (t *PrefillAttention) Map(k *dsl.Kernel, cache dsl.Buf[dsl.B128]) {
+	if p := t.Problem(); p != "" || !t.whole() {
+		k.Require(p == "", "%s", p)
 		return
 	}
+	row := t.rowUnits()
+	t.pages = dsl.NewTensorMap(k, "map_kv", cache, 0, [3]int64{int64(8 * row), int64(t.KV.TokenUnits() / row), 0},
+		[2]int64{int64(16 * row), int64(t.KV.TokenBytes())}, [3]int{8 * row, 1, t.box()})
+}
+
+// prefillPiece is what a cluster works on at a time: tiles of a KV head from a token of the step on.
+type prefillPiece struct {
+	token, head u32
+	blocks      u32 // of tokens that some row sees; 0: all tokens pad the step
+}
+
+// prefillPieces is how a step's attention is dealt out.
+type prefillPieces struct {
+	t       *PrefillAttention
+	e       *Env
+	s       Step
+	n, room u32 // tokens of the step, and with those that pad it
+	end     u32 // tokens of the sequence
+	tiles   u32 // of a cluster's tokens
+	count   u32 // tiles that are worked on, and the first of them
+	from    u32
+}
+
+// pieces deals out a step whose first token is at s.Pos, of which the products take padded tokens at once.
+func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) *prefillPieces {
 	n := span.N
-	room := n.AddC(padded - 1).DivC(padded).MulC(padded)
-	tiles := room.AddC(t.tokens() - 1).DivC(t.tokens())
-	count, from := tiles, k.U32(0)
+	p := &prefillPieces{t: t, e: e, s: s, n: n, room: n.AddC(padded - 1).DivC(padded).MulC(padded), end: s.Pos.Add(n).Named("end")}
+	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
+	p.count, p.from = p.tiles, e.K.U32(0)
 	if span.Last != nil {
-		last := ceilDiv(padded, t.tokens()) // tiles that have the last tokens
-		if padded%t.tokens() != 0 {
+		last := ceilDiv(padded, t.together()) // tiles that have the last tokens
+		if padded%t.together() != 0 {
 			last++
 		}
-		count = dsl.Select(*span.Last, tiles.MinC(last), tiles)
-		from = dsl.Select(*span.Last, tiles.MaxC(last).SubC(last), k.U32(0))
+		p.count = dsl.Select(*span.Last, p.tiles.MinC(last), p.tiles)
+		p.from = dsl.Select(*span.Last, p.tiles.MaxC(last).SubC(last), e.K.U32(0))
 	}
-	// A CTA takes pieces of a KV head, a tile a warp; those that see most come first, and every second round of the
-	// grid goes backwards, so that all CTAs have as much to do.
-	groups := count.AddC(e.Consumers - 1).DivC(e.Consumers)
-	pieces := groups.MulC(t.KV.Heads)
-	k.ForStep(k.U32(0), pieces, e.Grid, func(round u32) {
-		at := dsl.Select(round.DivC(e.Grid).AndC(1).EqC(0), e.CTA, k.U32(e.Grid-1).Sub(e.CTA))
-		piece := round.Add(at)
-		k.If(piece.Lt(pieces), func() {
-			group := piece.DivC(t.KV.Heads).Min(groups.SubC(1))
-			tile := groups.SubC(1).Sub(group).MulC(e.Consumers).Add(e.Warp)
-			k.If(tile.Lt(count), func() {
-				w := &prefillTileState{t: t, e: e, s: s, n: n, room: room, kvHead: piece.RemC(t.KV.Heads).Named("kv_head"), token: tile.Add(from).Min(tiles.SubC(1)).MulC(t.tokens()).Named("first_token")}
-				w.run()
-			})
+	return p
+}
+
+// each calls body for the pieces of this CTA's cluster. Those that see most come first, and every second round of the
+// grid goes backwards, so that all have as much to do.
+func (p *prefillPieces) each(body func(piece prefillPiece)) {
+	t, e, k := p.t, p.e, p.e.K
+	clusters := e.Grid / t.Cluster
+	own, all := e.CTA.DivC(t.Cluster), p.count.MulC(t.KV.Heads)
+	k.ForStep(k.U32(0), all, clusters, func(round u32) {
+		at := round.Add(dsl.Select(round.DivC(clusters).AndC(1).EqC(0), own, k.U32(clusters-1).Sub(own)))
+		k.If(at.Lt(all), func() {
+			tile := p.count.SubC(1).Sub(at.DivC(t.KV.Heads).Min(p.count.SubC(1))).Add(p.from).Min(p.tiles.SubC(1))
+			token := tile.MulC(t.together()).Named("first_token")
+			sees := p.s.Pos.Add(token.AddC(t.together()).Min(p.n))
+			blocks := dsl.Select(token.Lt(p.n), sees.AddC(t.block()-1).DivC(t.block()), k.U32(0)).Named("blocks")
+			body(prefillPiece{token, at.RemC(t.KV.Heads).Named("kv_head"), blocks})
 		})
 	}, dsl.Unroll(1))
 }
 
-// prefillTileState is a warp's work on one tile.
-type prefillTileState struct {
-	t             *PrefillAttention
-	e             *Env
-	s             Step
-	n, room       u32
-	kvHead, token u32
-	limit         u32 // tokens of the sequence that some row sees
-
-	rows    [2]u32 // this lane's rows: which token of the step
-	heads   [2]u32 // and which query head
-	used    [2]dsl.Pred
-	sees    [2]u32 // the position up to which a row sees
-	q       [][2]([4]pair)
-	most    [2]*dsl.Var[dsl.F32]
-	total   [2]*dsl.Var[dsl.F32]
-	o       [][8][4]*dsl.Var[dsl.F32]
-	blocked bool              // pages hold whole blocks
-	next    *dsl.Var[dsl.U32] // with it, the page of the block whose keys are fetched next
-	page    *dsl.Var[dsl.U32] // and that of the block whose keys were fetched last
-	keys    [2][]fetched      // of the next block, by token and unit
-	values  [][4]fetched      // by unit and token
-}
-
-// fetched are the words of a unit that are on their way.
-type fetched [4]*dsl.Var[dsl.U32]
-
-func newFetched(k *dsl.Kernel, name string) fetched {
-	return fetched(dsl.NewArray(k.U32(0), 4, name))
-}
-
-func (w *prefillTileState) run() {
-	t, e, k := w.t, w.e, w.e.K
-	g := e.Lane.DivC(4)
-	for half := range 2 {
-		r := g.AddC(8 * half)
-		w.rows[half] = w.token.Add(r.DivC(t.group()))
-		w.heads[half] = w.kvHead.MulC(t.group()).Add(r.RemC(t.group()))
-		w.used[half] = r.LtC(t.tokens() * t.group()).And(w.rows[half].Lt(w.n))
-		w.sees[half] = w.s.Pos.Add(w.rows[half].Min(w.n.SubC(1)))
-		w.most[half], w.total[half] = dsl.NewVar(k.F32(math.Inf(-1)), "most"), dsl.NewVar(k.F32(0), "total")
+// Produce streams the keys and values of this CTA's pieces, once ready has waited for them: keys a block ahead. All
+// lanes of the producer warp run it.
+func (t *PrefillAttention) Produce(e *Env, c *pipeline.TileProducer, s Step, span PrefillSpan, padded int, ready func()) {
+	k := e.K
+	if p := t.Problem(); p != "" {
+		k.Require(false, "%s", p)
+		return
 	}
-	for range ceilDiv(t.units(), 8) {
-		var o [8][4]*dsl.Var[dsl.F32]
-		for i := range o {
-			o[i] = [4]*dsl.Var[dsl.F32](dsl.NewArray(k.F32(0), 4, "o"))
-		}
-		w.o = append(w.o, o)
-	}
-	w.queries()
-	w.limit = w.s.Pos.Add(w.token.AddC(t.tokens()).Min(w.n)).Named("limit")
-	w.blocked = t.KV.Page%blockTokens == 0
-	w.start()
-	k.If(w.token.Lt(w.n), func() {
-		w.fetchKeys(k.U32(0))
-		w.fetchValues(k.U32(0))
-		k.ForStep(k.U32(0), w.limit, blockTokens, func(b u32) { w.block(b) }, dsl.Unroll(1))
+	ready()
+	p := t.pieces(e, s, span, padded)
+	p.each(func(piece prefillPiece) {
+		k.For(k.U32(0), piece.blocks, func(b u32) {
+			p.fetch(c, piece, 0, b)
+			k.If(b.NeC(0), func() { p.fetch(c, piece, 1, b.SubC(1)) })
+		}, dsl.Unroll(1))
+		k.If(piece.blocks.NeC(0), func() { p.fetch(c, piece, 1, piece.blocks.SubC(1)) })
 	})
-	w.store()
 }
 
-// queries loads this lane's units of its two rows.
-func (w *prefillTileState) queries() {
-	t, k := w.t, w.e.K
-	q := dsl.View[dsl.BF16x2](t.Q)
-	for i := range ceilDiv(t.units(), 4) {
-		unit := w.e.Lane.RemC(4).AddC(4 * i)
-		var words [2][4]*dsl.Var[dsl.BF16x2]
-		for half := range 2 {
-			words[half] = [4]*dsl.Var[dsl.BF16x2](dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), 4, "q"))
-			k.If(w.used[half].And(unit.LtC(t.units())), func() {
-				row := w.rows[half].MulC(t.Heads).Add(w.heads[half])
-				for j := range 4 { // one by one: words of two rows are neighbours in registers
-					words[half][j].Set(q.Load(row.MulC(t.KV.D / 2).Add(unit.MulC(4)).AddC(j)))
-				}
-			})
-		}
-		var a [2][4]pair
-		for j := range 2 {
-			a[j] = [4]pair{words[0][2*j].Get(), words[1][2*j].Get(), words[0][2*j+1].Get(), words[1][2*j+1].Get()}
-		}
-		w.q = append(w.q, a)
-	}
-}
-
-// start declares what is fetched ahead.
-func (w *prefillTileState) start() {
-	k := w.e.K
-	for tile := range w.keys {
-		for range w.q {
-			w.keys[tile] = append(w.keys[tile], newFetched(k, "key"))
-		}
-	}
-	for range w.o {
-		var of [4]fetched
-		for token := range of {
-			of[token] = newFetched(k, "value")
-		}
-		w.values = append(w.values, of)
-	}
-	if w.blocked {
-		w.next, w.page = dsl.NewVar(w.s.Table.Load(dsl.At(0)), "next_page"), dsl.NewVar(k.U32(0), "page")
-	}
-}
-
-// fetchKeys fetches the keys of the block at positions from to from+15, and which page the next one has. Tokens beyond
-// the last one are the last one.
-func (w *prefillTileState) fetchKeys(from u32) {
-	if w.blocked {
-		w.page.Set(w.next.Get())
-		w.next.Set(w.s.Table.Load(from.AddC(blockTokens).Min(w.limit.SubC(1)).DivC(w.t.KV.Page)))
-	}
-	g, c := w.e.Lane.DivC(4), w.e.Lane.RemC(4)
-	for tile, units := range w.keys {
-		base, slot := w.tokenRow(from.Add(g).AddC(8 * tile))
-		for i, words := range units {
-			for j, v := range w.unit(base, slot, 0, c.AddC(4*i)) {
-				words[j].Set(v)
-			}
-		}
-	}
-}
-
-// fetchValues fetches the values of the block whose keys were fetched last.
-func (w *prefillTileState) fetchValues(from u32) {
-	g, c := w.e.Lane.DivC(4), w.e.Lane.RemC(4)
-	for token := range 4 {
-		base, slot := w.tokenRow(from.Add(c.MulC(2)).AddC(8*(token/2) + token%2))
-		for i, tokens := range w.values {
-			for j, v := range w.unit(base, slot, 1, g.AddC(8*i)) {
-				tokens[token][j].Set(v)
-			}
-		}
-	}
-}
-
-// tokenRow is the first unit of the token at a position in the cache, and its slot.
-func (w *prefillTileState) tokenRow(position u32) (base dsl.Val[dsl.U64], slot u32) {
-	l := w.t.KV
-	position = position.Min(w.limit.SubC(1))
-	slot = position.RemC(l.Page)
-	var page u32
-	if w.blocked {
-		page = w.page.Get()
+// fetch fills a stage with the keys (v = 0) or values of a block.
+func (p *prefillPieces) fetch(c *pipeline.TileProducer, piece prefillPiece, v int, block u32) {
+	if p.t.whole() {
+		p.copyPages(c, piece, v, block)
 	} else {
-		page = w.s.Table.Load(position.DivC(l.Page))
+		p.copyUnits(c, piece, v, block)
 	}
-	return l.rowBase(w.s.Layer, w.s.Pages, page, w.kvHead, slot), slot
 }
 
-// unit is the four words of unit u of K (v = 0) or V of a token.
-func (w *prefillTileState) unit(base dsl.Val[dsl.U64], slot u32, v int, u u32) []u32 {
-	u = u.MinC(w.t.units() - 1)
-	return dsl.Split(w.s.Cache.Load(base.Add(dsl.Cast[dsl.U64](w.t.KV.unit(v, u, slot)))))
+// row is the token's row in the cache, one behind the last being that one.
+func (p *prefillPieces) row(piece prefillPiece, position u32) (row, slot u32) {
+	l := p.t.KV
+	position = position.Min(p.end.SubC(1))
+	slot = position.RemC(l.Page)
+	page := p.s.Layer.Mul(p.s.Pages).Add(p.s.Table.Load(position.DivC(l.Page)))
+	return page.MulC(l.Heads).Add(piece.head).MulC(l.Page).Add(slot), slot
 }
 
-// block adds the tokens at positions from to from+15 to the state, and fetches those of the next block: keys behind the
-// products of these, values behind theirs.
-func (w *prefillTileState) block(from u32) {
-	e, k := w.e, w.e.K
-	zero := k.F32(0)
-	c := e.Lane.RemC(4)
-	var scores [2][4]f32
-	for tile := range scores {
-		sum := [4]f32{zero, zero, zero, zero}
-		for i, words := range w.keys[tile] {
-			for j := range 2 {
-				b := [2]pair{dsl.Bits[dsl.BF16x2](words[2*j].Get()), dsl.Bits[dsl.BF16x2](words[2*j+1].Get())}
-				sum = dsl.MMA(w.q[i][j], b, sum)
-			}
-		}
-		for x := range sum {
-			at := from.Add(c.MulC(2)).AddC(8*tile + x&1)
-			seen := at.Le(w.sees[x/2])
-			if w.t.Blind {
-				seen = seen.And(at.AddC(1).Ne(w.sees[x/2]))
-			}
-			scores[tile][x] = dsl.Select(seen, sum[x], k.F32(math.Inf(-1)))
-		}
+// copyPages starts copies of pages, or parts of them, a lane each: of this CTA's, for all CTAs of the cluster.
+func (p *prefillPieces) copyPages(c *pipeline.TileProducer, piece prefillPiece, v int, block u32) {
+	t, e, k := p.t, p.e, p.e.K
+	first, panels := t.panels(v)
+	mask, rank := uint16(0), k.U32(0)
+	if t.Cluster > 1 {
+		mask, rank = 1<<t.Cluster-1, e.CTA.RemC(t.Cluster)
 	}
-	next := from.AddC(blockTokens)
-	w.fetchKeys(next)
-	w.weigh(w.weights(scores))
-	w.fetchValues(next)
-}
-
-// weights turns scores into weights. What there is is scaled to a new maximum only when that is more than 2⁸ times as
-// much: weights of up to 2⁸ are as exact, and most blocks scale nothing.
-func (w *prefillTileState) weights(scores [2][4]f32) [4]pair {
-	k := w.e.K
-	var most [2]f32
-	grows := k.U32(0).NeC(0)
-	for half := range 2 {
-		m := scores[0][2*half].Max(scores[0][2*half+1]).Max(scores[1][2*half]).Max(scores[1][2*half+1])
-		for d := 1; d < 4; d *= 2 {
-			m = m.Max(dsl.ShflXor(m, d))
-		}
-		old := w.most[half].Get()
-		more := m.Gt(old.Add(k.F32(8)))
-		most[half] = dsl.Select(more, m, old).Named("most_now")
-		grows = grows.Or(more)
-	}
-	k.If(dsl.Any(grows), func() {
-		for half := range 2 {
-			by := dsl.Exp2(w.most[half].Get().Sub(most[half])).Named("by")
-			w.most[half].Set(most[half])
-			w.total[half].Set(w.total[half].Get().Mul(by))
-			for _, o := range w.o {
-				for i := range o {
-					for x := 2 * half; x < 2*half+2; x++ {
-						o[i][x].Set(o[i][x].Get().Mul(by))
-					}
-				}
-			}
+	lanes := t.block() / t.box() / t.Cluster
+	box := e.Lane.MinC(lanes - 1).MulC(t.Cluster).Add(rank).MulC(t.box()) // its first token
+	row, slot := p.row(piece, block.MulC(t.block()).Add(box))
+	row = row.Sub(slot.RemC(t.box())).Named("row")
+	c.FillByLanes(panels*t.panelBytes(), lanes, func(s pipeline.TileStage) {
+		for i := range panels {
+			at := box.MulC(16 * t.rowUnits()).AddC(i * t.panelBytes())
+			s.Copy(at, t.pages, [3]dsl.Val[dsl.I32]{k.I32(0), k.I32(first + i), dsl.Bits[dsl.I32](row)}, mask)
 		}
 	})
-	var p [2][4]f32
-	for half := range 2 {
-		sum := w.total[half].Get()
-		for tile := range scores {
-			for x := 2 * half; x < 2*half+2; x++ {
-				p[tile][x] = dsl.Exp2(scores[tile][x].Sub(most[half]))
-				sum = sum.Add(p[tile][x])
-			}
-		}
-		w.total[half].Set(sum)
-	}
-	packed := func(tile, half int) pair { return dsl.Pack[dsl.BF16x2](p[tile][2*half], p[tile][2*half+1]) }
-	return [4]pair{packed(0, 0), packed(0, 1), packed(1, 0), packed(1, 1)}
 }
 
-// weigh adds the weighted values of a block's tokens to the output.
-func (w *prefillTileState) weigh(p [4]pair) {
-	for i, o := range w.o {
-		words := &w.values[i]
-		for element := range o {
-			both := func(token int) pair { // the element of two tokens
-				return dsl.Bits[dsl.BF16x2](dsl.Permute(words[token][element/2].Get(), words[token+1][element/2].Get(), []uint16{0x5410, 0x7632}[element%2]))
+// copyUnits copies tokens of pages too small to be permuted as wgmma wants, a unit at a time.
+func (p *prefillPieces) copyUnits(c *pipeline.TileProducer, piece prefillPiece, v int, block u32) {
+	t, e, k := p.t, p.e, p.e.K
+	first, panels := t.panels(v)
+	every, m := t.KV.fullPermutation()
+	_, own := t.KV.permutation()
+	c.FillByStores(func(base u32, data dsl.Buf[dsl.B128]) {
+		k.ForStep(e.Lane, k.U32(panels*t.panelBytes()/16), dsl.WarpSize, func(i u32) {
+			token, panel := i.DivC(m).RemC(t.block()), i.DivC(m*t.block())
+			row, slot := p.row(piece, block.MulC(t.block()).Add(token))
+			unit := panel.AddC(first).MulC(m).Add(i.RemC(m).Xor(token.DivC(every).RemC(m)))
+			if own > 1 {
+				unit = unit.Xor(slot.DivC(every).RemC(own))
 			}
-			var sum [4]f32
-			for x := range sum {
-				sum[x] = o[element][x].Get()
-			}
-			for x, v := range dsl.MMA(p, [2]pair{both(0), both(2)}, sum) {
-				o[element][x].Set(v)
-			}
-		}
-	}
-}
-
-// store writes the rows' outputs: this lane has whole units of them.
-func (w *prefillTileState) store() {
-	t, e, k := w.t, w.e, w.e.K
-	to := dsl.View[dsl.BF16x2](t.To)
-	for half := range 2 {
-		total := w.total[half].Get()
-		for d := 1; d < 4; d *= 2 {
-			total = total.Add(dsl.ShflXor(total, d))
-		}
-		by := dsl.Select(w.used[half], dsl.Rcp(total), k.F32(0)).Named("by")
-		r := e.Lane.DivC(4).AddC(8 * half)
-		inside := r.LtC(t.tokens() * t.group()).And(w.rows[half].Lt(w.room))
-		for i, o := range w.o {
-			for odd := range 2 {
-				unit := e.Lane.RemC(4).MulC(2).AddC(8*i + odd)
-				var out []pair
-				for x := 0; x < 8; x += 2 {
-					value := func(element int) f32 {
-						return dsl.Select(w.used[half], o[element][2*half+odd].Get().Mul(by), k.F32(0))
-					}
-					out = append(out, dsl.Pack[dsl.BF16x2](value(x), value(x+1)))
-				}
-				k.If(inside.And(unit.LtC(t.units())), func() {
-					to.StoreN(t.Out.At(w.rows[half], w.heads[half].MulC(t.KV.D).Add(unit.MulC(8))).DivC(2), out)
-				})
-			}
-		}
-	}
+			data.Store(base.Add(i), p.s.Cache.Load(dsl.Cast[dsl.U64](row).MulC(t.KV.TokenUnits()).Add(dsl.Cast[dsl.U64](unit))))
+		}, dsl.Unroll(1))
+	})
 }

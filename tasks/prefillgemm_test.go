@@ -230,23 +230,29 @@ func mutantsOfAPrompt(t *testing.T, p prompt) {
 
 // The tiles that 8B's products take, with what an H100 has room for.
 func TestPrefillGEMMCompilesWithoutSpillsOrSerialisedProducts(t *testing.T) {
-	c := nvcctest.Need(t)
 	for _, p := range deep.Most([]prompt{
 		{rows: 4096, k: 14336, columns: 256, stages: 4}, {rows: 6144, k: 4096, columns: 192, stages: 5}, {rows: 28672, k: 4096, columns: 224, stages: 5},
 	}, 1) {
 		p.tokens, p.groups, p.cluster, p.sms, p.layers = 512, 2, 2, 132, 32
 		kernel, _ := p.build(t)
-		tg, err := emit.TargetFor("sm_90a")
-		require.NoError(t, err)
-		src, err := emit.Print(kernel, tg, emit.Options{})
-		require.NoError(t, err)
-		path := filepath.Join(t.TempDir(), "prompt.cu")
-		require.NoError(t, os.WriteFile(path, src.Text, 0o644))
-		report, err := c.Compile(t.Context(), path, path+"bin", nvcc.Options{Arch: tg.Arch, Flags: []string{"-Werror", "all-warnings"}})
-		require.NoError(t, err)
-		require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
-		f := report.Functions[0]
-		require.Zero(t, f.SpillStores+f.SpillLoads+f.Stack, "%v: %+v", p, f)
-		t.Logf("%v: %+v", p, f)
+		t.Logf("%v: %+v", p, compilesWhole(t, kernel))
 	}
+}
+
+// compilesWhole compiles a kernel of warpgroups, without spills or products that ptxas puts one behind the other.
+func compilesWhole(t *testing.T, kernel *ir.Kernel) nvcc.Function {
+	t.Helper()
+	c := nvcctest.Need(t)
+	tg, err := emit.TargetFor("sm_90a")
+	require.NoError(t, err)
+	src, err := emit.Print(kernel, tg, emit.Options{})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "prompt.cu")
+	require.NoError(t, os.WriteFile(path, src.Text, 0o644))
+	report, err := c.Compile(t.Context(), path, path+"bin", nvcc.Options{Arch: tg.Arch, Flags: []string{"-Werror", "all-warnings"}})
+	require.NoError(t, err)
+	require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
+	f := report.Functions[0]
+	require.Zero(t, f.SpillStores+f.SpillLoads+f.Stack, "%+v", f)
+	return f
 }

@@ -44,7 +44,7 @@ func (m *machine) issueTensor(w *warp, in *inst, l int, c *cta) bool {
 	src := m.global[m.p.rootOf[t.Of]]
 	f := &flight{cta: c, w: w, in: in, lane: uint8(l), bar: b, comp: comp, phase: b.phase, dst: dst, src: src, dstOff: off, n: t.BoxBytes()}
 	f.rec = pack(c.id*m.comps+comp, b.phase+1, anyLane, in.pc)
-	f.parts = m.boxRows(w, in, l, t)
+	f.parts = m.boxRows(w, in, l, t, int64(len(src.data)))
 	a := accessor{w: w, in: in, lane: uint8(l), async: true, rec: f.rec}
 	for _, p := range f.parts {
 		if p.src+p.n > int64(len(src.data)) {
@@ -65,18 +65,19 @@ func (m *machine) issueTensor(w *warp, in *inst, l int, c *cta) bool {
 // piece is a contiguous part of a copy: n bytes from byte src of the source to byte dst behind the destination's first.
 type piece struct{ dst, src, n int64 }
 
-// boxRows are the parts of a box at lane l's coordinates that lie inside of the map.
-func (m *machine) boxRows(w *warp, in *inst, l int, t *ir.TensorMap) (parts []piece) {
+// boxRows are the parts of a box at lane l's coordinates that lie inside of the map, over so many bytes.
+func (m *machine) boxRows(w *warp, in *inst, l int, t *ir.TensorMap, bytes int64) (parts []piece) {
+	dims := t.Within(bytes)
 	var at [3]int64
 	for d := range at {
 		at[d] = int64(int32(m.in(w, in.a[d])[l]))
 	}
 	lo := max(at[0], 0)
-	n := min(at[0]+int64(t.Box[0]), t.Dims[0]) - lo
+	n := min(at[0]+int64(t.Box[0]), dims[0]) - lo
 	for z := range int64(t.Box[2]) {
 		for y := range int64(t.Box[1]) {
 			row, plane := at[1]+y, at[2]+z
-			if n <= 0 || row < 0 || row >= t.Dims[1] || plane < 0 || plane >= t.Dims[2] {
+			if n <= 0 || row < 0 || row >= dims[1] || plane < 0 || plane >= dims[2] {
 				continue
 			}
 			dst := 2 * ((z*int64(t.Box[1])+y)*int64(t.Box[0]) + lo - at[0])

@@ -187,7 +187,7 @@ func (m *machine) multiplyGroup(w *warp, in *inst, n int, wide func(uint64) floa
 	}
 	var place [2]int64
 	for i := range in.mem {
-		at, ok := m.tileAt(w, in, i)
+		at, ok := m.tileAt(w, in, i, n)
 		if !ok {
 			return
 		}
@@ -205,14 +205,21 @@ func (m *machine) multiplyGroup(w *warp, in *inst, n int, wide func(uint64) floa
 	} else if !m.readTile(w, in, 0, place[0], 16*int(w.wi%4), a[:], wide) {
 		return
 	}
-	if !m.readTile(w, in, last, place[last], 0, b[:n], wide) {
+	read := m.readTile
+	if in.attr.Tiles[last].Across != 0 {
+		read = m.readAcross
+	}
+	if !read(w, in, last, place[last], 0, b[:n], wide) {
 		return
 	}
 	for j := range sums {
 		d := &w.regs[sums[j]]
 		for l := range 32 {
 			row, col := &a[l/4+8*(j>>1&1)], &b[8*(j/4)+l%4*2+j&1]
-			sum := f32(d[l])
+			sum := float32(0)
+			if in.attr.Imm == 0 {
+				sum = f32(d[l])
+			}
 			for k := range 16 {
 				sum += float32(row[k] * col[k])
 			}
@@ -233,8 +240,8 @@ func fragment(w *warp, in *inst, a *[16][16]float32, wide func(uint64) float32) 
 }
 
 // tileAt is the byte of the CTA's shared memory at which operand i begins: the same for all lanes, in the first row of
-// a group.
-func (m *machine) tileAt(w *warp, in *inst, i int) (int64, bool) {
+// a group. It has n columns where they lie in rows.
+func (m *machine) tileAt(w *warp, in *inst, i, n int) (int64, bool) {
 	r := &in.mem[i]
 	first := m.index(w, r, 0)
 	for l := 1; l < 32; l++ {
@@ -243,42 +250,73 @@ func (m *machine) tileAt(w *warp, in *inst, i int) (int64, bool) {
 			return 0, false
 		}
 	}
-	swizzle := int64(in.attr.Tiles[i].Swizzle)
+	t := in.attr.Tiles[i]
+	swizzle, row := int64(t.Swizzle), int64(32) // what it takes of a row
+	if t.Across != 0 {
+		row = min(int64(2*n), swizzle)
+	}
 	abs := int64(w.cta.shared[r.root].info.buf.Offset) + r.base + first*r.elem
-	if row := abs % (8 * swizzle); row%16 != 0 || row+32 > swizzle {
-		m.fail(w, in, anyLane, Misaligned, "operand %s begins at byte %d, want 32 bytes of the first row of a group of 8 rows of %d bytes, itself aligned", r.buf, abs, swizzle).at(r.buf, first)
+	if x := abs % (8 * swizzle); x%16 != 0 || x+row > swizzle {
+		m.fail(w, in, anyLane, Misaligned, "operand %s begins at byte %d, want %d bytes of the first row of a group of 8 rows of %d bytes, itself aligned", r.buf, abs, row, swizzle).at(r.buf, first)
 		return 0, false
 	}
 	return abs, true
 }
 
-// readTile reads 16 columns of some rows of operand i, as bulk copies read: in the async proxy, until the group has
-// ended.
+// readTile reads 16 columns of some rows of operand i.
 func (m *machine) readTile(w *warp, in *inst, i int, at int64, first int, rows [][16]float32, wide func(uint64) float32) bool {
-	r, t := &in.mem[i], in.attr.Tiles[i]
-	rg := w.cta.shared[r.root]
-	start, spread := int64(rg.info.buf.Offset), int64(t.Swizzle-16)
-	rec := pack(w.cta.id*m.comps+m.groupComp(w), w.group.groups+1, anyLane, in.pc)
-	a := accessor{w: w, in: in, lane: anyLane, async: true, rec: rec}
+	t := in.attr.Tiles[i]
 	for k := range rows {
 		n := first + k
 		for unit := range int64(2) {
-			abs := at + int64(n/8*t.Stride+n%8*t.Swizzle) + 16*unit
-			abs ^= abs >> 3 & spread
-			off := abs - start
-			if off < 0 || off+16 > int64(len(rg.data)) {
-				m.fail(w, in, anyLane, OutOfBounds, "row %d of an operand lies at byte %d of %s, which has %d", n, off, rg.info.buf, len(rg.data)).at(rg.info.buf, off/int64(rg.info.buf.Elem.Size()))
-				return false
-			}
-			if rg.shadow != nil && !m.touch(rg, off, 16, &a) || !m.readable(w, in, r, rg, anyLane, off, 16) {
+			u, ok := m.readUnit(w, in, i, at+int64(n/8*t.Stride+n%8*t.Swizzle)+16*unit)
+			if !ok {
 				return false
 			}
 			for e := range 8 {
-				rows[k][8*int(unit)+e] = wide(rg.load(off+int64(2*e), 2).lo)
+				rows[k][8*int(unit)+e] = wide(u[e])
 			}
 		}
 	}
 	return true
+}
+
+// readAcross reads the columns of operand i, whose tile has them in 16 rows.
+func (m *machine) readAcross(w *warp, in *inst, i int, at int64, _ int, columns [][16]float32, wide func(uint64) float32) bool {
+	t := in.attr.Tiles[i]
+	for k := range 16 {
+		for n := 0; n < len(columns); n += 8 {
+			u, ok := m.readUnit(w, in, i, at+int64(k/8*t.Stride+k%8*t.Swizzle+2*n/t.Swizzle*t.Across+2*n%t.Swizzle))
+			if !ok {
+				return false
+			}
+			for e := range 8 {
+				columns[n+e][k] = wide(u[e])
+			}
+		}
+	}
+	return true
+}
+
+// readUnit reads 8 elements of operand i, which swizzled lie at byte abs of the CTA's shared memory, as bulk copies
+// read: in the async proxy, until the group has ended.
+func (m *machine) readUnit(w *warp, in *inst, i int, abs int64) (u [8]uint64, ok bool) {
+	r := &in.mem[i]
+	rg := w.cta.shared[r.root]
+	abs ^= abs >> 3 & int64(in.attr.Tiles[i].Swizzle-16)
+	off := abs - int64(rg.info.buf.Offset)
+	if off < 0 || off+16 > int64(len(rg.data)) {
+		m.fail(w, in, anyLane, OutOfBounds, "a row of an operand lies at byte %d of %s, which has %d", off, rg.info.buf, len(rg.data)).at(rg.info.buf, off/int64(rg.info.buf.Elem.Size()))
+		return u, false
+	}
+	a := accessor{w: w, in: in, lane: anyLane, async: true, rec: pack(w.cta.id*m.comps+m.groupComp(w), w.group.groups+1, anyLane, in.pc)}
+	if rg.shadow != nil && !m.touch(rg, off, 16, &a) || !m.readable(w, in, r, rg, anyLane, off, 16) {
+		return u, false
+	}
+	for e := range u {
+		u[e] = rg.load(off+int64(2*e), 2).lo
+	}
+	return u, true
 }
 
 // leaveGroup looks at what a warp leaves under way.

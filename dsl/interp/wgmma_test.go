@@ -55,18 +55,40 @@ func halfOf(x float32) uint16 {
 }
 
 type groupCase struct {
-	n, k, swizzle int
-	f16, regs     bool
+	n, k, swizzle     int
+	f16, regs, across bool // across: B's columns lie in rows
+	set               bool // the first product sets the sums
+}
+
+// lead is how many columns lie before B's in a row.
+func (c groupCase) lead() int {
+	if c.across && 2*c.n < c.swizzle {
+		return 8
+	}
+	return 0
+}
+
+// tileB is how B lies, columns or rows of it being stride bytes from group to group, and the word its step begins at.
+func (c groupCase) tileB(stride, step int) (dsl.Tile, dsl.Index) {
+	if c.across {
+		return dsl.Tile{Swizzle: c.swizzle, Stride: stride, Across: 8 * c.swizzle}, dsl.At((2*step*stride + 2*c.lead()) / 4)
+	}
+	in := 32 * step // of the step's 16 columns: the atom, and 32 bytes a step in it
+	return dsl.Tile{Swizzle: c.swizzle, Stride: stride}, dsl.At((in/c.swizzle*8*c.swizzle + in%c.swizzle) / 4)
 }
 
 // groupKernel multiplies A (64 rows in memory, or in registers) by B on one warpgroup and stores the sums of column c
 // of row r at 64·c + r.
 func groupKernel(k *dsl.Kernel, c groupCase, strideA, strideB int) {
 	a := dsl.Global[dsl.U32](k, "a", int64(32*c.k))
-	b := dsl.Global[dsl.U32](k, "b", int64(c.n*c.k/2))
+	words := c.k / 8 * strideB / 4
+	if !c.across {
+		words = c.n * c.k / 2
+	}
+	b := dsl.Global[dsl.U32](k, "b", int64(words))
 	out := dsl.Global[dsl.F32](k, "out", int64(64*c.n))
 	sa := dsl.Shared[dsl.U32](k, "sa", 32*c.k, dsl.Align(1024))
-	sb := dsl.Shared[dsl.U32](k, "sb", c.n*c.k/2, dsl.Align(1024))
+	sb := dsl.Shared[dsl.U32](k, "sb", words, dsl.Align(1024))
 	for _, p := range []struct {
 		to, from dsl.Buf[dsl.U32]
 	}{{sa, a}, {sb, b}} {
@@ -75,7 +97,6 @@ func groupKernel(k *dsl.Kernel, c groupCase, strideA, strideB int) {
 	k.FenceProxyAsyncShared()
 	k.Barrier()
 	sums := dsl.NewArray(k.F32(1), c.n/2, "sum")
-	ta, tb := dsl.Tile{Swizzle: c.swizzle, Stride: strideA}, dsl.Tile{Swizzle: c.swizzle, Stride: strideB}
 	var fa [][4]*dsl.Var[dsl.BF16x2]
 	for step := range c.k / 16 { // a thread's registers of A, from rows that are not swizzled
 		var f [4]*dsl.Var[dsl.BF16x2]
@@ -88,9 +109,11 @@ func groupKernel(k *dsl.Kernel, c groupCase, strideA, strideB int) {
 	}
 	k.WGMMAFence()
 	for step := range c.k / 16 {
-		words := func(stride int) dsl.Index { // of the step's 16 columns: the atom, and 32 bytes a step in it
-			in := 32 * step
-			return dsl.At((in/c.swizzle*8*c.swizzle + in%c.swizzle) / 4)
+		ta, atA := groupCase{swizzle: c.swizzle}.tileB(strideA, step)
+		tb, atB := c.tileB(strideB, step)
+		var o []dsl.WGMMAOpt
+		if c.set && step == 0 {
+			o = append(o, dsl.Overwrite)
 		}
 		switch {
 		case c.regs && c.f16:
@@ -99,13 +122,13 @@ func groupKernel(k *dsl.Kernel, c groupCase, strideA, strideB int) {
 				h[i] = dsl.NewVar(dsl.Bits[dsl.F16x2](fa[step][i].Get()), "h")
 			}
 			k.WGMMAFence()
-			dsl.WGMMARegisters(sums, h, sb, words(strideB), tb)
+			dsl.WGMMARegisters(sums, h, sb, atB, tb, o...)
 		case c.regs:
-			dsl.WGMMARegisters(sums, fa[step], sb, words(strideB), tb)
+			dsl.WGMMARegisters(sums, fa[step], sb, atB, tb, o...)
 		case c.f16:
-			dsl.WGMMA[dsl.F16x2](sums, sa, words(strideA), ta, sb, words(strideB), tb)
+			dsl.WGMMA[dsl.F16x2](sums, sa, atA, ta, sb, atB, tb)
 		default:
-			dsl.WGMMA[dsl.BF16x2](sums, sa, words(strideA), ta, sb, words(strideB), tb)
+			dsl.WGMMA[dsl.BF16x2](sums, sa, atA, ta, sb, atB, tb)
 		}
 	}
 	k.WGMMACommit()
@@ -121,13 +144,25 @@ func TestWGMMAMultipliesSwizzledTiles(t *testing.T) {
 	for _, c := range []groupCase{
 		{n: 8, k: 32, swizzle: 64}, {n: 24, k: 64, swizzle: 64, f16: true}, {n: 64, k: 64, swizzle: 128}, {n: 256, k: 64, swizzle: 64},
 		{n: 16, k: 64, swizzle: 128, f16: true}, {n: 40, k: 128, swizzle: 128, regs: true}, {n: 8, k: 32, swizzle: 64, f16: true, regs: true},
+		{n: 128, k: 64, swizzle: 128, regs: true, across: true, set: true}, {n: 24, k: 64, swizzle: 64, across: true},
+		{n: 48, k: 64, swizzle: 128, regs: true, across: true}, {n: 64, k: 32, swizzle: 64, f16: true, regs: true, across: true},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(c.n)))
 			abits, a := randomRows(r, 64, c.k, c.f16)
 			bbits, b := randomRows(r, c.n, c.k, c.f16)
 			da, strideA := swizzled(abits, c.swizzle)
-			db, strideB := swizzled(bbits, c.swizzle)
+			columns := bbits
+			if c.across {
+				columns = make([][]uint16, c.k)
+				for i := range columns {
+					columns[i] = make([]uint16, (c.lead()+c.n+c.swizzle/2-1)/(c.swizzle/2)*(c.swizzle/2))
+					for j := range bbits {
+						columns[i][c.lead()+j] = bbits[j][i]
+					}
+				}
+			}
+			db, strideB := swizzled(columns, c.swizzle)
 			if c.regs {
 				for i, row := range abits {
 					for k, x := range row {
@@ -143,7 +178,10 @@ func TestWGMMAMultipliesSwizzledTiles(t *testing.T) {
 			out := f32s(m.Bytes("out"))
 			for i := range a {
 				for j := range b {
-					want := 1.0
+					want := 1.0 // what is in the sums before
+					if c.set {
+						want = 0
+					}
 					for k := range a[i] {
 						want += a[i][k] * b[j][k]
 					}

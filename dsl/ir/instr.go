@@ -1,5 +1,7 @@
 package ir
 
+import "fmt"
+
 // Stmt is a node of a block: *Instr, *For, *If, *Roles, *Region or *Note.
 type Stmt interface {
 	Position() Pos
@@ -39,7 +41,7 @@ type Attr struct {
 	Scope Scope  // scope of the order; for uniform: the scope asserted
 	Hint  Hint   // cache hint
 	Cond  Cond   // wait.mem
-	Imm   int64  // bar: id; prmt: selector; ldmatrix: 1 for .trans; tensor.g2s: mask of CTAs; setmaxreg: 1 for more, 0 for fewer; waits: nanoseconds slept between polls; fence.proxy: FenceSpace
+	Imm   int64  // bar: id; prmt: selector; ldmatrix: 1 for .trans; tensor.g2s: mask of CTAs; setmaxreg: 1 for more, 0 for fewer; waits: nanoseconds slept between polls; fence.proxy: FenceSpace; wgmma: 1 to set the sums, not add to them
 	N     int    // bar: number of threads; wgmma.wait: groups that may be under way; setmaxreg: registers
 	Text  string // assert: the message
 	Var   *Var   // var, get, set
@@ -51,9 +53,30 @@ type Attr struct {
 // Tile says how an operand of wgmma lies in shared memory: groups of 8 rows, of which each has Swizzle bytes a row,
 // row behind row, and begins Stride bytes behind the group before. 16-byte unit u of a row r of a group lies at
 // u xor r/2%4 of its row where Swizzle is 64, and at u xor r where it is 128.
+//
+// A row is one of A, or a column of B, and holds it along K. With Across a row is one of B's 16 along K and holds the N
+// columns: Swizzle/2 of them, the next ones as many groups of rows that begin Across bytes on. N columns that take less
+// than a row may begin behind its first byte, others may not.
 type Tile struct {
 	Swizzle int // 64 or 128
 	Stride  int // bytes, a multiple of 16
+	Across  int // 0, or bytes, a multiple of 16
+}
+
+// String prints what is there: "{128 1024}", "{128 1024 across 16384}".
+func (t Tile) String() string {
+	if t.Across == 0 {
+		return fmt.Sprintf("{%d %d}", t.Swizzle, t.Stride)
+	}
+	return fmt.Sprintf("{%d %d across %d}", t.Swizzle, t.Stride, t.Across)
+}
+
+// Reach is how many bytes an operand of n rows, or columns of B, takes up from its first one on.
+func (t Tile) Reach(n int) int64 {
+	if t.Across == 0 {
+		return int64((n/8-1)*t.Stride + 7*t.Swizzle + 32)
+	}
+	return int64(t.Stride + 7*t.Swizzle + (2*n-1)/t.Swizzle*t.Across + min(2*n, t.Swizzle))
 }
 
 // The state spaces a proxy fence covers (Attr.Imm of FenceProxyAsync).

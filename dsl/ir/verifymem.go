@@ -130,7 +130,7 @@ func (s *Instr) Touches(i int) (bytes int64, align int) {
 		if i == 0 && len(s.Mem) == 2 {
 			rows = 64
 		}
-		return int64((rows/8-1)*t.Stride + 7*t.Swizzle + 32), 16
+		return t.Reach(rows), 16
 	case OpBulkG2S:
 		if i == 2 {
 			return int64(e), e

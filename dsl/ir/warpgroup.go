@@ -37,6 +37,9 @@ func wgmma(in *Instr) ([]Type, error) {
 			return nil, fmt.Errorf("has variable %d %s, want %s", i, x, want)
 		}
 	}
+	if in.Attr.Imm&^1 != 0 {
+		return nil, fmt.Errorf("has %d for what is in the sums, want 0 or 1", in.Attr.Imm)
+	}
 	if len(in.Attr.Tiles) != len(in.Mem) {
 		return nil, fmt.Errorf("says how %d operands lie, want %d", len(in.Attr.Tiles), len(in.Mem))
 	}
@@ -45,6 +48,8 @@ func wgmma(in *Instr) ([]Type, error) {
 			return nil, fmt.Errorf("reads %s in %s memory, want shared", m.Buf, m.Buf.Space)
 		} else if t.Swizzle != 64 && t.Swizzle != 128 || t.Stride < 0 || t.Stride%16 != 0 || t.Stride >= 1<<18 {
 			return nil, fmt.Errorf("has rows of %d bytes in groups %d bytes apart, want 64 or 128 and a multiple of 16 below 2^18", t.Swizzle, t.Stride)
+		} else if t.Across != 0 && (i < len(in.Mem)-1 || t.Across < 0 || t.Across%16 != 0 || t.Across >= 1<<18) {
+			return nil, fmt.Errorf("has columns of operand %d in rows, %d bytes on, want that of B, and a multiple of 16 below 2^18", i, t.Across)
 		}
 	}
 	return nil, nil
@@ -79,13 +84,22 @@ const (
 type TensorMap struct {
 	Of      *Buf     // a root buffer in global memory
 	From    int64    // bytes from its start
-	Dims    [3]int64 // elements
+	Dims    [3]int64 // elements; of the last dimension 0 for as many as a buffer of unknown length holds
 	Strides [2]int64 // bytes from one element of dimension 1 to the next, and of dimension 2
 	Box     [3]int   // elements, at most 256 in a dimension
 }
 
 // BoxBytes is what a copy moves.
 func (m *TensorMap) BoxBytes() int64 { return 2 * int64(m.Box[0]) * int64(m.Box[1]) * int64(m.Box[2]) }
+
+// Within is Dims over a buffer of so many bytes.
+func (m *TensorMap) Within(bytes int64) [3]int64 {
+	d := m.Dims
+	if d[2] == 0 {
+		d[2] = max(0, (bytes-m.From)/m.Strides[1])
+	}
+	return d
+}
 
 // End is the first byte of Of behind the array.
 func (m *TensorMap) End() int64 {
@@ -136,6 +150,9 @@ func (v *verifier) tensorMap(b *Buf, what string) {
 		bad("describes %s up to byte %d, but it has %d", m.Of, m.End(), m.Of.Bytes())
 	}
 	for i, d := range m.Dims {
+		if m.Of.Len == 0 && i == 2 && d == 0 {
+			d = 1
+		}
 		if d < 1 || d >= 1<<32 || m.Box[i] < 1 || m.Box[i] > 256 {
 			bad("has a box of %d of %d elements in dimension %d, want 1 to 256 of 1 to 2^32-1", m.Box[i], d, i)
 		}
