@@ -44,8 +44,11 @@ func eachChoice(choices []Choice, choose func(Choice), measure func() (Case, err
 	for _, choice := range choices {
 		choose(choice)
 		c, err := measure()
+		if err != nil && len(choices) > 1 {
+			err = fmt.Errorf("%s: %w", choice, err)
+		}
 		if err != nil {
-			return nil, fmt.Errorf("%s: %w", choice, err)
+			return nil, err
 		}
 		c.Choice = choice.Name
 		cases = append(cases, c)
