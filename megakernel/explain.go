@@ -185,7 +185,7 @@ func (mk *Kernel) reportParams(r *report) {
 		} else {
 			doc = f.Param.Doc
 		}
-		for n, part := range table.Wrap(doc, 34) {
+		for n, part := range table.Wrap(doc, 32) {
 			if n == 0 {
 				t.Row(f.Offset, typ, f.Name, bytes, part)
 			} else {

@@ -115,7 +115,7 @@ var optionTable = []Option{
 	{Field: "Splits", Flag: "splits", Group: OptionTuning, Searched: StepsOfOneRow | StepsOfGraph, Usage: "parts of the KV cache, up to 128 (default: as many as fill the SMs, or two thirds of those where they are more than 16)",
 		Values: func(mk *Kernel) []string {
 			fill := mk.planning(func(o *Options) { o.Splits = 0 }).Splits
-			return numbers(fill/2, fill, fill*3/2, 2*fill, 8, 16, 32)
+			return numbers(fill/2, fill, 2*fill, 8, 16, 32)
 		}},
 	{Field: "Queries", Flag: "queries", Group: OptionTuning, Searched: StepsOfOneRow,
 		Usage:  "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them (default what costs least: words on an H200; with --rows barrier)",

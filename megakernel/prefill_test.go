@@ -51,7 +51,7 @@ func compiles(t *testing.T, p *megakernel.Prefill) {
 	require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
 	f := report.Functions[0]
 	t.Logf("tiles %v, %d stages, %d lines, %+v", p.Columns, p.Stages, len(src.Lines), f)
-	require.LessOrEqual(t, f.SpillStores, 24, "some words, outside of the loops of products and of attention")
+	require.LessOrEqual(t, f.SpillStores, 32, "some words, outside of the loops of products and of attention")
 }
 
 func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {

@@ -194,9 +194,11 @@ func (w *prefillTile) multiplyValues(s pipeline.TileStage) {
 // whether this lane's rows are, and by how much their outputs are to be scaled.
 func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 	k := w.e.K
-	hide := from.AddC(w.t.block() - 1).Gt(w.p.s.Pos.Add(w.piece.token)) // tokens that a row may not see
+	var hide dsl.Pred
 	if w.t.Blind {
 		hide = from.GeC(0)
+	} else {
+		hide = from.AddC(w.t.block() - 1).Gt(w.p.s.Pos.Add(w.piece.token)) // tokens that a row may not see
 	}
 	k.If(hide, func() { w.hide(from) })
 	for half := range 2 {
