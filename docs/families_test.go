@@ -89,7 +89,8 @@ func familyTable(t *testing.T) string {
 func formatTable(t *testing.T) string {
 	all, err := families.All()
 	require.NoError(t, err)
-	columns := []megakernel.Options{{}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatE4M3B128}, {Weights: pipeline.FormatI8}, {Weights: pipeline.FormatI4}, {Weights: pipeline.FormatI4G128}, {KV: tasks.KVE4M3}}
+	columns := []megakernel.Options{{}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatE4M3B128},
+		{Weights: pipeline.FormatI8}, {Weights: pipeline.FormatI4}, {Weights: pipeline.FormatI4G128}, {KV: tasks.KVE4M3}}
 	var b strings.Builder
 	b.WriteString("| family | `bf16` | `e4m3` | `e4m3b128` | `i8` | `i4` | `i4g32` to `i4g128` | `--kv e4m3` | `--prefill` |\n|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range models.Families() {

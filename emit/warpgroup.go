@@ -134,7 +134,8 @@ func spellWGMMA(p *printer, in *ir.Instr) expr {
 	}
 	elem := map[ir.Type]string{ir.BF16x2: "bf16", ir.F16x2: "f16"}[in.T]
 	name := fmt.Sprintf("wgmma_m64n%dk16_%s", in.Columns(), elem)
-	s := wgmmaShape{elem: elem, columns: in.Columns(), registers: len(in.Mem) == 1, across: in.Attr.Tiles[len(in.Mem)-1].Across != 0, set: in.Attr.Imm == 1}
+	s := wgmmaShape{elem: elem, columns: in.Columns(), registers: len(in.Mem) == 1,
+		across: in.Attr.Tiles[len(in.Mem)-1].Across != 0, set: in.Attr.Imm == 1}
 	for _, x := range []struct {
 		is   bool
 		name string

@@ -49,14 +49,15 @@ func TestLogprobsComeWithEveryTokenOfPromptAndAnswer(t *testing.T) {
 	}
 }
 
-// A bias decides what is chosen, not the log-probabilities, which are the model's own. A kernel that draws does it in launches of
-// many tokens; a drawn token gives the same then.
+// A bias decides what is chosen, not the log-probabilities, which are the model's own. A kernel that draws does it in
+// launches of many tokens; a drawn token gives the same then.
 func TestPenaltiesChooseAndLogprobsStay(t *testing.T) {
 	for _, s := range []sampling.Params{{}, {Temperature: 2, Seed: 3}} {
 		var want []int
 		for _, drawn := range []bool{false, true} {
 			e, f := newFake(t, func(o *Options) { o.Kernel.Options.Draws = drawn }, nil)
-			got, err := e.Generate(t.Context(), Request{Tokens: []int{3, 4}, MaxTokens: 12, MinTokens: 6, StopTokens: []int{17}, Logprobs: true, Sampling: s,
+			got, err := e.Generate(t.Context(), Request{Tokens: []int{3, 4}, MaxTokens: 12, MinTokens: 6,
+				StopTokens: []int{17}, Logprobs: true, Sampling: s,
 				Penalties: sampling.Penalties{Bias: map[int]float64{17: 50, 18: 60}, Frequency: 20}}, nil)
 			require.NoError(t, err)
 			if !drawn {

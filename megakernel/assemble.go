@@ -102,7 +102,8 @@ func newBuilder(mk *Kernel) *builder {
 		b.flow = newSingle(b)
 	}
 	b.stepReady = dsl.NewMBars(k, regionStepReady, 1, at(regionStepReady), dsl.Doc("whether the step runs on is decided"))
-	b.stepAck = dsl.NewMBars(k, regionStepAck, 1, at(regionStepAck), dsl.Doc("the producer knows whether the step runs on"))
+	b.stepAck = dsl.NewMBars(k, regionStepAck, 1, at(regionStepAck),
+		dsl.Doc("the producer knows whether the step runs on"))
 	b.running = dsl.Shared[dsl.U32](k, regionRunning, 1, at(regionRunning), dsl.Doc("whether it does"))
 	b.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn), dsl.Doc("this SM's row of the plan table"))
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))

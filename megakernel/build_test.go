@@ -21,7 +21,8 @@ func TestEveryRegisteredModelBuilds(t *testing.T) {
 func TestDefaultSplitsOfFewKVHeads(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for kvHeads, want := range map[int]map[int]int{1: {132: 88, 1024: maxSplits, 12: 12, 20: 16}, 3: {132: 29, 64: 16, 1: 1}} {
+	for kvHeads, want := range map[int]map[int]int{1: {132: 88, 1024: maxSplits, 12: 12, 20: 16},
+		3: {132: 29, 64: 16, 1: 1}} {
 		c.KVHeads = kvHeads
 		for sms, splits := range want {
 			mk, err := Build(c, Options{SMs: sms})

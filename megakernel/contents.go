@@ -78,9 +78,12 @@ func (mk *Kernel) needsOfDraws() []emit.Need {
 		return nil
 	}
 	return []emit.Need{
-		{Buffer: BufferDraws, Fill: fmt.Sprintf("nothing where %s is 0; else the row of package draw for each row of a step, %d words, 0 for the highest logit", ScalarDraws, draw.RowWords)},
-		{Buffer: BufferHistories, Fill: fmt.Sprintf("nothing unless %s has bit %d; else the histories of package draw that rows name; the kernel adds the tokens that they choose", ScalarDraws, draw.ModeChanges)},
-		{Buffer: BufferTokenMasks, Fill: fmt.Sprintf("nothing unless %s has bit %d; else for each row with a mask %d words: bit t%%32 of word t/32 is 1 where it may choose token t", ScalarDraws, draw.ModeChanges, draw.MaskWords(mk.Config.Vocab))},
+		{Buffer: BufferDraws,
+			Fill: fmt.Sprintf("nothing where %s is 0; else the row of package draw for each row of a step, %d words, 0 for the highest logit", ScalarDraws, draw.RowWords)},
+		{Buffer: BufferHistories,
+			Fill: fmt.Sprintf("nothing unless %s has bit %d; else the histories of package draw that rows name; the kernel adds the tokens that they choose", ScalarDraws, draw.ModeChanges)},
+		{Buffer: BufferTokenMasks,
+			Fill: fmt.Sprintf("nothing unless %s has bit %d; else for each row with a mask %d words: bit t%%32 of word t/32 is 1 where it may choose token t", ScalarDraws, draw.ModeChanges, draw.MaskWords(mk.Config.Vocab))},
 	}
 }
 

@@ -22,7 +22,8 @@ const BufferHistories = "draw_histories"
 // BufferTokenMasks has the tokens that rows may choose whose parameters have draw.FlagMask, [rows][draw.MaskWords].
 const BufferTokenMasks = "token_masks"
 
-// BufferRawLogits has the logits of rows with a history or a mask as the model made them, [rows][vocabulary]; the buffer of logits has them changed.
+// BufferRawLogits has the logits of rows with a history or a mask as the model made them, [rows][vocabulary]; the
+// buffer of logits has them changed.
 const BufferRawLogits = "raw_logits"
 
 // ScalarDraws says what a launch's rows need: 0 where each takes its highest logit, else draw.Mode… bits.
@@ -63,10 +64,14 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(tasks.SampleBinsLen(o.Tokens)), dsl.Align(16), bufDoc("[%d][%d][%d][2] histograms of logits", draw.Searches, o.Tokens, draw.Bins))
 	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(tasks.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16), bufDoc("[%d][%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens, draw.ScoredSteps, o.SMs, draw.ScoreWords, draw.ScoredSteps))
 	vocab := mk.Config.Vocab
-	d.histories = dsl.Global[dsl.U32](k, BufferHistories, product(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16), bufDoc("[%d][2][%d] what changes logits: biases, then how often tokens were there", o.Tokens, vocab))
-	d.masks = dsl.Global[dsl.U32](k, BufferTokenMasks, product(o.Tokens, draw.MaskWords(vocab)), dsl.ReadOnly(), dsl.Align(16), bufDoc("[%d][%d] a bit for each token that may be chosen", o.Tokens, draw.MaskWords(vocab)))
-	d.raw = dsl.Global[dsl.F32](k, BufferRawLogits, product(o.Tokens, vocab), dsl.Align(16), bufDoc("[%d][%d] logits before they were changed", o.Tokens, vocab))
-	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws, "0: every row takes its highest logit; else bits: 1: rows draw; 2: some truncate; 4: some have log-probabilities; 8: some have histories or masks")
+	d.histories = dsl.Global[dsl.U32](k, BufferHistories, product(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16),
+		bufDoc("[%d][2][%d] what changes logits: biases, then how often tokens were there", o.Tokens, vocab))
+	d.masks = dsl.Global[dsl.U32](k, BufferTokenMasks, product(o.Tokens, draw.MaskWords(vocab)), dsl.ReadOnly(),
+		dsl.Align(16), bufDoc("[%d][%d] a bit for each token that may be chosen", o.Tokens, draw.MaskWords(vocab)))
+	d.raw = dsl.Global[dsl.F32](k, BufferRawLogits, product(o.Tokens, vocab), dsl.Align(16),
+		bufDoc("[%d][%d] logits before they were changed", o.Tokens, vocab))
+	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws,
+		"0: every row takes its highest logit; else bits: 1: rows draw; 2: some truncate; 4: some have log-probabilities; 8: some have histories or masks")
 }
 
 // regionDraws is the shared memory of the rows' state while they draw.

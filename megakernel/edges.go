@@ -43,7 +43,8 @@ func (e edge) way(name string) way {
 // queriesEdge is from QKV to attention: queries, and the token's own key and value.
 func queriesEdge(m *machine.Machine) edge {
 	load := m.LoadSeconds(0)
-	return edge{"queries", []way{{name: string(SyncWords), seconds: (attentionLoads + 1) * load}, {name: string(SyncBarrier), seconds: m.WaitSeconds(0) + attentionLoads*load}}}
+	return edge{"queries", []way{{name: string(SyncWords), seconds: (attentionLoads + 1) * load},
+		{name: string(SyncBarrier), seconds: m.WaitSeconds(0) + attentionLoads*load}}}
 }
 
 // statesEdge is from attention's partial states to its output.

@@ -54,8 +54,10 @@ func TestSyncsAreTheCheapestOfAMachine(t *testing.T) {
 		{"no figures of words", old, Options{}, SyncWords, MergeWords, ""},
 		{"counts are cheapest", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{}, SyncWords, MergeWords, "counted"},
 		{"barriers are", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}), Options{}, SyncWords, MergeWords, "barrier"},
-		{"what flags say stays", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}), Options{Queries: SyncBarrier, Merge: MergePhase, Vectors: "counted"}, SyncBarrier, MergePhase, "counted"},
-		{"not down's with a fused MLP", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{MLP: MLPFused}, SyncWords, MergeWords, "counted"},
+		{"what flags say stays", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}),
+			Options{Queries: SyncBarrier, Merge: MergePhase, Vectors: "counted"}, SyncBarrier, MergePhase, "counted"},
+		{"not down's with a fused MLP", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{MLP: MLPFused}, SyncWords,
+			MergeWords, "counted"},
 		{"several rows", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{Tokens: 8}, "", "", ""},
 		{"a graph", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{Launch: LaunchGraph}, "", "", ""},
 	} {

@@ -102,7 +102,8 @@ func (o *Options) completeLaunch() error {
 	case o.Tokens > 1:
 		return refuse("Launch", "a graph of kernels with %d query rows a step, want one", o.Tokens)
 	case o.Queries != SyncBarrier:
-		return refuse("Queries", "%q in a graph of kernels, where a kernel's end is the sync; want barrier", string(o.Queries))
+		return refuse("Queries", "%q in a graph of kernels, where a kernel's end is the sync; want barrier",
+			string(o.Queries))
 	case o.Merge == MergeWords:
 		return refuse("Merge", "%q in a graph of kernels, which have no barrier to take tags from; want phase, last or input", string(o.Merge))
 	case o.Watchdog == WatchAll:

@@ -20,10 +20,11 @@ type KVType = tasks.KVType
 // value of a field means: choose. What flags, records, profiles and the search say of a field is
 // its row in OptionTable; its tag is its name in files, "-" in none.
 type Options struct {
-	SMs        int `json:"sms,omitempty"`         // CTAs of the grid, one an SM; default 132
-	Tokens     int `json:"tokens,omitempty"`      // query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
-	Page       int `json:"page,omitempty"`        // tokens a KV page, a power of two; default 16
-	Splits     int `json:"splits,omitempty"`      // parts the KV cache is split into; default: as many as fill the SMs, but two thirds of what is above 16
+	SMs    int `json:"sms,omitempty"`    // CTAs of the grid, one an SM; default 132
+	Tokens int `json:"tokens,omitempty"` // query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
+	Page   int `json:"page,omitempty"`   // tokens a KV page, a power of two; default 16
+	// parts the KV cache is split into; default: as many as fill the SMs, but two thirds of what is above 16
+	Splits     int `json:"splits,omitempty"`
 	Stages     int `json:"stages,omitempty"`      // ring depth; default: as many as fit
 	StageBytes int `json:"stage_bytes,omitempty"` // bytes a stage; default chosen by the planner
 	InFlight   int `json:"in_flight,omitempty"`   // bulk copies outstanding; default 3, or 4 of one row where every product is long

@@ -112,7 +112,8 @@ var optionTable = []Option{
 	{Field: "Consumers", Flag: "consumers", Group: OptionTuning, Searched: everySteps,
 		Usage:  fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", DefaultConsumers),
 		Values: func(*Kernel) []string { return numbers(6, 7, 8, 10, 11) }},
-	{Field: "Splits", Flag: "splits", Group: OptionTuning, Searched: StepsOfOneRow | StepsOfGraph, Usage: "parts of the KV cache, up to 128 (default: as many as fill the SMs, or two thirds of those where they are more than 16)",
+	{Field: "Splits", Flag: "splits", Group: OptionTuning, Searched: StepsOfOneRow | StepsOfGraph,
+		Usage: "parts of the KV cache, up to 128 (default: as many as fill the SMs, or two thirds of those where they are more than 16)",
 		Values: func(mk *Kernel) []string {
 			fill := mk.planning(func(o *Options) { o.Splits = 0 }).Splits
 			return numbers(fill/2, fill, 2*fill, 8, 16, 32)

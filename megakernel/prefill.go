@@ -29,9 +29,11 @@ type Prefill struct {
 
 // PrefillOptions are the choices of a Prefill; the zero value of a field means: choose.
 type PrefillOptions struct {
-	Tokens  int // of a step at most; default 512. There is room for a multiple of Padded
-	Groups  int // consumer warpgroups, of 64 tokens each: 1 or 2; default 2
-	Cluster int // CTAs of a cluster, which share weights, or tokens: 1 or 2; default 2 where CTAs come in pairs and pages have 8 tokens
+	Tokens int // of a step at most; default 512. There is room for a multiple of Padded
+	Groups int // consumer warpgroups, of 64 tokens each: 1 or 2; default 2
+	// CTAs of a cluster, which share weights, or tokens: 1 or 2; default 2 where CTAs come in pairs and pages have 8
+	// tokens
+	Cluster int
 }
 
 // apart is whether a cluster's CTAs share tokens: where a step has no second tile of them.
@@ -217,6 +219,7 @@ func (p *Prefill) Scratch() int64 {
 // gemm is the product of matrix i, without its maps.
 func (p *Prefill) gemm(i int) *tasks.PrefillGEMM {
 	m := p.matrix(i)
-	return &tasks.PrefillGEMM{Name: m.Name, M: m, Plan: p.plan(i), Final: i == prefillHead, Late: p.plan(i) == p.image, Columns: p.Columns[i], Depth: p.Depth[i],
+	return &tasks.PrefillGEMM{Name: m.Name, M: m, Plan: p.plan(i), Final: i == prefillHead, Late: p.plan(i) == p.image,
+		Columns: p.Columns[i], Depth: p.Depth[i],
 		Groups: p.Options.Groups, Cluster: p.Options.Cluster, Apart: p.Options.apart()}
 }

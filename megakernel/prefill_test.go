@@ -24,7 +24,9 @@ func TestThePrefillKernelOf8BHardlySpills(t *testing.T) {
 		weights pipeline.Format
 		scratch int64
 	}{
-		{tokens: 128}, {1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096)}, {tokens: 512}, {tokens: 1024}, {128, pipeline.FormatE4M3, 436207616}, {128, "i4g32-zeros-f16", 436207616},
+		{tokens: 128}, {1024, pipeline.FormatI4G128,
+			2 * (6144*4096 + 4096*4096 + 3*14336*4096)}, {tokens: 512}, {tokens: 1024}, {128, pipeline.FormatE4M3,
+			436207616}, {128, "i4g32-zeros-f16", 436207616},
 	}, 2) {
 		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights})
 		require.NoError(t, err)
@@ -51,7 +53,7 @@ func compiles(t *testing.T, p *megakernel.Prefill) {
 	require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
 	f := report.Functions[0]
 	t.Logf("tiles %v, %d stages, %d lines, %+v", p.Columns, p.Stages, len(src.Lines), f)
-	require.LessOrEqual(t, f.SpillStores, 32, "some words, outside of the loops of products and of attention")
+	require.LessOrEqual(t, f.SpillStores, 28, "some words, outside of the loops of products and of attention")
 }
 
 func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {

@@ -101,7 +101,8 @@ func (f *prefillFlow) declare() {
 	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, product(f.p.Options.Tokens), ro, bufDoc("[%d] the step's tokens", f.p.Options.Tokens))
 	f.normed = input("normed", c.Hidden, "residual vectors times the next norm's gains")
 	if n := f.p.Scratch(); n > 0 {
-		f.image = dsl.Global[dsl.B128](k, BufferLayer, n/16, dsl.Align(128), bufDoc("matrices of a layer in bf16, packed as weights of that format"))
+		f.image = dsl.Global[dsl.B128](k, BufferLayer, n/16, dsl.Align(128),
+			bufDoc("matrices of a layer in bf16, packed as weights of that format"))
 	}
 	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed, MatrixDown: f.bufs.act, prefillHead: f.normed}
 	for i := range f.gemms {
@@ -191,8 +192,10 @@ func (f *prefillFlow) consumers() {
 				f.att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
 				f.dequantize(MatrixO, l)
 			})
-			f.product(MatrixO, span, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)), func() { f.dequantize(MatrixGateUp, l) })
-			f.product(MatrixGateUp, span, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]), func() { f.dequantize(MatrixDown, l) })
+			f.product(MatrixO, span, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)),
+				func() { f.dequantize(MatrixGateUp, l) })
+			f.product(MatrixGateUp, span, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
+				func() { f.dequantize(MatrixDown, l) })
 			f.product(MatrixDown, span, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)), func() {
 				if f.p.image != nil {
 					k.If(l.NeC(c.Layers-1), func() { f.dequantize(MatrixQKV, l.AddC(1)) })
@@ -270,7 +273,8 @@ func (f *prefillFlow) dequantize(i int, layer dsl.Val[dsl.U32]) {
 	if p.image == nil {
 		return
 	}
-	d := &tasks.Dequantize{M: &p.Of.Plan.Layer[i], Plan: p.Of.Plan, To: p.matrix(i), Weights: f.bufs.weights, Dst: dsl.View[dsl.BF16](f.image)}
+	d := &tasks.Dequantize{M: &p.Of.Plan.Layer[i], Plan: p.Of.Plan, To: p.matrix(i), Weights: f.bufs.weights,
+		Dst: dsl.View[dsl.BF16](f.image)}
 	f.k.Region("dequantize "+d.M.Name, func() { d.Emit(f.env, layer) })
 }
 
@@ -295,7 +299,8 @@ func (f *prefillFlow) producer() {
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
 		input := func(layer dsl.Val[dsl.U32], barrier int) {
 			want := first.Add(layer.MulC(prefillBarriers).AddC(barrier).MulC(e.Grid))
-			f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
+			f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals",
+				dsl.Acquire(dsl.GPUScope))
 			k.FenceProxyAsyncGlobal()
 		}
 		produce := func(i int, layer dsl.Val[dsl.U32], weights dsl.Val[dsl.U32], span tasks.PrefillSpan) {

@@ -8,7 +8,8 @@ import (
 // balance sets First and Count of every matrix. Each SM gets floor or ceil of
 // Tiles/SMs tiles of each; the extras of a matrix go to the least-loaded SMs, one
 // each, the matrix with the largest tiles first (ties: execution order, then the
-// lower SM), so that the bytes of the whole layer come out even. A matrix with From is dealt out with the one that it follows, as if the tiles of both were one.
+// lower SM), so that the bytes of the whole layer come out even. A matrix with From is dealt out with the one that it
+// follows, as if the tiles of both were one.
 func balance(ms []MatrixPlan, sms int) {
 	var order []int
 	for i := range ms {

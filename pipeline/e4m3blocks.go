@@ -97,9 +97,9 @@ func RoundBlockRow(row []uint16, scales []float32) {
 	}
 }
 
-// packBlocks is PackRows of e4m3 with blocks. Knowing a tile only, it takes the tile's even rows as the rows of a block,
-// and its odd ones: what the rest of a block would make of the scale changes no weight that is rounded to the format
-// already.
+// packBlocks is PackRows of e4m3 with blocks. Knowing a tile only, it takes the tile's even rows as the rows of a
+// block, and its odd ones: what the rest of a block would make of the scale changes no weight that is rounded to the
+// format already.
 func packBlocks(dst []byte, rows *[TileRows][]byte) {
 	clear(dst)
 	for parity := range 2 {
@@ -129,8 +129,8 @@ func putBlockRow(dst []byte, r int, codes []int8, scales []float32) {
 	}
 }
 
-// packBlocks is PackCoded of e4m3 with blocks. It refuses a tile whose even rows, or odd ones, do not share their scales.
-// A NaN stays one.
+// packBlocks is PackCoded of e4m3 with blocks. It refuses a tile whose even rows, or odd ones, do not share their
+// scales. A NaN stays one.
 func (m *MatrixPlan) packBlocks(dst []byte, rows *[TileRows]*Int4Row) error {
 	clear(dst)
 	blocks := ceilDiv(m.K, BlockSize)
@@ -139,7 +139,8 @@ func (m *MatrixPlan) packBlocks(dst []byte, rows *[TileRows]*Int4Row) error {
 			continue
 		}
 		if len(row.Codes) != m.K || len(row.Scales) != blocks {
-			return fmt.Errorf("pipeline: row %d of a tile of %q has %d codes and %d scales, want %d and %d", r, m.Name, len(row.Codes), len(row.Scales), m.K, blocks)
+			return fmt.Errorf("pipeline: row %d of a tile of %q has %d codes and %d scales, want %d and %d", r, m.Name,
+				len(row.Codes), len(row.Scales), m.K, blocks)
 		}
 		for g, scale := range row.Scales {
 			if first := rows[r%2]; first != nil && math.Float32bits(first.Scales[g]) != math.Float32bits(scale) {

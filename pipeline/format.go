@@ -34,7 +34,8 @@ const (
 
 // Formats lists them.
 func Formats() []Format {
-	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128, FormatI8, FormatMXFP4, FormatE4M3B128}
+	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128, FormatI8, FormatMXFP4,
+		FormatE4M3B128}
 }
 
 // Formats of which only checkpoints with codes of their own are made (Own): those of 8 bits with groups, the name of a format with
@@ -241,7 +242,8 @@ func mostOf(row []uint16) float32 {
 	return math.Float32frombits(uint32(most) << 16)
 }
 
-// RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold: in one with blocks, as the only row of its tensor.
+// RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold: in one with blocks, as the
+// only row of its tensor.
 func (f Format) RoundRow(row []uint16) {
 	if group, ok := int4Groups[f.base()]; ok {
 		f.roundInt4(row, group)

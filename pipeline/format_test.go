@@ -137,7 +137,8 @@ func TestBlocksRoundAsInTorch(t *testing.T) {
 // even rows, or odd ones, have more than one scale is refused.
 func TestE4M3WithBlocksIsPacked(t *testing.T) {
 	r := pipeline.Request{SMs: 3, Layers: 2, SharedLimit: 65536, StageBytes: 4352,
-		Layer: []pipeline.Matrix{{Name: "a", Rows: 132, K: 840, Format: pipeline.FormatE4M3B128}, {Name: "b", Rows: 16, K: 64}}}
+		Layer: []pipeline.Matrix{{Name: "a", Rows: 132, K: 840, Format: pipeline.FormatE4M3B128},
+			{Name: "b", Rows: 16, K: 64}}}
 	p, err := pipeline.New(r)
 	require.NoError(t, err)
 	m := &p.Layer[0]
@@ -170,9 +171,11 @@ func TestE4M3WithBlocksIsPacked(t *testing.T) {
 	}
 	require.NoError(t, m.PackCoded(image[:m.TileBytes()], &rows))
 	rows[6].Scales = []float32{1, 2, 3, 4, 5.5, 6, 7}
-	require.EqualError(t, m.PackCoded(image[:m.TileBytes()], &rows), `pipeline: "a": rows 0 and 6 of a tile have scales 5 and 5.5 for columns from 512 on, want one: in e4m3b128 every other row of a tile has to be of one block`)
+	require.EqualError(t, m.PackCoded(image[:m.TileBytes()], &rows),
+		`pipeline: "a": rows 0 and 6 of a tile have scales 5 and 5.5 for columns from 512 on, want one: in e4m3b128 every other row of a tile has to be of one block`)
 	rows[6].Scales = rows[6].Scales[1:]
-	require.EqualError(t, m.PackCoded(image[:m.TileBytes()], &rows), `pipeline: row 6 of a tile of "a" has 840 codes and 6 scales, want 840 and 7`)
+	require.EqualError(t, m.PackCoded(image[:m.TileBytes()], &rows),
+		`pipeline: row 6 of a tile of "a" has 840 codes and 6 scales, want 840 and 7`)
 }
 
 // A plan of e4m3 beside bf16: what is packed comes back as it was rounded.

@@ -13,7 +13,8 @@ func FuzzNew(f *testing.F) {
 	f.Add(7, 3, 33, 65, 17, 1000, 1024, 5, 5, 20000, 3, 1, 32, 3)
 	f.Add(1, 1, 1, 1, 1, 1, 512, 1, 1, 1100, 1, 0, 0, 1)
 	f.Add(1024, 4096, 1<<24, 1<<24, -1, 1<<62, 1<<20, 32, 33, 1<<20, 0, 3, 100, 65)
-	f.Fuzz(func(t *testing.T, sms, layers, rows, k, rows2, k2, stageBytes, stages, inFlight, limit, fixed, align, kv, batch int) {
+	f.Fuzz(func(t *testing.T, sms, layers, rows, k, rows2, k2, stageBytes, stages, inFlight, limit, fixed, align, kv,
+		batch int) {
 		r := pipeline.Request{
 			SMs: sms, Layers: layers,
 			Layer:      []pipeline.Matrix{{Name: "a", Rows: rows, K: k}, {Name: "b", Rows: rows2, K: k2}, {Name: "c", Rows: rows2, K: k}},

@@ -148,9 +148,10 @@ func (f Format) roundInt4(row []uint16, group int) {
 
 // Int4Row is a row of codes: (code − zero point) times a scale.
 type Int4Row struct {
-	Codes  []int8    // of each column, −8 to 7, or of 8 bits any; of e4m3 and e2m1 bits
-	Scales []float32 // of each scale group, one where a row is one, or of each of a row's blocks; as 16 bits of the format exact
-	Zeros  []int8    // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
+	Codes []int8 // of each column, −8 to 7, or of 8 bits any; of e4m3 and e2m1 bits
+	// of each scale group, one where a row is one, or of each of a row's blocks; as 16 bits of the format exact
+	Scales []float32
+	Zeros  []int8 // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
 }
 
 // int4Row is a row of bf16 patterns in the format; nil of none.

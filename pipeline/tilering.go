@@ -88,7 +88,7 @@ func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
 	p.next.advance()
 }
 
-// FillByLanes is Fill with copy in the first so many lanes of the warp.
+// FillByLanes is Fill with copy in the warp's first lanes.
 func (p *TileProducer) FillByLanes(bytes, lanes int, copy func(s TileStage)) {
 	r, k := p.r, p.r.k
 	stage := p.free()

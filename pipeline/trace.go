@@ -46,9 +46,10 @@ type TraceKind string
 // The kinds of spans.
 const (
 	TracePhase TraceKind = "phase" // of a layer or a step, up to its last instruction in the warp that notes
-	TraceSync  TraceKind = "sync"  // from the arrival at a grid barrier, or of the warp that notes at a count of arrivals, to the release
-	TraceWait  TraceKind = "wait"  // at the ring (see ChunkWait and those below it), or for what other SMs write in words
-	TraceTask  TraceKind = "task"  // a part of a phase
+	// from the arrival at a grid barrier, or of the warp that notes at a count of arrivals, to the release
+	TraceSync TraceKind = "sync"
+	TraceWait TraceKind = "wait" // at the ring (see ChunkWait and those below it), or for what other SMs write in words
+	TraceTask TraceKind = "task" // a part of a phase
 )
 
 // TraceSite is a place of the program that spans are of.
@@ -121,7 +122,8 @@ func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d] out: their number, and the role's clocks", ctas, TraceTracks, HeadWords)))}
 	t.state = dsl.Shared[dsl.U32](k, "trace_state", TraceTracks*stateWords, dsl.Doc("by track: the place of the next span; how many are listed"))
 	t.list.spans = dsl.Shared[dsl.U32](k, "trace_listed", listedSpans*SpanWords, dsl.Align(16), dsl.Doc("spans of the consumers that are not noted yet"))
-	t.list.released = dsl.Shared[dsl.U32](k, "trace_released", traceSyncs*2, dsl.Doc(fmt.Sprintf("[%d][2] by sync, in turns: when it released this CTA", traceSyncs)))
+	t.list.released = dsl.Shared[dsl.U32](k, "trace_released", traceSyncs*2,
+		dsl.Doc(fmt.Sprintf("[%d][2] by sync, in turns: when it released this CTA", traceSyncs)))
 	return t
 }
 

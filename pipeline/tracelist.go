@@ -7,8 +7,11 @@ import "github.com/mkgen/mkgen/dsl"
 // there. What is more than a list holds is noted at once, but for phases, which are listed
 // when all before them is noted; so are the producer's phases.
 type spanList struct {
-	spans    dsl.Buf[dsl.U32]  // shared memory, [listedSpans][SpanWords]: as in Trace.Spans, but the last word of a sync's is the index of its release, plus 1
-	released dsl.Buf[dsl.U32]  // shared memory, [traceSyncs][2]: when one released the CTA, the last time and the time before
+	// shared memory, [listedSpans][SpanWords]: as in Trace.Spans, but the last word of a sync's is the index of its
+	// release, plus 1
+	spans dsl.Buf[dsl.U32]
+	// shared memory, [traceSyncs][2]: when one released the CTA, the last time and the time before
+	released dsl.Buf[dsl.U32]
 	turn     *dsl.Var[dsl.U32] // which of these two is written: it changes with every sync
 	syncs    int               // built so far
 	came     dsl.Val[dsl.U32]  // of the sync that is built; see Meets

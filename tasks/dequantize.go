@@ -57,8 +57,10 @@ func (d *Dequantize) problem() string {
 		shape = p.Shape
 	}
 	return firstOf(
-		need(d.M.Format.Parts() > 1 && !d.M.Across(), "%s: weights of format %q by columns %v, want codes by rows", name, d.M.Format, d.M.Across()),
-		need(d.To.TileBytes()*int64(d.To.Tiles)+d.To.Start <= 4*math.MaxUint32, "%s: an image of %d bytes, want at most %d", name, d.To.Bytes(), uint64(4*math.MaxUint32)),
+		need(d.M.Format.Parts() > 1 && !d.M.Across(), "%s: weights of format %q by columns %v, want codes by rows", name,
+			d.M.Format, d.M.Across()),
+		need(d.To.TileBytes()*int64(d.To.Tiles)+d.To.Start <= 4*math.MaxUint32,
+			"%s: an image of %d bytes, want at most %d", name, d.To.Bytes(), uint64(4*math.MaxUint32)),
 		need(!shape.Zeros || shape.Group != i4.Whole, "%s: zero points of whole rows, want those of groups", name))
 }
 
@@ -77,11 +79,12 @@ func (d *Dequantize) columns() int {
 	return groups * d.M.Format.Columns()
 }
 
-// words loads n units of 16 bytes of a lane: its own, and those that lie so many tile groups further on.
+// words loads n units of 16 bytes of a lane, the i-th of which lies i tile groups behind its first.
 func (d *Dequantize) words(e *Env, src u64, n int) (all [][]u32) {
 	own := src.Add(dsl.Cast[dsl.U64](e.Lane)).MulC(4)
 	for i := range n {
-		all = append(all, dsl.View[dsl.U32](d.Weights).LoadN(own.AddC(i*pipeline.GroupBytes/4), 4, dsl.CacheHint(dsl.NonCoherent)))
+		all = append(all, dsl.View[dsl.U32](d.Weights).LoadN(own.AddC(i*pipeline.GroupBytes/4), 4,
+			dsl.CacheHint(dsl.NonCoherent)))
 	}
 	return all
 }
@@ -114,8 +117,8 @@ func (d *Dequantize) floats(e *Env, src u64, dst u32, scales []f32) {
 	}
 }
 
-// integers is a run of integers: lane 4r + t has of row r columns 4t to 4t + 3 of every 16, half a unit of bf16. scale is
-// the row's, where it has one.
+// integers is a run of integers: lane 4r + t has of row r columns 4t to 4t + 3 of every 16, half a unit of bf16.
+// scale is the row's, where it has one.
 func (d *Dequantize) integers(e *Env, p *Int4, src u64, dst u32, scale f32) {
 	k, shape := e.K, p.Shape
 	row, t := e.Lane.DivC(4), e.Lane.RemC(4)
@@ -150,7 +153,8 @@ func (d *Dequantize) integers(e *Env, p *Int4, src u64, dst u32, scale f32) {
 				}
 			}
 			v := bytesAsFloats(k, bytes, bias, by)
-			dsl.View[dsl.BF16x2](d.Dst).StoreN(to.AddC(group*pipeline.GroupBytes/4), []pair{dsl.Pack[dsl.BF16x2](v[0], v[1]), dsl.Pack[dsl.BF16x2](v[2], v[3])})
+			dsl.View[dsl.BF16x2](d.Dst).StoreN(to.AddC(group*pipeline.GroupBytes/4),
+				[]pair{dsl.Pack[dsl.BF16x2](v[0], v[1]), dsl.Pack[dsl.BF16x2](v[2], v[3])})
 		}
 	}
 }
@@ -163,7 +167,8 @@ func slicesOf(units [][]u32, block, words int) (all []u32) {
 	return all
 }
 
-// byteBias is what a byte with its top bit turned is more than the byte when it lies in the low bits of the float 2²³.
+// byteBias is what a byte with its top bit turned is more than the byte when it lies in the low bits of the float
+// 2²³.
 const byteBias = 1<<23 + 1<<7
 
 // bytesAsFloats are the four signed bytes of a word: what they are more than bias − byteBias, times scale. Without

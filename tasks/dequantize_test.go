@@ -25,7 +25,8 @@ func TestDequantizeWritesCodesTimesScales(t *testing.T) {
 			if !deep.On() && (i+j)%2 == 1 {
 				continue
 			}
-			t.Run(fmt.Sprintf("%s %d×%d", format, shape[0], shape[1]), func(t *testing.T) { dequantizes(t, format, shape[0], shape[1]) })
+			t.Run(fmt.Sprintf("%s %d×%d", format, shape[0], shape[1]),
+				func(t *testing.T) { dequantizes(t, format, shape[0], shape[1]) })
 		}
 	}
 }
@@ -41,8 +42,9 @@ func dequantizes(t *testing.T, format pipeline.Format, rows, columns int) {
 
 	k := dsl.New("dequantize", dsl.Options{Warps: 2, Grid: 2, SharedLimit: 1024})
 	e := tasks.NewEnv(k, 2, 2, dsl.Shared[dsl.F32](k, "scratch", 2))
-	d := &tasks.Dequantize{M: m, Plan: plan, To: &image.Layer[1], Weights: dsl.Global[dsl.B128](k, "w", plan.PackedBytes/16, dsl.ReadOnly()),
-		Dst: dsl.Global[dsl.BF16](k, "to", image.LayerBytes/2)}
+	d := &tasks.Dequantize{M: m, Plan: plan, To: &image.Layer[1],
+		Weights: dsl.Global[dsl.B128](k, "w", plan.PackedBytes/16, dsl.ReadOnly()),
+		Dst:     dsl.Global[dsl.BF16](k, "to", image.LayerBytes/2)}
 	d.Emit(e, dsl.Scalar[dsl.U32](k, "layer", ""))
 	kernel, err := k.Finish()
 	require.NoError(t, err)

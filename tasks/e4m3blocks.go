@@ -23,7 +23,7 @@ func groupWords(f pipeline.Format) int {
 	return 4
 }
 
-// e4m3Words are four times four words from at on, so many words from one to the next.
+// e4m3Words are four times four words from at on, each four stride words behind the ones before.
 func e4m3Words(data dsl.Buf[dsl.BF16x2], at u32, stride int) (w []pair) {
 	for i := range blockPairs / 4 {
 		w = append(w, data.LoadN(at.AddC(i*stride), 4)...)

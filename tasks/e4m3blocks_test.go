@@ -12,10 +12,11 @@ import (
 // Of e4m3 with blocks a tile group has 256 columns: two blocks and their scales.
 func TestGEMVOfE4M3WithBlocks(t *testing.T) {
 	for _, c := range []product{
-		{rows: 8, k: 128, sms: 1, consumers: 1},                         // half a group
-		{rows: 16, k: 768, sms: 1, consumers: 2},                        // 3 groups over 2 warps
-		{rows: 40, k: 4352, sms: 2, consumers: 8, stage: 4352},          // 17 groups: 8 chunks of 2 and a tail of 1
-		{rows: 13, k: 200, sms: 1, consumers: 2},                        // rows not a multiple of 8, odd; a block of 72 columns
+		{rows: 8, k: 128, sms: 1, consumers: 1},                // half a group
+		{rows: 16, k: 768, sms: 1, consumers: 2},               // 3 groups over 2 warps
+		{rows: 40, k: 4352, sms: 2, consumers: 8, stage: 4352}, // 17 groups: 8 chunks of 2 and a tail of 1
+		// rows not a multiple of 8, odd; a block of 72 columns
+		{rows: 13, k: 200, sms: 1, consumers: 2},
 		{rows: 280, k: 512, sms: 1, consumers: 2, stage: 4352},          // 35 tiles of three blocks' rows: 3 batches
 		{rows: 32, k: 3072, sms: 1, consumers: 4, stage: 8448, held: 3}, // chunks held
 	} {
@@ -58,7 +59,8 @@ func TestGEMMOfE4M3WithBlocks(t *testing.T) {
 	}
 }
 
-// withCodes is the product with codes of its own, of all values, and scales that are no powers of two; w is what they mean.
+// withCodes is the product with codes of its own, of all values, and scales that are no powers of two; w is what they
+// mean.
 func (c product) withCodes(rng *rand.Rand) (product, []float64) {
 	blocks := (c.k + pipeline.BlockSize - 1) / pipeline.BlockSize
 	scales, w := make([]float32, blocks), []float64{}
@@ -83,8 +85,8 @@ func (c product) withCodes(rng *rand.Rand) (product, []float64) {
 	return c, w
 }
 
-// near compares with the float64 product of weights; as in gemvTolerance only sums round, and each block's once more when
-// it is scaled.
+// near compares with the float64 product of weights; as in gemvTolerance only sums round, and each block's once more
+// when it is scaled.
 func (c product) near(t *testing.T, w, x, got []float64) {
 	t.Helper()
 	for row := range c.rows {

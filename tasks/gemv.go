@@ -9,8 +9,8 @@ import (
 // accumulation on tensor cores: the weights are the B operand of m16n8k16 (8
 // rows), the input the A operand (16 tokens, of which one is used). Of e4m3 weights
 // are A: their two k groups are its rows 0 to 7 and 8 to 15, and those of the input
-// two of B's columns in turn, so that a tile group takes half as many products; those of a block are summed on their own
-// and then multiplied by its scale.
+// two of B's columns in turn, so that a tile group takes half as many products; those of a block are summed on their
+// own and then multiplied by its scale.
 //
 // All consumer warps share every chunk, each taking some of its k groups; their
 // partial sums meet in shared memory once per Batch row tiles.
@@ -265,7 +265,8 @@ func laneUnit(e *Env) u32 { return e.Lane.Xor(e.Lane.ShrC(3)).MulC(4) }
 // weights are those of the warp's i-th k group, at being weightsAt.
 func (g *GEMV) weights(e *Env, r *pipeline.Ring, at u32, i int) []pair {
 	if g.M.Format.Blocks() {
-		return blockWords(e, r, at.AddC(i*e.Consumers*g.M.Format.GroupSize()/4), laneUnit(e), e.Lane.DivC(4).AndC(1).MulC(2), 2)
+		return blockWords(e, r, at.AddC(i*e.Consumers*g.M.Format.GroupSize()/4), laneUnit(e),
+			e.Lane.DivC(4).AndC(1).MulC(2), 2)
 	}
 	return dsl.View[dsl.BF16x2](r.Data).LoadN(at.AddC(i*e.Consumers*pipeline.GroupBytes/4), 4)
 }

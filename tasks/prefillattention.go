@@ -37,11 +37,18 @@ func (t *PrefillAttention) Problem() string {
 		sound(t.KV.problem()),
 		need(!t.KV.e4m3(), "prefill attention: a cache of %s, want %s", t.KV.Type, KVBF16),
 		need(t.KV.D <= MaxPrefillHead, "prefill attention: a head dimension of %d, want at most %d", t.KV.D, MaxPrefillHead),
-		need(t.Heads > 0 && t.Heads%t.KV.Heads == 0 && t.group() <= groupRows, "prefill attention: %d query heads of %d KV heads, want a multiple, at most %d times", t.Heads, t.KV.Heads, groupRows),
-		need(t.Out.K%32 == 0 && t.Out.K == t.Heads*t.KV.D, "prefill attention: an output of %d columns, want %d, a multiple of 32", t.Out.K, t.Heads*t.KV.D),
-		need(t.Groups >= 1 && t.Cluster >= 1, "prefill attention: %d warpgroups and clusters of %d, want 1 or more", t.Groups, t.Cluster),
-		need(t.whole() || t.Cluster == 1, "prefill attention: pages of %d tokens in clusters of %d CTAs, want at least %d tokens", t.KV.Page, t.Cluster, PrefillPage),
-		need(t.block() >= blockTokens, "prefill attention: stages of %d bytes, want room for the keys of %d tokens", t.Stage, blockTokens))
+		need(t.Heads > 0 && t.Heads%t.KV.Heads == 0 && t.group() <= groupRows,
+			"prefill attention: %d query heads of %d KV heads, want a multiple, at most %d times", t.Heads, t.KV.Heads,
+			groupRows),
+		need(t.Out.K%32 == 0 && t.Out.K == t.Heads*t.KV.D,
+			"prefill attention: an output of %d columns, want %d, a multiple of 32", t.Out.K, t.Heads*t.KV.D),
+		need(t.Groups >= 1 && t.Cluster >= 1, "prefill attention: %d warpgroups and clusters of %d, want 1 or more",
+			t.Groups, t.Cluster),
+		need(t.whole() || t.Cluster == 1,
+			"prefill attention: pages of %d tokens in clusters of %d CTAs, want at least %d tokens", t.KV.Page, t.Cluster,
+			PrefillPage),
+		need(t.block() >= blockTokens, "prefill attention: stages of %d bytes, want room for the keys of %d tokens",
+			t.Stage, blockTokens))
 }
 
 func (t *PrefillAttention) group() int { return t.Heads / t.KV.Heads }
@@ -117,7 +124,8 @@ type prefillPieces struct {
 // pieces deals out a step whose first token is at s.Pos, of which the products take padded tokens at once.
 func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) *prefillPieces {
 	n := span.N
-	p := &prefillPieces{t: t, e: e, s: s, n: n, room: n.AddC(padded - 1).DivC(padded).MulC(padded), end: s.Pos.Add(n).Named("end")}
+	p := &prefillPieces{t: t, e: e, s: s, n: n, room: n.AddC(padded - 1).DivC(padded).MulC(padded),
+		end: s.Pos.Add(n).Named("end")}
 	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
 	p.count, p.from = p.tiles, e.K.U32(0)
 	if span.Last != nil {
@@ -151,7 +159,8 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 
 // Produce streams the keys and values of this CTA's pieces, once ready has waited for them: keys a block ahead. All
 // lanes of the producer warp run it.
-func (t *PrefillAttention) Produce(e *Env, c *pipeline.TileProducer, s Step, span PrefillSpan, padded int, ready func()) {
+func (t *PrefillAttention) Produce(e *Env, c *pipeline.TileProducer, s Step, span PrefillSpan, padded int,
+	ready func()) {
 	k := e.K
 	if p := t.Problem(); p != "" {
 		k.Require(false, "%s", p)

@@ -172,7 +172,8 @@ func (g *PrefillGEMM) unit(e *Env, u u32, of prefillUnits, s PrefillSpan) prefil
 }
 
 // Produce streams this CTA's tiles: of the first one the weights, as many stages as there are and unless they are Late,
-// before ready, which waits until the input is there for the async proxy, and then the rest. All lanes of the producer warp run it.
+// before ready, which waits until the input is there for the async proxy, and then the rest. All lanes of the
+// producer warp run it.
 func (g *PrefillGEMM) Produce(e *Env, p *pipeline.TileProducer, layer u32, span PrefillSpan, stages int, ready func()) {
 	k := e.K
 	units := g.units(e, span)

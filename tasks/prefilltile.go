@@ -9,7 +9,8 @@ import (
 
 // Consume runs in the consumer warps for tokens of a step whose first is at s.Pos. Tokens that pad the step to a
 // multiple of padded, which is what the products take at once, get zeros.
-func (t *PrefillAttention) Consume(e *Env, c *pipeline.TileConsumer, data dsl.Buf[dsl.B128], s Step, span PrefillSpan, padded int) {
+func (t *PrefillAttention) Consume(e *Env, c *pipeline.TileConsumer, data dsl.Buf[dsl.B128], s Step,
+	span PrefillSpan, padded int) {
 	if p := t.Problem(); p != "" {
 		e.K.Require(false, "%s", p)
 		return
@@ -190,8 +191,8 @@ func (w *prefillTile) multiplyValues(s pipeline.TileStage) {
 }
 
 // weigh turns the scores of the block at positions from … into weights. What there is is scaled to a new maximum only
-// when that is more than 2⁸ times as much: weights of up to 2⁸ are as exact, and most blocks scale nothing. It reports
-// whether this lane's rows are, and by how much their outputs are to be scaled.
+// when that is more than 2⁸ times as much: weights of up to 2⁸ are as exact, and most blocks scale nothing. It
+// reports whether this lane's rows are, and by how much their outputs are to be scaled.
 func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 	k := w.e.K
 	var hide dsl.Pred

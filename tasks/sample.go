@@ -15,8 +15,8 @@ import (
 // finer histograms until that is known of the winner, which takes one of them for most draws. Where the winner does not stay
 // the CTAs publish the winner of what does.
 //
-// Rows with a history or a mask have their logits changed first, each by the CTA that computed it, and what they choose is added
-// to the history.
+// Rows with a history or a mask have their logits changed first, each by the CTA that computed it, and what they
+// choose is added to the history.
 //
 // Rows that want scores have their log-sum-exp and their most probable tokens written too, each CTA's beside the others': the
 // host merges them. They are of the logits as they are.
@@ -88,8 +88,10 @@ func (t *Sample) problem(e *Env) string {
 		need(int(t.Records.Len()) >= SampleRecordsLen(t.T, e.Grid), "sample: Records has %d elements, want %d", t.Records.Len(), SampleRecordsLen(t.T, e.Grid)),
 		need(int(t.Bins.Len()) >= SampleBinsLen(t.T), "sample: Bins has %d elements, want %d", t.Bins.Len(), SampleBinsLen(t.T)),
 		need(int(t.Scores.Len()) >= SampleScoresLen(t.T, e.Grid), "sample: Scores has %d elements, want %d", t.Scores.Len(), SampleScoresLen(t.T, e.Grid)),
-		need(int(t.Histories.Len()) >= SampleHistoriesLen(t.T, t.Vocab), "sample: Histories has %d elements, want %d", t.Histories.Len(), SampleHistoriesLen(t.T, t.Vocab)),
-		need(int(t.Masks.Len()) >= t.T*draw.MaskWords(t.Vocab), "sample: Masks has %d elements, want %d", t.Masks.Len(), t.T*draw.MaskWords(t.Vocab)),
+		need(int(t.Histories.Len()) >= SampleHistoriesLen(t.T, t.Vocab), "sample: Histories has %d elements, want %d",
+			t.Histories.Len(), SampleHistoriesLen(t.T, t.Vocab)),
+		need(int(t.Masks.Len()) >= t.T*draw.MaskWords(t.Vocab), "sample: Masks has %d elements, want %d", t.Masks.Len(),
+			t.T*draw.MaskWords(t.Vocab)),
 		need(int(t.Raw.Len()) >= t.T*t.Vocab, "sample: Raw has %d elements, want %d", t.Raw.Len(), t.T*t.Vocab),
 		need(int(t.Shared.Len()) >= SampleSharedLen(t.T, e.Consumers), "sample: Shared has %d elements, want %d", t.Shared.Len(), SampleSharedLen(t.T, e.Consumers)),
 		need(int(t.State.Len()) >= SampleStateLen(t.T), "sample: State has %d elements, want %d", t.State.Len(), SampleStateLen(t.T)),
@@ -277,8 +279,8 @@ func distance(k *dsl.Kernel, top, x, nats f32) u32 {
 	return dsl.Cast[dsl.U32](top.Sub(x).Mul(nats).Min(k.F32(draw.Farthest + 1)))
 }
 
-// Choose finds the tokens after a sync, in every CTA alike: Chosen holds them for all consumer threads on return. bar is
-// the grid's barrier.
+// Choose finds the tokens after a sync, in every CTA alike: Chosen holds them for all consumer threads on return. bar
+// is the grid's barrier.
 func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 	k := e.K
 	if t.problem(e) != "" {

@@ -53,10 +53,12 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	}
 	positions := in[dsl.U32](r, "positions", u32Bytes(append(append([]uint32(nil), s.positions...), make([]uint32, most)...)...), 0)
 	a := &tasks.Sample{Vocab: vocab, T: most, Count: r.scalar("count", uint32(len(s.rows))), Modes: r.scalar("modes", modes),
-		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: inOut[dsl.F32](r, "logits", f32Bytes(logits), len(logits)),
+		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: inOut[dsl.F32](r, "logits",
+			f32Bytes(logits), len(logits)),
 		Records: out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)), Bins: out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
 		Scores:    out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
-		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: in[dsl.U32](r, "masks", u32Bytes(masks...), len(masks)), Raw: out[dsl.F32](r, "raw", most*vocab),
+		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: in[dsl.U32](r, "masks",
+			u32Bytes(masks...), len(masks)), Raw: out[dsl.F32](r, "raw", most*vocab),
 		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most, consumers), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.k, "state", tasks.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.k, "chosen", most),
@@ -146,7 +148,8 @@ func randomRule(rng *rand.Rand, vocab int, position uint32) draw.Rule {
 		}
 		return all
 	}
-	q := sampling.Penalties{Repetition: math.Exp(rng.NormFloat64() / 2), Presence: rng.NormFloat64(), Frequency: rng.NormFloat64(), Bias: map[int]float64{}}
+	q := sampling.Penalties{Repetition: math.Exp(rng.NormFloat64() / 2), Presence: rng.NormFloat64(),
+		Frequency: rng.NormFloat64(), Bias: map[int]float64{}}
 	for _, token := range tokens() {
 		q.Bias[token] = rng.NormFloat64() * 4
 		if rng.IntN(4) == 0 {

@@ -18,8 +18,8 @@ func (t *Sample) history(row u32) u32 {
 	return t.param(row, draw.RowHistory).MinC(t.T - 1).MulC(draw.HistoryWords(t.Vocab))
 }
 
-// change moves the CTA's logits of rows with histories or masks to Raw and leaves what is drawn from in their place. A thread
-// changes those that eachFour gives it.
+// change moves the CTA's logits of rows with histories or masks to Raw and leaves what is drawn from in their place.
+// A thread changes those that eachFour gives it.
 func (t *Sample) change(e *Env, share Share) {
 	k := e.K
 	k.If(t.changes(), func() {

@@ -16,8 +16,8 @@ import (
 
 // Checkpoints of 4 and 8 bits that the quantisers' packages wrote are multiplied as they are: the kernel's image holds
 // for every weight just (code − zero point) · scale, and what the package dequantises it to is that, rounded to its
-// type. Kernels of one row compute on the executor what float64 does with the package's numbers; those of several have the
-// same image.
+// type. Kernels of one row compute on the executor what float64 does with the package's numbers; those of several
+// have the same image.
 func TestCodesAreTheCheckpoints(t *testing.T) {
 	formats := map[pipeline.Format]bool{}
 	dirs, err := filepath.Glob("../models/quant/testdata/*_[iw][48]*/config.json")
@@ -112,7 +112,8 @@ func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
 	for k := range p.K {
 		if p.Format == pipeline.FormatE4M3B128 {
 			code, scale := pipeline.E4M3BlockOffset(row, k)
-			all = append(all, float64(pipeline.FromE4M3(tile[code]))*float64(math.Float32frombits(binary.LittleEndian.Uint32(tile[scale:]))))
+			all = append(all,
+				float64(pipeline.FromE4M3(tile[code]))*float64(math.Float32frombits(binary.LittleEndian.Uint32(tile[scale:]))))
 			continue
 		}
 		if p.Format == pipeline.FormatE4M3 {

@@ -26,7 +26,8 @@ var draws = []sampling.Params{
 }
 
 // What changes their logits.
-var penalties = sampling.Penalties{Repetition: 1.3, Presence: 0.4, Frequency: 0.2, Bias: map[int]float64{5: 3, 70: 2, 200: math.Inf(-1)}}
+var penalties = sampling.Penalties{Repetition: 1.3, Presence: 0.4, Frequency: 0.2,
+	Bias: map[int]float64{5: 3, 70: 2, 200: math.Inf(-1)}}
 
 // The kernel draws from its own logits as the host does, a token a launch or many.
 func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
@@ -90,7 +91,8 @@ func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 			var streams []*engine.Stream
 			for i, n := range []int{20, -1}[:min(rows, 2)] {
 				s, err := e.Submit(t.Context(), engine.Request{Tokens: synth.Tokens(uint64(i), 0, 13, c.Vocab),
-					MaxTokens: deep.Count(19, 6), Sampling: draws[2*i], Penalties: []sampling.Penalties{{}, penalties}[i], MinTokens: 4, StopTokens: synth.Tokens(3, 0, 40, c.Vocab),
+					MaxTokens: deep.Count(19, 6), Sampling: draws[2*i], Penalties: []sampling.Penalties{{},
+						penalties}[i], MinTokens: 4, StopTokens: synth.Tokens(3, 0, 40, c.Vocab),
 					Logprobs: n >= 0, TopLogprobs: max(n, 0)})
 				require.NoError(t, err)
 				streams = append(streams, s)

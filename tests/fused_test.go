@@ -35,7 +35,8 @@ func TestFusedMLPOnTheExecutor(t *testing.T) {
 				got := decode(t, fused, g.Seed, g.Tokens, seed)
 				requireRight(t, c, g, got)
 				for i := range want.logits {
-					requireClose(t, want.logits[i], got.logits[i], referenceTolerance, fmt.Sprintf("the kernel with a sync, position %d", i))
+					requireClose(t, want.logits[i], got.logits[i], referenceTolerance,
+						fmt.Sprintf("the kernel with a sync, position %d", i))
 				}
 			}
 		})

@@ -237,9 +237,12 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 	start := time.Now()
 	first := newSubject(t, 3, 3, 320, 2) // more tiles of the LM head than are held and the ring has stages
 	outcomes := first.tryAll(t, sample(t, first.ir, sampleEvery), nil)
-	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes, nil)                               // some SMs have no rows of the LM head
-	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, singleExcuses)                   // some have none at all, and a launch runs two steps
-	newShort(t).tryAgain(t, outcomes, nil)                                              // KV of the step before is copied as soon as a step runs
+	// some SMs have no rows of the LM head
+	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes, nil)
+	// some have none at all, and a launch runs two steps
+	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, singleExcuses)
+	// KV of the step before is copied as soon as a step runs
+	newShort(t).tryAgain(t, outcomes, nil)
 	newHanging(t, megakernel.WatchGrid, 3, 3, 160).tryAgain(t, outcomes, singleExcuses) // the launch is given up
 	judge(t, "mutants of the tiny kernel on the executor", outcomes, singleExcuses, singleExcuses, start)
 }
@@ -248,7 +251,8 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 // a producer that keeps fewer copies in flight where it leads.
 func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
 	deep.Only(t)
-	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.SyncBarrier, Merge: megakernel.MergePhase, Vectors: "barrier"}
+	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.SyncBarrier,
+		Merge: megakernel.MergePhase, Vectors: "barrier"}
 	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", barrierExcuses)
 }
 
@@ -256,14 +260,16 @@ func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
 func TestMutantsOfTheFusedMLPAreReported(t *testing.T) {
 	deep.Only(t)
 	o := megakernel.Options{Stages: 3, InFlight: 2, MLP: megakernel.MLPFused}
-	mutantsOfRegions(t, o, "mutants of the MLP without a sync, on the executor", nil, "o", "sync after o", "gate_up", "down", "sync after down")
+	mutantsOfRegions(t, o, "mutants of the MLP without a sync, on the executor", nil, "o", "sync after o", "gate_up",
+		"down", "sync after down")
 }
 
 // aroundAttention is about the mutants of the phases before, of and behind attention, and
 // their syncs.
 func aroundAttention(t *testing.T, o megakernel.Options, what string, own mutate.Excuses) {
 	t.Helper()
-	mutantsOfRegions(t, o, what, own, "qkv", "sync after qkv", "attention", "sync after attention", "merge", "sync after merge")
+	mutantsOfRegions(t, o, what, own, "qkv", "sync after qkv", "attention", "sync after attention", "merge",
+		"sync after merge")
 }
 
 // mutantsOfRegions is about the mutants in these regions.

@@ -75,7 +75,9 @@ func randomPage(rng *rand.Rand, mk *megakernel.Kernel) []byte {
 // feed is the sequence with n new tokens in a launch that will run so many steps to
 // their end, and leave as many tokens in the cache.
 func (x *text) feed(n, ran int) batch.Sequence {
-	s := batch.Sequence{Pages: x.pages, Cached: x.length, Draw: draws[(x.length+n)%len(draws)].Rule(&sampling.Penalties{Repetition: 1.5, Bias: map[int]float64{3: 1}}, []int{x.length % 8}, nil, 0)}
+	s := batch.Sequence{Pages: x.pages, Cached: x.length,
+		Draw: draws[(x.length+n)%len(draws)].Rule(&sampling.Penalties{Repetition: 1.5, Bias: map[int]float64{3: 1}},
+			[]int{x.length % 8}, nil, 0)}
 	for i := range n {
 		s.New = append(s.New, (7*x.length+3*i)%16)
 	}
@@ -129,8 +131,12 @@ func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	o := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true}
 	first := playSubject(t, 1, 120, 96, 0, o)
 	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), excuses)
-	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048, Draws: true}).tryAgain(t, outcomes, excuses) // some SMs have no rows of the LM head
-	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024, Draws: true}).tryAgain(t, outcomes, excuses)  // some have none at all
+	// some SMs have no rows of the LM head
+	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048,
+		Draws: true}).tryAgain(t, outcomes, excuses)
+	// some have none at all
+	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024,
+		Draws: true}).tryAgain(t, outcomes, excuses)
 	for _, p := range attentionPlays(t, 1) {
 		p.subject(t).tryAgain(t, outcomes, excuses)
 	}

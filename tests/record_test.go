@@ -26,7 +26,8 @@ type host struct {
 }
 
 func thisHost() host {
-	return host{time.Now().UTC().Format(time.DateOnly), revision.Checkout(), runtime.Version(), runtime.GOARCH, runtime.GOMAXPROCS(0)}
+	return host{time.Now().UTC().Format(time.DateOnly), revision.Checkout(), runtime.Version(), runtime.GOARCH,
+		runtime.GOMAXPROCS(0)}
 }
 
 // writeRecord writes v to the file of the flag -record, of several records to that with what in its name.
@@ -122,5 +123,6 @@ func TestARecordOfMutantsSaysHowOftenTheyWereRun(t *testing.T) {
 	require.Equal(t, map[uint64]int{2: 1, 3: 1}, r.BySeed)
 	require.Equal(t, []survivor{{"remove bar.cta at tests/record_test.go:1", 5 + 4, "nobody needs it"}}, r.Survivors)
 	outcomes = s.tryAll(t, removed[:1], excuses)
-	require.Equal(t, knownSeeds, newMutantsRecord("mutants", outcomes, excuses, time.Second).Runs, "what a table explains is run less often")
+	require.Equal(t, knownSeeds, newMutantsRecord("mutants", outcomes, excuses, time.Second).Runs,
+		"what a table explains is run less often")
 }

@@ -120,13 +120,14 @@ func ceilings(cases []bench.Case) string {
 func reportExecutor(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
 	fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n", s.Kernel.Config.Name, s.Kernel.Options.SMs)
 	columns := []string{">context", ">tokens", ">bytes/token", ">executor s/token"}
-	drawn := slices.ContainsFunc(o.Cases, func(c bench.Case) bool { return c.Choice != "" })
+	drawn := bench.Drawn(o.Cases)
 	if drawn {
 		columns = append(columns, "chosen")
 	}
 	t := table.New(columns...)
 	for _, c := range o.Cases {
-		cells := []any{c.Context, len(c.Rounds) * c.TokensPerRound, megakernel.FormatBytes(int64(c.BytesPerToken)), fmt.Sprintf("%.2f", c.DeviceMicros/1e6)}
+		cells := []any{c.Context, len(c.Rounds) * c.TokensPerRound, megakernel.FormatBytes(int64(c.BytesPerToken)),
+			fmt.Sprintf("%.2f", c.DeviceMicros/1e6)}
 		if drawn {
 			cells = append(cells, bench.Choice{Name: c.Choice})
 		}

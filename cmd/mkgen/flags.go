@@ -193,7 +193,8 @@ func (c *choice) flags(cmd *cobra.Command) {
 
 // machineFlag adds --machine to a command that predicts nothing.
 func (c *choice) machineFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.machineFile, "machine", "", "`file` of mkgen calibrate: what syncs are chosen for, where no flag or profile chooses (default: an H200)")
+	cmd.Flags().StringVar(&c.machineFile, "machine", "",
+		"`file` of mkgen calibrate: what syncs are chosen for, where no flag or profile chooses (default: an H200)")
 }
 
 // onItsGPU refuses a machine file of another GPU than the one at hand.

@@ -22,7 +22,8 @@ func (m *machineFlags) flags(cmd *cobra.Command) {
 
 // fileFlag adds --machine.
 func (m *machineFlags) fileFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&m.file, "machine", "", "`file` of mkgen calibrate: what syncs are chosen for, where no flag or profile chooses, and predicted times are of (default: an H200)")
+	cmd.Flags().StringVar(&m.file, "machine", "",
+		"`file` of mkgen calibrate: what syncs are chosen for, where no flag or profile chooses, and predicted times are of (default: an H200)")
 }
 
 // of is the machine that was chosen; that of a file also chooses syncs.

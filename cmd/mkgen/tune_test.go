@@ -26,7 +26,8 @@ func profileOf(t *testing.T, model string) (path string, chosen tune.Choice) {
 	require.NoError(t, cmd.Flags().Set("model", model))
 	mk, err := c.build(cmd)
 	require.NoError(t, err)
-	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Held: 3, Consumers: 7, Splits: 4, Queries: megakernel.SyncBarrier, Merge: megakernel.MergePhase, Vectors: "counted"}
+	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Held: 3, Consumers: 7, Splits: 4,
+		Queries: megakernel.SyncBarrier, Merge: megakernel.MergePhase, Vectors: "counted"}
 	p := &tune.Profile{Format: tune.Format, Setup: tune.Setup{GPU: "g", Compiler: "c", Commit: "x", Arch: "sm_90a", Contexts: []int{1}, Launches: 1}.Of(mk),
 		Start: chosen, Chosen: chosen}
 	path = filepath.Join(t.TempDir(), "p.json")
@@ -89,7 +90,8 @@ func TestAnInterruptionNamesTheFileThatWasKept(t *testing.T) {
 }
 
 func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
-	start := tune.Choice{StageBytes: 16384, Stages: 11, InFlight: 3, Leads: "4:2", Held: 4, Consumers: 8, Splits: 16, Queries: megakernel.SyncWords, Merge: megakernel.MergePhase, Vectors: "counted"}
+	start := tune.Choice{StageBytes: 16384, Stages: 11, InFlight: 3, Leads: "4:2", Held: 4, Consumers: 8, Splits: 16,
+		Queries: megakernel.SyncWords, Merge: megakernel.MergePhase, Vectors: "counted"}
 	chosen := start
 	start.Merge, chosen.Merge = megakernel.MergeWords, megakernel.MergePhase
 	trial := tune.Trial{Dimension: tune.Merge, Options: chosen, Against: start, Micros: []float64{3600}, AgainstMicros: []float64{3636.4}, Ratio: 0.99, Noise: 0.003, Better: true}

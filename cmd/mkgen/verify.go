@@ -117,7 +117,8 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 	cmd.Flags().BoolVar(&plan, "skeleton", false, "run the real plan of every SM without data, instead")
 	cmd.Flags().Var(&executions, "explore", "explore executions instead: of small subjects all, of a layer of the model this many at most")
 	cmd.Flags().Lookup("explore").DefValue = ""
-	cmd.Flags().BoolVar(&spin, "spin", false, "compare the exploration of small subjects and planted faults with SPIN's, instead; needs no model")
+	cmd.Flags().BoolVar(&spin, "spin", false,
+		"compare the exploration of small subjects and planted faults with SPIN's, instead; needs no model")
 	cmd.Flags().StringVar(&keep, "models", "", "with --spin: `folder` to keep the models in")
 	cmd.Flags().StringVar(&record, "record", "", "`file` to write what was explored to")
 	cmd.Flags().BoolVar(&lines, "lines", false, "list every place of the program of which some instructions did not run")

@@ -150,13 +150,20 @@ func TestAClusterSharesWeightsThroughTensorMaps(t *testing.T) {
 
 // pairExcuses are of the pair of CTAs.
 var pairExcuses = mutate.Excuses{
-	{Op: "fence.mbarrier_init", Classes: []mutate.Class{mutate.Earlier}, Front: "mbar.init @empty", Why: "only an mbarrier that no copy completes on is initialised behind it", Rule: mutate.Causality},
-	{Op: "wait.mbar @full", Classes: []mutate.Class{mutate.Later}, Behind: "wgmma.fence", Why: "it goes behind wgmma.fence, which orders registers only", Rule: mutate.WGMMAFence},
-	{Op: "wgmma.fence", Classes: []mutate.Class{mutate.Earlier}, Front: "wait.mbar @full", Why: "it goes in front of a wait for memory", Rule: mutate.WGMMAFence},
-	{Op: "mbar.arrive.at @empty", Classes: []mutate.Class{mutate.Count}, Front: "wgmma.wait", Why: "each of two lanes arrives at the other's CTA instead of its own", Rule: mutate.Phases},
-	{Op: "mbar.expect @full", Classes: []mutate.Class{mutate.Later}, Behind: "tensor.g2s *", Why: "a copy may complete before its bytes are expected while the phase lacks its arrival", Rule: mutate.Phases},
-	{Op: "wgmma.wait", Classes: []mutate.Class{mutate.Later}, Regions: []string{"end"}, Behind: "mbar.arrive.at @empty", Why: "it goes behind the last release, for which nobody waits", Rule: mutate.Conflict},
-	{Op: "mbar.arrive.at @empty", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Regions: []string{"end"}, Front: "wgmma.wait", Behind: "st @out", Why: "nobody waits for the last release", Rule: mutate.Conflict},
+	{Op: "fence.mbarrier_init", Classes: []mutate.Class{mutate.Earlier}, Front: "mbar.init @empty",
+		Why: "only an mbarrier that no copy completes on is initialised behind it", Rule: mutate.Causality},
+	{Op: "wait.mbar @full", Classes: []mutate.Class{mutate.Later}, Behind: "wgmma.fence",
+		Why: "it goes behind wgmma.fence, which orders registers only", Rule: mutate.WGMMAFence},
+	{Op: "wgmma.fence", Classes: []mutate.Class{mutate.Earlier}, Front: "wait.mbar @full",
+		Why: "it goes in front of a wait for memory", Rule: mutate.WGMMAFence},
+	{Op: "mbar.arrive.at @empty", Classes: []mutate.Class{mutate.Count}, Front: "wgmma.wait",
+		Why: "each of two lanes arrives at the other's CTA instead of its own", Rule: mutate.Phases},
+	{Op: "mbar.expect @full", Classes: []mutate.Class{mutate.Later}, Behind: "tensor.g2s *",
+		Why: "a copy may complete before its bytes are expected while the phase lacks its arrival", Rule: mutate.Phases},
+	{Op: "wgmma.wait", Classes: []mutate.Class{mutate.Later}, Regions: []string{"end"}, Behind: "mbar.arrive.at @empty",
+		Why: "it goes behind the last release, for which nobody waits", Rule: mutate.Conflict},
+	{Op: "mbar.arrive.at @empty", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Regions: []string{"end"},
+		Front: "wgmma.wait", Behind: "st @out", Why: "nobody waits for the last release", Rule: mutate.Conflict},
 }
 
 func TestMutantsOfAClusterAreReported(t *testing.T) {

@@ -14,12 +14,23 @@ const mutantSeeds = 24
 
 // ringExcuses are of the ring kernel.
 var ringExcuses = mutate.Excuses{
-	{Op: "fence.mbarrier_init", Classes: []mutate.Class{mutate.Earlier}, Front: "mbar.init @gathered", Why: "only @gathered stays unfenced by it, and the consumers' fence.proxy.async lies between its initialisation and its copy", Rule: mutate.Causality},
-	{Op: "fence.proxy.async.*", Classes: []mutate.Class{mutate.Later}, Role: "consumer", Behind: "syncwarp | bar.sync | mbar.expect @gathered", Why: "the fence stays on the path: every thread has it, before the arrival or the copy that comes behind", Rule: mutate.Causality},
-	{Op: "syncwarp", Classes: []mutate.Class{mutate.Earlier}, Role: "consumer", Front: "fence.proxy.async.shared", Why: "it stays between the loads and the arrival; the lane that arrives fences behind it", Rule: mutate.Causality},
-	{Op: "bar.sync", Classes: []mutate.Class{mutate.Earlier}, Role: "consumer", Front: "fence.proxy.async.global", Why: "the thread that arrives for its CTA fences behind the barrier, for all", Rule: mutate.Causality},
-	{Op: "mbar.expect @gathered", Classes: []mutate.Class{mutate.Earlier}, Front: "fence.proxy.async.global", Why: "it stays in the copy's phase; the fence still comes before the copy", Rule: mutate.Causality},
-	{Op: "mbar.expect @gathered | mbar.expect @full", Classes: []mutate.Class{mutate.Later}, Behind: "bulk.g2s *", Why: "a copy may complete before its bytes are expected (tx-count is signed) while the phase lacks its arrival", Rule: mutate.Phases},
+	{Op: "fence.mbarrier_init", Classes: []mutate.Class{mutate.Earlier}, Front: "mbar.init @gathered",
+		Why:  "only @gathered stays unfenced by it, and the consumers' fence.proxy.async lies between its initialisation and its copy",
+		Rule: mutate.Causality},
+	{Op: "fence.proxy.async.*", Classes: []mutate.Class{mutate.Later}, Role: "consumer",
+		Behind: "syncwarp | bar.sync | mbar.expect @gathered",
+		Why:    "the fence stays on the path: every thread has it, before the arrival or the copy that comes behind",
+		Rule:   mutate.Causality},
+	{Op: "syncwarp", Classes: []mutate.Class{mutate.Earlier}, Role: "consumer", Front: "fence.proxy.async.shared",
+		Why:  "it stays between the loads and the arrival; the lane that arrives fences behind it",
+		Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Earlier}, Role: "consumer", Front: "fence.proxy.async.global",
+		Why: "the thread that arrives for its CTA fences behind the barrier, for all", Rule: mutate.Causality},
+	{Op: "mbar.expect @gathered", Classes: []mutate.Class{mutate.Earlier}, Front: "fence.proxy.async.global",
+		Why: "it stays in the copy's phase; the fence still comes before the copy", Rule: mutate.Causality},
+	{Op: "mbar.expect @gathered | mbar.expect @full", Classes: []mutate.Class{mutate.Later}, Behind: "bulk.g2s *",
+		Why:  "a copy may complete before its bytes are expected (tx-count is signed) while the phase lacks its arrival",
+		Rule: mutate.Phases},
 }
 
 func TestMutantsOfTheRingAreReported(t *testing.T) {

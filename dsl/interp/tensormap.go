@@ -65,7 +65,7 @@ func (m *machine) issueTensor(w *warp, in *inst, l int, c *cta) bool {
 // piece is a contiguous part of a copy: n bytes from byte src of the source to byte dst behind the destination's first.
 type piece struct{ dst, src, n int64 }
 
-// boxRows are the parts of a box at lane l's coordinates that lie inside of the map, over so many bytes.
+// boxRows are the parts of a box at lane l's coordinates that lie inside of the map, over a buffer of that length.
 func (m *machine) boxRows(w *warp, in *inst, l int, t *ir.TensorMap, bytes int64) (parts []piece) {
 	dims := t.Within(bytes)
 	var at [3]int64

@@ -257,7 +257,9 @@ func (m *machine) tileAt(w *warp, in *inst, i, n int) (int64, bool) {
 	}
 	abs := int64(w.cta.shared[r.root].info.buf.Offset) + r.base + first*r.elem
 	if x := abs % (8 * swizzle); x%16 != 0 || x+row > swizzle {
-		m.fail(w, in, anyLane, Misaligned, "operand %s begins at byte %d, want %d bytes of the first row of a group of 8 rows of %d bytes, itself aligned", r.buf, abs, row, swizzle).at(r.buf, first)
+		m.fail(w, in, anyLane, Misaligned,
+			"operand %s begins at byte %d, want %d bytes of the first row of a group of 8 rows of %d bytes, itself aligned",
+			r.buf, abs, row, swizzle).at(r.buf, first)
 		return 0, false
 	}
 	return abs, true
@@ -282,7 +284,8 @@ func (m *machine) readTile(w *warp, in *inst, i int, at int64, first int, rows [
 }
 
 // readAcross reads the columns of operand i, whose tile has them in 16 rows.
-func (m *machine) readAcross(w *warp, in *inst, i int, at int64, _ int, columns [][16]float32, wide func(uint64) float32) bool {
+func (m *machine) readAcross(w *warp, in *inst, i int, at int64, _ int, columns [][16]float32,
+	wide func(uint64) float32) bool {
 	t := in.attr.Tiles[i]
 	for k := range 16 {
 		for n := 0; n < len(columns); n += 8 {
@@ -306,10 +309,12 @@ func (m *machine) readUnit(w *warp, in *inst, i int, abs int64) (u [8]uint64, ok
 	abs ^= abs >> 3 & int64(in.attr.Tiles[i].Swizzle-16)
 	off := abs - int64(rg.info.buf.Offset)
 	if off < 0 || off+16 > int64(len(rg.data)) {
-		m.fail(w, in, anyLane, OutOfBounds, "a row of an operand lies at byte %d of %s, which has %d", off, rg.info.buf, len(rg.data)).at(rg.info.buf, off/int64(rg.info.buf.Elem.Size()))
+		m.fail(w, in, anyLane, OutOfBounds, "a row of an operand lies at byte %d of %s, which has %d", off, rg.info.buf,
+			len(rg.data)).at(rg.info.buf, off/int64(rg.info.buf.Elem.Size()))
 		return u, false
 	}
-	a := accessor{w: w, in: in, lane: anyLane, async: true, rec: pack(w.cta.id*m.comps+m.groupComp(w), w.group.groups+1, anyLane, in.pc)}
+	a := accessor{w: w, in: in, lane: anyLane, async: true,
+		rec: pack(w.cta.id*m.comps+m.groupComp(w), w.group.groups+1, anyLane, in.pc)}
 	if rg.shadow != nil && !m.touch(rg, off, 16, &a) || !m.readable(w, in, r, rg, anyLane, off, 16) {
 		return u, false
 	}

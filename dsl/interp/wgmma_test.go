@@ -145,7 +145,8 @@ func TestWGMMAMultipliesSwizzledTiles(t *testing.T) {
 		{n: 8, k: 32, swizzle: 64}, {n: 24, k: 64, swizzle: 64, f16: true}, {n: 64, k: 64, swizzle: 128}, {n: 256, k: 64, swizzle: 64},
 		{n: 16, k: 64, swizzle: 128, f16: true}, {n: 40, k: 128, swizzle: 128, regs: true}, {n: 8, k: 32, swizzle: 64, f16: true, regs: true},
 		{n: 128, k: 64, swizzle: 128, regs: true, across: true, set: true}, {n: 24, k: 64, swizzle: 64, across: true},
-		{n: 48, k: 64, swizzle: 128, regs: true, across: true}, {n: 64, k: 32, swizzle: 64, f16: true, regs: true, across: true},
+		{n: 48, k: 64, swizzle: 128, regs: true, across: true}, {n: 64, k: 32, swizzle: 64, f16: true, regs: true,
+			across: true},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(c.n)))

@@ -36,12 +36,14 @@ type Instr struct {
 
 // Attr holds the operands fixed at generation time. Zero values are defaults.
 type Attr struct {
-	Lanes int    // ld, st: elements moved, 1, 2 or 4 (0 means 1)
-	Order Order  // memory order
-	Scope Scope  // scope of the order; for uniform: the scope asserted
-	Hint  Hint   // cache hint
-	Cond  Cond   // wait.mem
-	Imm   int64  // bar: id; prmt: selector; ldmatrix: 1 for .trans; tensor.g2s: mask of CTAs; setmaxreg: 1 for more, 0 for fewer; waits: nanoseconds slept between polls; fence.proxy: FenceSpace; wgmma: 1 to set the sums, not add to them
+	Lanes int   // ld, st: elements moved, 1, 2 or 4 (0 means 1)
+	Order Order // memory order
+	Scope Scope // scope of the order; for uniform: the scope asserted
+	Hint  Hint  // cache hint
+	Cond  Cond  // wait.mem
+	// bar: id; prmt: selector; ldmatrix: 1 for .trans; tensor.g2s: mask of CTAs; setmaxreg: 1 for more, 0 for fewer;
+	// waits: nanoseconds slept between polls; fence.proxy: FenceSpace; wgmma: 1 to set the sums, not add to them
+	Imm   int64
 	N     int    // bar: number of threads; wgmma.wait: groups that may be under way; setmaxreg: registers
 	Text  string // assert: the message
 	Var   *Var   // var, get, set

@@ -92,7 +92,7 @@ type TensorMap struct {
 // BoxBytes is what a copy moves.
 func (m *TensorMap) BoxBytes() int64 { return 2 * int64(m.Box[0]) * int64(m.Box[1]) * int64(m.Box[2]) }
 
-// Within is Dims over a buffer of so many bytes.
+// Within is Dims over a buffer of that many bytes.
 func (m *TensorMap) Within(bytes int64) [3]int64 {
 	d := m.Dims
 	if d[2] == 0 {

@@ -175,7 +175,8 @@ func (t *thread) waitTag(in *ir.Instr) {
 	t.line("if")
 	t.line(":: %s == %s -> c = 255;", given[3], tag)
 	for i := range p.length() {
-		t.line(":: (%s != %s && newest[%d] >= %d && V[%d] <= %d && %s == %s) -> c = %d;", given[3], tag, p.id, i, t.x.lay.view(t.num, p), i,
+		t.line(":: (%s != %s && newest[%d] >= %d && V[%d] <= %d && %s == %s) -> c = %d;", given[3], tag, p.id, i,
+			t.x.lay.view(t.num, p), i,
 			p.words(t.x, "", i)[3], tag, i)
 	}
 	t.line("fi;")

@@ -243,7 +243,8 @@ func (x *exporter) check(p *place, u agent, a access) (list []string) {
 		}
 		list = append(list, fmt.Sprintf("assert(slot[%d] <= V[%d] || no_%s);", slot, l.cellAt(u.num, k), fault))
 		if a.async && !other.async {
-			list = append(list, fmt.Sprintf("assert(slot[%d] <= V[%d] || no_missing_proxy_fence);", slot, l.cellAt(u.num, k+len(l.clocks))))
+			list = append(list, fmt.Sprintf("assert(slot[%d] <= V[%d] || no_missing_proxy_fence);", slot,
+				l.cellAt(u.num, k+len(l.clocks))))
 		}
 	}
 	if slot, ok := l.slots[slotKey{p.number, self}]; ok {

@@ -1,11 +1,11 @@
 // Package promela writes small kernels as models for SPIN (https://spinroot.com), a model checker that knows nothing of
-// this project. The text comes from the kernel's IR, thread by thread; loops are unrolled, and what is known while it is
-// written is folded. What the model says of the PTX memory model, and what it leaves out, is in docs/verify.md.
+// this project. The text comes from the kernel's IR, thread by thread; loops are unrolled, and what is known while it
+// is written is folded. What the model says of the PTX memory model, and what it leaves out, is in docs/verify.md.
 //
 // The memory model is a machine of views. Each thread has a row of numbers in the array V: how far it knows each other
-// thread (a vector clock), which of these accesses lie before a proxy fence, which value of each strongly accessed word it
-// may still read, and which phase of each mbarrier somebody has waited for. A release leaves the row with the written
-// value, the barrier or the phase; an acquire takes the maximum of both, element by element.
+// thread (a vector clock), which of these accesses lie before a proxy fence, which value of each strongly accessed
+// word it may still read, and which phase of each mbarrier somebody has waited for. A release leaves the row with the
+// written value, the barrier or the phase; an acquire takes the maximum of both, element by element.
 package promela
 
 import (
@@ -18,14 +18,16 @@ import (
 
 // Options say what a kernel's IR does not.
 type Options struct {
-	Lanes   int                 // threads of each warp in the model, 1 or 2; the last stands for all others, which do what it does
+	// threads of each warp in the model, 1 or 2; the last stands for all others, which do what it does
+	Lanes   int
 	Initial map[string][]byte   // what global buffers hold at the start, zeros where there is none
 	Want    map[string][]uint32 // what words of buffers are when all threads have ended
 }
 
 // Faults are the names of what a model's assertions say, beside SPIN's own invalid end state, which is a deadlock.
 // SPIN prints the assertion, which holds the name. With spaces they are those of package interp, where it has the same.
-var Faults = []string{"data_race", "insufficient_scope", "missing_proxy_fence", "wrong_value", "mbarrier_phase_skipped", "mbarrier_arrival_overflow",
+var Faults = []string{"data_race", "insufficient_scope", "missing_proxy_fence", "wrong_value",
+	"mbarrier_phase_skipped", "mbarrier_arrival_overflow",
 	"mbarrier_misuse", "exit_with_work_pending", "stores_in_no_order"}
 
 // Model writes the kernel as a model. It fails on what the model has no form for, and names it.

@@ -29,7 +29,8 @@ func TestVerdictsOfSpin(t *testing.T) {
 
 // A search that ended early is no verdict.
 func TestSearchesThatEndEarlyAreErrors(t *testing.T) {
-	for _, out := range []string{"", "error: max search depth too small\n" + completed, "pan: out of memory\n" + completed, "pan:1: assertion violated x==1 (at depth 3)\n",
+	for _, out := range []string{"", "error: max search depth too small\n" + completed,
+		"pan: out of memory\n" + completed, "pan:1: assertion violated x==1 (at depth 3)\n",
 		"Warning: Search not completed\n" + completed} {
 		_, err := Read(out)
 		require.ErrorContains(t, err, "not completed", out)

@@ -114,15 +114,17 @@ type sizes struct {
 	positions                           int // 0 for 1000
 	drafts, few                         int // rows for drafts, and tokens that the model says
 	piece                               int // with one, results depend on which tokens come together
-	long, least                         int // tokens of a launch of one prompt alone, where they are more than rows, and how many are worth it
-	beside                              int // of them, while others run
-	short                               int // tokens of short sequences
-	most                                int // tokens of all sequences when a launch ends, 0 for any number
+	// tokens of a launch of one prompt alone, where they are more than rows, and how many are worth it
+	long, least int
+	beside      int // of them, while others run
+	short       int // tokens of short sequences
+	most        int // tokens of all sequences when a launch ends, 0 for any number
 }
 
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
-	f := &batchtest.Stepper{T: z.rows, Long: z.long, Least: z.least, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0, Most: z.most, Few: z.few}
+	f := &batchtest.Stepper{T: z.rows, Long: z.long, Least: z.least, Page: z.page, Pages: z.pages, Ahead: 2,
+		Pieces: z.piece > 0, Most: z.most, Few: z.few}
 	if z.positions == 0 {
 		z.positions = 1000
 	}

@@ -52,8 +52,8 @@ func (s *Scheduler) share() []part {
 	return parts
 }
 
-// prefill is a launch of one job's prompt alone, where the stepper has such, or nil: of those that have enough to feed for it, the one that has
-// had none for longest. Where others run, every second launch is theirs.
+// prefill is a launch of one job's prompt alone, where the stepper has such, or nil: of those that have enough to
+// feed for it, the one that has had none for longest. Where others run, every second launch is theirs.
 func (s *Scheduler) prefill(parts []part) *part {
 	st, ok := s.o.Stepper.(Prefiller)
 	if !ok || s.prefilled && len(parts) > 1 {

@@ -14,10 +14,11 @@ const MaxSequences = 16
 
 // Sequence is one sequence's part of a launch.
 type Sequence struct {
-	New    []int     // tokens to feed, at least one: each a row
-	Cached int       // tokens before them, in the cache
-	Pages  []uint32  // in order: of Cached + len(New) + Steps - 1 tokens, all of which may be read; those from Cached on are written
-	Draw   draw.Rule // how the token that follows the last new one is chosen; the zero value by the highest logit
+	New    []int // tokens to feed, at least one: each a row
+	Cached int   // tokens before them, in the cache
+	// in order: of Cached + len(New) + Steps - 1 tokens, all of which may be read; those from Cached on are written
+	Pages []uint32
+	Draw  draw.Rule // how the token that follows the last new one is chosen; the zero value by the highest logit
 }
 
 // StepRequest is one launch. Its slices are the stepper's until Run returns.

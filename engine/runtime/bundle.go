@@ -94,8 +94,8 @@ func (b *Bundle) PrefillRows() int {
 	return 0
 }
 
-// codedLeast is PrefillLeast of weights that a prefill step makes bf16: it takes longer than four steps of 16 rows, less long
-// than five (docs/prefill.md).
+// codedLeast is PrefillLeast of weights that a prefill step makes bf16: it takes longer than four steps of 16 rows,
+// less long than five (docs/prefill.md).
 const codedLeast = 65
 
 // PrefillLeast is with how many tokens a launch of a prefill kernel is worth it.

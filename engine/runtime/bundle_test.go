@@ -106,7 +106,8 @@ func TestABundleDrawsInKernelsThatCan(t *testing.T) {
 	}{{[]sampling.Params{{}}, 1}, {[]sampling.Params{sampled}, 3}, {make([]sampling.Params, 2), 0}, {[]sampling.Params{{}, sampled}, 2}} {
 		q := batch.StepRequest{Steps: 1}
 		for i, p := range c.rows {
-			q.Sequences = append(q.Sequences, batch.Sequence{New: []int{7 + i}, Pages: []uint32{uint32(i)}, Draw: p.Rule(&sampling.Penalties{}, nil, nil, 0)})
+			q.Sequences = append(q.Sequences, batch.Sequence{New: []int{7 + i}, Pages: []uint32{uint32(i)},
+				Draw: p.Rule(&sampling.Penalties{}, nil, nil, 0)})
 		}
 		got, err := b.Run(t.Context(), q)
 		require.NoError(t, err)

@@ -15,7 +15,7 @@ type asked struct {
 	chosen int // tokens of the answer in the device's copy of its history
 }
 
-// history says which draw.History a copy is of that the device has, of an answer of so many tokens; none where nobody knows.
+// history names what a copy on the device is of: a draw.History, and the length of its answer; none where nobody knows.
 type history struct {
 	of     *draw.History
 	chosen int
@@ -77,8 +77,8 @@ func (s *runner) setMasks() error {
 	return s.masks.changed(s.dev)
 }
 
-// setHistories gives each row that has a history a copy of it on the device: the one that a launch has left, where that is of
-// the same tokens.
+// setHistories gives each row that has a history a copy of it on the device: the one that a launch has left, where
+// that is of the same tokens.
 func (s *runner) setHistories() error {
 	if s.modes&draw.ModeChanges == 0 {
 		return nil
@@ -130,12 +130,12 @@ func (s *runner) scalar(scalars map[string]uint64) map[string]uint64 {
 	return scalars
 }
 
-// SetDraw says how the launches to come choose their tokens; the zero value by the highest logit, as at first. A history is
-// taken as it is now; the kernel adds the tokens that it chooses to its copy.
+// SetDraw says how the launches to come choose their tokens; the zero value by the highest logit, as at first. A
+// history is taken as it is now; the kernel adds the tokens that it chooses to its copy.
 func (s *Sequence) SetDraw(row draw.Rule) error { return s.setDraws(row) }
 
-// SetDraws says how the rows of Launch choose their tokens; those beyond take their highest logits, as all do at first. Each
-// launch takes histories as they are when it begins.
+// SetDraws says how the rows of Launch choose their tokens; those beyond take their highest logits, as all do at
+// first. Each launch takes histories as they are when it begins.
 func (r *Session) SetDraws(rows ...draw.Rule) error {
 	if len(rows) > r.Rows() {
 		return fmt.Errorf("draws of %d rows, a step has %d", len(rows), r.Rows())

@@ -85,7 +85,8 @@ func (r *Session) lastDraws(of []batch.Sequence) (rows []draw.Rule) {
 
 // launch is Launch, or with quiet a launch of one step without LM head, which chooses
 // batch.NoToken for every row.
-func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, quiet bool, each func(step int, chosen []int) bool) ([][]int, error) {
+func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, quiet bool,
+	each func(step int, chosen []int) bool) ([][]int, error) {
 	q.Steps = max(q.Steps, 1)
 	if err := r.check(&q); err != nil {
 		return nil, err

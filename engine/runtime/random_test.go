@@ -29,7 +29,8 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
 	wide := tiny // rows of several blocks of 4 bits, and runs
 	wide.Hidden, wide.Intermediate, wide.Layers = 512, 1096, 1
-	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide, wide, odd, wide, odd} {
+	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide, wide, odd, wide,
+		odd} {
 		for j, sms := range []int{1, 4, 23} {
 			if (i%2 != 0 || (i+j)%3 != 1) && !deep.On() { // every model with one of the numbers
 				continue

@@ -68,7 +68,8 @@ func TestAHangingRaggedLaunchIsGivenUp(t *testing.T) {
 		_, err := s.Run(t.Context(), q)
 		var hang *runtime.HangError
 		require.ErrorAs(t, err, &hang)
-		require.ErrorContains(t, err, `SM 0-2: consumers in "sync after gate_up", layer 0, waits for the grid barrier to count`)
+		require.ErrorContains(t, err,
+			`SM 0-2: consumers in "sync after gate_up", layer 0, waits for the grid barrier to count`)
 		require.NoError(t, sim.Swap(mk.IR))
 		s.HangTimeout = 0
 		got, err := s.Run(t.Context(), q)

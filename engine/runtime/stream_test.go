@@ -106,7 +106,8 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 		var hang *runtime.HangError
 		require.ErrorAs(t, err, &hang)
 		require.Equal(t, 0, hang.Pos)
-		require.ErrorContains(t, err, `SM 0-2: consumers in "sync after gate_up", layer 0, waits for the grid barrier to count 9 arrivals (tasks/`)
+		require.ErrorContains(t, err,
+			`SM 0-2: consumers in "sync after gate_up", layer 0, waits for the grid barrier to count 9 arrivals (tasks/`)
 		require.ErrorContains(t, err, "producer in")
 
 		c, err := models.Lookup("tiny")
@@ -132,7 +133,9 @@ func TestAHangWithinAnSMIsGivenUp(t *testing.T) {
 		_, err := s.Generate([]int{5, 6}, 3)
 		var hang *runtime.HangError
 		require.ErrorAs(t, err, &hang)
-		require.Regexp(t, `SM 2: consumers in "(sync after attention / chunks held for )?o", layer 0, waits for a chunk in stage`, err.Error())
+		require.Regexp(t,
+			`SM 2: consumers in "(sync after attention / chunks held for )?o", layer 0, waits for a chunk in stage`,
+			err.Error())
 		require.ErrorContains(t, err, "of the ring to be drained")
 
 		o.Watchdog = megakernel.WatchGrid

@@ -32,7 +32,8 @@ func (p *Penalties) Check(vocab int) error {
 	finite := func(x float64) bool { return math.Abs(x) <= math.MaxFloat32 } // not NaN
 	switch {
 	case p.Repetition != 0 && !(p.Repetition >= leastRepetition && p.Repetition <= 1/leastRepetition):
-		return &RangeError{"Repetition", fmt.Sprintf("found %v, want %v to %v, or 0 for none", p.Repetition, leastRepetition, 1/leastRepetition)}
+		return &RangeError{"Repetition", fmt.Sprintf("found %v, want %v to %v, or 0 for none", p.Repetition,
+			leastRepetition, 1/leastRepetition)}
 	case !finite(p.Presence):
 		return &RangeError{"Presence", fmt.Sprintf("found %v, want a finite number", p.Presence)}
 	case !finite(p.Frequency):
@@ -49,8 +50,8 @@ func (p *Penalties) Check(vocab int) error {
 	return nil
 }
 
-// Rule is p, penalties and what ends a text (each of ends, but not before least tokens are chosen) as a kernel and Sample take
-// them, for the answer to a prompt. All must have passed Check; ends are tokens.
+// Rule is p, penalties and what ends a text (each of ends, but not before least tokens are chosen) as a kernel and
+// Sample take them, for the answer to a prompt. All must have passed Check; ends are tokens.
 func (p Params) Rule(penalties *Penalties, prompt, ends []int, least int) draw.Rule {
 	r := draw.Rule{Row: p.Row()}
 	if penalties.None() && least == 0 {

@@ -122,7 +122,8 @@ func TestPresenceAndFrequencyAreOfTheAnswer(t *testing.T) {
 		answer = append(answer, r.IntN(8))
 		counts[answer[len(answer)-1]]++
 	}
-	for token, x := range changed(&Penalties{Presence: 0.75, Frequency: 0.5}, make([]float32, 10), []int{1, 2, 9}, answer) {
+	for token, x := range changed(&Penalties{Presence: 0.75, Frequency: 0.5}, make([]float32, 10), []int{1, 2, 9},
+		answer) {
 		want := -0.5 * float64(counts[token])
 		if counts[token] > 0 {
 			want -= 0.75

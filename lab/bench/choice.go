@@ -3,12 +3,14 @@ package bench
 import (
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// Choice is a way in which rounds choose their tokens, of those that are measured beside each other. The zero value is greedy.
+// Choice is a way in which rounds choose their tokens, of those that are measured beside each other. The zero value
+// is greedy.
 type Choice struct {
 	Name      string // in tables and records; "" for greedy
 	Draw      sampling.Params
@@ -24,7 +26,7 @@ func BesideGreedy(p sampling.Params) []Choice {
 // String is the choice's name.
 func (c Choice) String() string { return cmp.Or(c.Name, "greedy") }
 
-// rules are how so many rows choose when a round begins. The rows' seeds follow each other.
+// rules are how a step's rows choose when a round begins. The rows' seeds follow each other.
 func (c Choice) rules(rows int) (all []draw.Rule) {
 	for i := range rows {
 		p := c.Draw
@@ -34,6 +36,11 @@ func (c Choice) rules(rows int) (all []draw.Rule) {
 		all = append(all, p.Rule(&c.Penalties, []int{firstToken}, nil, 0))
 	}
 	return all
+}
+
+// Drawn reports whether some of the cases are not greedy.
+func Drawn(cases []Case) bool {
+	return slices.ContainsFunc(cases, func(c Case) bool { return c.Choice != "" })
 }
 
 // eachChoice measures a case for each choice, greedy alone where there are none.
@@ -57,7 +64,8 @@ func eachChoice(choices []Choice, choose func(Choice), measure func() (Case, err
 	return cases, nil
 }
 
-// besideGreedy fills in how much of greedy's speed the other choices have at the same context, where greedy comes first.
+// besideGreedy fills in how much of greedy's speed the other choices have at the same context, where greedy comes
+// first.
 func besideGreedy(cases []Case) {
 	for i := 1; i < len(cases); i++ {
 		if cases[i].Choice != "" {

@@ -79,7 +79,8 @@ type Bench struct {
 	Each string
 	// PerLaunch is how many tokens a launch of Runner chooses.
 	PerLaunch int
-	// Choices are measured one after another at each context, and Choose has Runner and Replayer choose so; nil: greedy alone.
+	// Choices are measured one after another at each context, and Choose has Runner and Replayer choose so; nil: greedy
+	// alone.
 	Choices []Choice
 	Choose  func(Choice)
 	// Ceiling measures the streaming ceiling.

@@ -60,7 +60,8 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 	}
 	q, rules := batch.StepRequest{Steps: n}, r.Choice.rules(count)
 	for i := range count {
-		s := batch.Sequence{New: []int{token(i, r.Session.Vocab())}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need], Draw: rules[i]}
+		s := batch.Sequence{New: []int{token(i, r.Session.Vocab())}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need],
+			Draw: rules[i]}
 		q.Sequences = append(q.Sequences, s)
 	}
 	begin := time.Now()

@@ -85,10 +85,11 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 	return o, err
 }
 
-// replayer replays rounds of so many sequences, which choose as choice says then, or chunks.
+// replayer replays rounds of sequences, which choose as choice says then, or of chunks.
 func (s *RaggedSuite) replayer(sequences int, choice *Choice) func(Shape) Replayer {
 	return func(shape Shape) Replayer {
-		return &raggedReplayer{cache: cacheOf(s.Kernel, s.loaded, s.table), session: s.session, shape: shape, sequences: sequences, choice: *choice}
+		return &raggedReplayer{cache: cacheOf(s.Kernel, s.loaded, s.table), session: s.session, shape: shape,
+			sequences: sequences, choice: *choice}
 	}
 }
 

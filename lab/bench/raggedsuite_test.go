@@ -40,7 +40,8 @@ func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
 	require.NoError(t, err)
 	require.Nil(t, o.Gate)
 	require.Len(t, o.Cases, 4)
-	require.Equal(t, []bench.Shape{bench.Sequences, bench.Sequences, bench.Sequences, bench.Chunk}, []bench.Shape{o.Cases[0].Feed, o.Cases[1].Feed, o.Cases[2].Feed, o.Cases[3].Feed})
+	require.Equal(t, []bench.Shape{bench.Sequences, bench.Sequences, bench.Sequences, bench.Chunk},
+		[]bench.Shape{o.Cases[0].Feed, o.Cases[1].Feed, o.Cases[2].Feed, o.Cases[3].Feed})
 	for _, c := range o.Cases {
 		require.Positive(t, c.StepMicros)
 		require.Positive(t, c.P99)

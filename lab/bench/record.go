@@ -65,13 +65,14 @@ type Case struct {
 	StepMicros      float64          `json:"device_us_per_step,omitempty"` // of several rows
 	OneRowMicros    float64          `json:"one_row_us,omitempty"`         // a step of the kernel of one row, a launch each, in the same run
 	Ratio           float64          `json:"step_ratio,omitempty"`         // device_us_per_step over one_row_us
-	OfGreedy        float64          `json:"of_greedy,omitempty"`          // greedy's device_us_per_token in the same run over this one's
-	Weights         string           `json:"weights"`
-	Gate            gate.Record      `json:"gate,omitzero"` // none of speeds that are UNGATED
-	TokensPerRound  int              `json:"tokens_per_round"`
-	TokensPerLaunch int              `json:"tokens_per_launch"`
-	Replayed        int              `json:"replayed,omitempty"` // tokens of a round that single steps gave again, bit for bit; of a chunk, its launch
-	Rounds          []RoundTimes     `json:"rounds"`
+	// greedy's device_us_per_token in the same run over this one's
+	OfGreedy        float64      `json:"of_greedy,omitempty"`
+	Weights         string       `json:"weights"`
+	Gate            gate.Record  `json:"gate,omitzero"` // none of speeds that are UNGATED
+	TokensPerRound  int          `json:"tokens_per_round"`
+	TokensPerLaunch int          `json:"tokens_per_launch"`
+	Replayed        int          `json:"replayed,omitempty"` // tokens of a round that single steps gave again, bit for bit; of a chunk, its launch
+	Rounds          []RoundTimes `json:"rounds"`
 }
 
 // RoundTimes are a round's, in µs a token.

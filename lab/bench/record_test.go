@@ -95,13 +95,15 @@ func TestRecordsThatBreakTheMethodAreRefused(t *testing.T) {
 		"case 0: judged by the gate's rules of version 0, want 2": func(r *Record) { r.Cases[0].Gate.Rules = 0 },
 		"127 tokens were replayed in single steps, want 128":      func(r *Record) { r.Cases[2].Replayed = 127 },
 		"the gate's worst position has a KL of 1":                 func(r *Record) { r.Cases[1].Gate.WorstPos.KLOurs = 1 },
-		"case 1: of_greedy is 0.5, which":                         func(r *Record) { r.Cases[1].Choice, r.Cases[1].OfGreedy = "sampled", 0.5 },
-		"share is 1.200, want at most 1":                          func(r *Record) { r.Cases[0].Share = 1.2 },
-		"share is 0.5, the others make it":                        func(r *Record) { r.Cases[0].Share = 0.5 },
-		"device_us_per_token is 1, the others":                    func(r *Record) { r.Cases[0].DeviceMicros = 1 },
-		"are not in order":                                        func(r *Record) { r.Cases[0].P99 = r.Cases[0].Max + 1 },
-		"a figure is 0, want all positive":                        func(r *Record) { r.Cases[0].P50 = 0 },
-		"the streaming ceiling is 4400 GB/s, an H200":             func(r *Record) { r.Cases[1].CeilingGBps, r.Cases[1].Ceiling.GBps = 4400, 4400 },
+		"case 1: of_greedy is 0.5, which": func(r *Record) {
+			r.Cases[1].Choice, r.Cases[1].OfGreedy = "sampled", 0.5
+		},
+		"share is 1.200, want at most 1":              func(r *Record) { r.Cases[0].Share = 1.2 },
+		"share is 0.5, the others make it":            func(r *Record) { r.Cases[0].Share = 0.5 },
+		"device_us_per_token is 1, the others":        func(r *Record) { r.Cases[0].DeviceMicros = 1 },
+		"are not in order":                            func(r *Record) { r.Cases[0].P99 = r.Cases[0].Max + 1 },
+		"a figure is 0, want all positive":            func(r *Record) { r.Cases[0].P50 = 0 },
+		"the streaming ceiling is 4400 GB/s, an H200": func(r *Record) { r.Cases[1].CeilingGBps, r.Cases[1].Ceiling.GBps = 4400, 4400 },
 	} {
 		r := sample()
 		spoil(r)

@@ -28,8 +28,8 @@ type Suite struct {
 	Reference *gate.Reference
 	Rules     gate.Rules
 	Method    Method
-	// Choices are how the rounds choose their tokens, of which one after another is measured; nil: by the highest logits, as the
-	// gate does.
+	// Choices are how the rounds choose their tokens, of which one after another is measured; nil: by the highest
+	// logits, as the gate does.
 	Choices []Choice
 	// PerLaunch is how many tokens a launch chooses; 0 is a whole round's.
 	PerLaunch int
@@ -167,7 +167,8 @@ func (s *Suite) bench(top func(context.Context) (ceiling.Measured, error)) *Benc
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
 		b.PerLaunch = s.Method.Tokens
 	}
-	runner, replayer := &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}, &sessionReplayer{cache: cacheOf(s.Kernel, s.loaded, s.table), session: s.session}
+	runner := &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}
+	replayer := &sessionReplayer{cache: cacheOf(s.Kernel, s.loaded, s.table), session: s.session}
 	b.Runner, b.Replayer = runner, replayer
 	b.Choices, b.Choose = s.Choices, func(c Choice) { runner.Choice, replayer.choice = c, c }
 	b.Each = "from token to token within a launch, by the GPU's clock"

@@ -103,7 +103,8 @@ func tinySuiteOf(t *testing.T, launch megakernel.Launching) *bench.Suite {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2048, Launch: launch, Draws: launch == megakernel.LaunchSingle})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2048, Launch: launch,
+		Draws: launch == megakernel.LaunchSingle})
 	require.NoError(t, err)
 	return &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2",
 		Method: bench.Method{Contexts: []int{3, 20}, Rounds: 2, Tokens: 3}}

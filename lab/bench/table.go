@@ -14,21 +14,23 @@ const Ungated = "UNGATED"
 // WriteTable prints the cases of one run for a terminal. mark stands beside every
 // share: Ungated, or "gated".
 func WriteTable(w io.Writer, cases []Case, mark string) error {
-	head, more := choiceColumns(cases, ">context", ">tok/s", ">µs a\ntoken", ">device\nµs", ">(min–max)", ">p50", ">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
+	head, more := choiceColumns(cases, ">context", ">tok/s", ">µs a\ntoken", ">device\nµs", ">(min–max)", ">p50",
+		">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
 	t := table.New(head...)
 	for i := range cases {
 		c := &cases[i]
 		low, high := c.spread()
-		t.Row(more(c, c.Context, fmt.Sprintf("%.1f", c.TokensPerSecond), us(c.Micros), us(c.DeviceMicros), us(low)+"–"+us(high),
-			us(c.P50), us(c.P99), us(c.Max), fmt.Sprintf("%.0f", c.GBps), fmt.Sprintf("%.0f", c.CeilingGBps), fmt.Sprintf("%.1f %%", 100*c.Share), mark)...)
+		t.Row(more(c, c.Context, fmt.Sprintf("%.1f", c.TokensPerSecond), us(c.Micros), us(c.DeviceMicros),
+			us(low)+"–"+us(high), us(c.P50), us(c.P99), us(c.Max), fmt.Sprintf("%.0f", c.GBps),
+			fmt.Sprintf("%.0f", c.CeilingGBps), fmt.Sprintf("%.1f %%", 100*c.Share), mark)...)
 	}
 	return t.Write(w, "  ")
 }
 
-// choiceColumns adds to the columns of a table, where some cases are not greedy, how tokens are chosen and which share of
-// greedy's speed that has; more adds them to a row.
+// choiceColumns adds to the columns of a table, where some cases are not greedy, how tokens are chosen and which
+// share of greedy's speed that has; more adds them to a row.
 func choiceColumns(cases []Case, columns ...string) (head []string, more func(c *Case, cells ...any) []any) {
-	if !slices.ContainsFunc(cases, func(c Case) bool { return c.Choice != "" }) {
+	if !Drawn(cases) {
 		return columns, func(_ *Case, cells ...any) []any { return cells }
 	}
 	return append(columns, "tokens", ">of\ngreedy"), func(c *Case, cells ...any) []any {
@@ -67,7 +69,8 @@ func us(x float64) string {
 
 // WriteStepTable is WriteTable for cases of steps of several rows.
 func WriteStepTable(w io.Writer, cases []Case, mark string) error {
-	head, more := choiceColumns(cases, "rows", ">context", ">tok/s", ">µs a\nstep", ">× one\nrow", ">p50", ">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
+	head, more := choiceColumns(cases, "rows", ">context", ">tok/s", ">µs a\nstep", ">× one\nrow", ">p50", ">p99",
+		">max", ">GB/s", ">ceiling", ">share", "gate")
 	t := table.New(head...)
 	for i := range cases {
 		c := &cases[i]
@@ -75,8 +78,9 @@ func WriteStepTable(w io.Writer, cases []Case, mark string) error {
 		if c.Ratio > 0 {
 			ratio = fmt.Sprintf("%.3f", c.Ratio)
 		}
-		t.Row(more(c, fmt.Sprintf("%d %s", c.Tokens, c.Feed.of()), c.Context, fmt.Sprintf("%.1f", c.TokensPerSecond), us(c.StepMicros), ratio,
-			us(c.P50), us(c.P99), us(c.Max), fmt.Sprintf("%.0f", c.GBps), fmt.Sprintf("%.0f", c.CeilingGBps), fmt.Sprintf("%.1f %%", 100*c.Share), mark)...)
+		t.Row(more(c, fmt.Sprintf("%d %s", c.Tokens, c.Feed.of()), c.Context, fmt.Sprintf("%.1f", c.TokensPerSecond),
+			us(c.StepMicros), ratio, us(c.P50), us(c.P99), us(c.Max), fmt.Sprintf("%.0f", c.GBps),
+			fmt.Sprintf("%.0f", c.CeilingGBps), fmt.Sprintf("%.1f %%", 100*c.Share), mark)...)
 	}
 	return t.Write(w, "  ")
 }

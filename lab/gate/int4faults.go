@@ -13,12 +13,15 @@ import (
 
 // Faults of weights of 4 and 8 bits, of the middle layer's down projection.
 const (
-	ScaleOfNeighbour = "scale_of_neighbour"    // each group has the scale of the group beside it; a row of one group the row's beside it; of e4m3 twice its own where the two are alike
+	// each group has the scale of the group beside it; a row of one group the row's beside it; of e4m3 twice its own
+	// where the two are alike
+	ScaleOfNeighbour = "scale_of_neighbour"
 	ZeroPointOff     = "zero_point_off_by_one" // zero points are one too small
-	ScalesNotCopied  = "scales_not_copied"     // the scales of each row's last block are 0; of e4m3 with blocks those of the last block of columns
-	NibblesSwapped   = "nibbles_swapped"       // low and high nibbles have changed places
-	HalvesSwapped    = "halves_swapped"        // of 8 bits: the halves of each block have
-	BytesExchanged   = "bytes_exchanged"       // high and low bytes of its input have: in the kernel, of all layers
+	// the scales of each row's last block are 0; of e4m3 with blocks those of the last block of columns
+	ScalesNotCopied = "scales_not_copied"
+	NibblesSwapped  = "nibbles_swapped" // low and high nibbles have changed places
+	HalvesSwapped   = "halves_swapped"  // of 8 bits: the halves of each block have
+	BytesExchanged  = "bytes_exchanged" // high and low bytes of its input have: in the kernel, of all layers
 )
 
 // formatFaults lists those that are planted in the packed weights of a kernel.

@@ -122,7 +122,8 @@ func (s *RaggedSubject) progress(what string) {
 
 // faults lists those that are planted.
 func (s *RaggedSubject) faults() []string {
-	return slices.DeleteFunc(faults(s.Kernel), func(name string) bool { return s.Prefill && (name == MergeWeightWrong || name == BytesExchanged) })
+	return slices.DeleteFunc(faults(s.Kernel),
+		func(name string) bool { return s.Prefill && (name == MergeWeightWrong || name == BytesExchanged) })
 }
 
 // mostAlone is the longest sequence that is run alone.

@@ -41,7 +41,8 @@ type Roundings struct {
 	Version int    `json:"version"` // of the places, RoundingsVersion
 	KV      string `json:"kv"`      // format of the KV cache: "bf16" or "e4m3"
 	Places  string `json:"places"`
-	Inputs  string `json:"inputs"` // format of weights whose products' inputs are rounded so; "": of Reference.WeightFormat
+	// format of weights whose products' inputs are rounded so; "": of Reference.WeightFormat
+	Inputs string `json:"inputs"`
 }
 
 // RoundingsVersion is the version of the places at which s rounds, which are the kernel's (docs/numerics.md).

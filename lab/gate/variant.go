@@ -18,8 +18,8 @@ type Variant struct {
 	Selection int    `json:"selection"` // tokens of the pages that KV heads select; 0: all are seen
 }
 
-// judges refuses a kernel whose attention, cache or inputs of products, which are rounded as for weights of a format, are
-// others than the reference's.
+// judges refuses a kernel whose attention, cache or inputs of products, which are rounded as for weights of a format,
+// are others than the reference's.
 func (r *Reference) judges(mk *megakernel.Kernel, inputs pipeline.Format) error {
 	o, page := &mk.Options, 0
 	if o.Selection {

@@ -44,10 +44,14 @@ func TestAReferenceOfAnotherAttentionIsRefused(t *testing.T) {
 	require.NoError(t, windowed.judges(window, pipeline.FormatBF16))
 	require.NoError(t, selected.judges(selection, pipeline.FormatBF16))
 	require.NoError(t, quantised.judges(variantOf(t, megakernel.Options{KV: "e4m3"}), pipeline.FormatBF16))
-	require.EqualError(t, plain.judges(window, pipeline.FormatBF16), "reference: its attention is causal, that of what runs here window=20")
-	require.EqualError(t, plain.judges(selection, pipeline.FormatBF16), "reference: its page of selections is 0, that of what runs here 16")
-	require.EqualError(t, plain.judges(variantOf(t, megakernel.Options{}), pipeline.FormatE4M3), "reference: its rounding of inputs in s is bf16, that of what runs here e4m3")
-	require.EqualError(t, quantised.judges(window, pipeline.FormatBF16), "reference: its format of the KV cache is e4m3, that of what runs here bf16")
+	require.EqualError(t, plain.judges(window, pipeline.FormatBF16),
+		"reference: its attention is causal, that of what runs here window=20")
+	require.EqualError(t, plain.judges(selection, pipeline.FormatBF16),
+		"reference: its page of selections is 0, that of what runs here 16")
+	require.EqualError(t, plain.judges(variantOf(t, megakernel.Options{}), pipeline.FormatE4M3),
+		"reference: its rounding of inputs in s is bf16, that of what runs here e4m3")
+	require.EqualError(t, quantised.judges(window, pipeline.FormatBF16),
+		"reference: its format of the KV cache is e4m3, that of what runs here bf16")
 }
 
 func TestFaultsAreThoseThatAnAttentionHasAPlaceFor(t *testing.T) {

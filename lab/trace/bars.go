@@ -63,14 +63,16 @@ func (p *plot) bar(ph *PhaseSummary, x0, by, y float64) {
 		time   float64
 		colour rgb
 		what   string
-	}{{ph.Work, hue, "work"}, {ph.Chunks, hue.light(), "waits for chunks"}, {ph.Others, othersColour, "waits for words"}, {ph.Syncs, syncColour, "sync"}} {
+	}{{ph.Work, hue, "work"}, {ph.Chunks, hue.light(), "waits for chunks"},
+		{ph.Others, othersColour, "waits for words"}, {ph.Syncs, syncColour, "sync"}} {
 		if w := part.time * by; w > 0 {
 			p.c.box(x, y, w, 18, part.colour, ph.Name+", "+part.what+": "+amount(p.t.Unit, part.time))
 			x += w
 		}
 	}
 	share := func(x float64) string { return fmt.Sprintf("%.0f %%", 100*ph.Share(x)) }
-	words := fmt.Sprintf("%s: %s work, %s chunks, %s sync", amount(p.t.Unit, ph.Time), share(ph.Work), share(ph.Chunks), share(ph.Syncs))
+	words := fmt.Sprintf("%s: %s work, %s chunks, %s sync", amount(p.t.Unit, ph.Time), share(ph.Work),
+		share(ph.Chunks), share(ph.Syncs))
 	if ph.Others > 0 {
 		words += ", " + share(ph.Others) + " words"
 	}

@@ -124,10 +124,12 @@ func TestWhatClocksSaidIsTold(t *testing.T) {
 		return strings.ReplaceAll(b.String(), "\n", " ") // wherever lines end
 	}
 	tr := apart(y, ahead)
-	require.Contains(t, told(tr), "The sync after qkv releases an SM 1.", "a release 0.9 µs behind the last arrival, on clocks 2.5 µs apart")
+	require.Contains(t, told(tr), "The sync after qkv releases an SM 1.",
+		"a release 0.9 µs behind the last arrival, on clocks 2.5 µs apart")
 	require.NotContains(t, told(tr), "stood up to")
 	tr.Align()
-	require.Contains(t, told(tr), "Clocks of SMs stood up to 2.50 µs apart by when syncs released them; that is taken out. ")
+	require.Contains(t, told(tr),
+		"Clocks of SMs stood up to 2.50 µs apart by when syncs released them; that is taken out. ")
 	require.NotContains(t, told(tr), "which cannot be")
 	steps := apart(y, ahead)
 	steps.Unit = Steps

@@ -41,7 +41,8 @@ func (p *plot) consumerRow(tr *Track) {
 func (p *plot) tip(tr *Track, r run, name string) string {
 	d := p.t.parts(tr, r, &producer{})
 	n := func(x float64) string { return number(p.t.Unit, x) }
-	tip := fmt.Sprintf("SM %d, %s: %s = %s work + %s waiting for chunks + %s sync", tr.SM, name, amount(p.t.Unit, d.Time), n(d.Work), n(d.Chunks), n(d.Syncs))
+	tip := fmt.Sprintf("SM %d, %s: %s = %s work + %s waiting for chunks + %s sync", tr.SM, name,
+		amount(p.t.Unit, d.Time), n(d.Work), n(d.Chunks), n(d.Syncs))
 	if d.Others > 0 {
 		tip += " + " + n(d.Others) + " waiting for words"
 	}
@@ -61,7 +62,8 @@ func (p *plot) consumerLegend() (entries []entry) {
 	for _, s := range p.s.Phases {
 		others = others || s.Others > 0
 	}
-	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk, white: between phases)"}, entry{[]rgb{syncColour}, "sync"})
+	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk, white: between phases)"},
+		entry{[]rgb{syncColour}, "sync"})
 	if others {
 		entries = append(entries, entry{[]rgb{othersColour}, "waits for words"})
 	}
@@ -111,7 +113,8 @@ func (p *plot) phaseBand() {
 		if x2-x1 < 3 && (b.begin == p.w.begin || b.end == p.w.end) {
 			continue // the layer before or behind, of which hardly anything is seen
 		}
-		p.c.box(x1, y, max(1, x2-x1), 4, p.hues[b.name], b.name+": "+amount(p.t.Unit, b.end-b.begin)+" on average, without the sync")
+		p.c.box(x1, y, max(1, x2-x1), 4, p.hues[b.name], b.name+": "+amount(p.t.Unit,
+			b.end-b.begin)+" on average, without the sync")
 		w := textWidth(b.name, 11)
 		from := min(max(leftSide, (x1+x2-w)/2), width-w)
 		for tier, last := range free {

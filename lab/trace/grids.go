@@ -78,7 +78,8 @@ func (s *Summary) anyOthers() bool {
 func (s *Summary) syncGrid() grid {
 	_, unit := scale(s.Unit)
 	g := grid{title: "Syncs, in " + unit + ": arrivals and releases of the SMs",
-		head: []string{"sync", ">runs", ">wait", ">last\n− mean", ">last\n− first", ">release", ">spread", "late\nmost often"}}
+		head: []string{"sync", ">runs", ">wait", ">last\n− mean", ">last\n− first", ">release", ">spread",
+			"late\nmost often"}}
 	for _, h := range s.Syncs {
 		n := func(x float64) string { return number(s.Unit, x) }
 		g.rows = append(g.rows, []any{h.Name, h.Runs, n(h.Wait), n(h.Skew), n(h.Range), release(s.Unit, h.Latency, number), n(h.Spread), h.lateWords()})

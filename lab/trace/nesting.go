@@ -40,7 +40,8 @@ func (t *Trace) checkNesting(tr *Track) error {
 		for len(open) > 0 && open[len(open)-1].Begin >= s.Begin {
 			in := open[len(open)-1]
 			if in.End > in.Begin && !slices.Contains(mayHold[t.kind(s)], t.kind(in)) {
-				return fmt.Errorf("%s lies within %s; want phases around tasks around waits and syncs", t.describe(in), t.describe(s))
+				return fmt.Errorf("%s lies within %s; want phases around tasks around waits and syncs", t.describe(in),
+					t.describe(s))
 			}
 			open = open[:len(open)-1]
 		}

@@ -13,7 +13,8 @@ import (
 // 60, SM 1 at 100; they are released at 110 and 114.
 func two() *Trace {
 	return &Trace{Model: "m", Device: "d", Unit: Nanoseconds, Layers: 1,
-		Sites: []Site{{Phase, "qkv", Consumers, "qkv"}, {Sync, "sync after qkv", Consumers, ""}, {Wait, ChunkWait, Consumers, "qkv"},
+		Sites: []Site{{Phase, "qkv", Consumers, "qkv"}, {Sync, "sync after qkv", Consumers, ""},
+			{Wait, ChunkWait, Consumers, "qkv"},
 			{Wait, StageWait, Producer, ""}, {Wait, FlightWait, Producer, ""}, {Wait, "waits for an index", Consumers, "qkv"}, {Task, "input vector", Consumers, "qkv"}},
 		Tracks: []Track{
 			{SM: 0, Role: Consumers, Spans: []Span{{Begin: 12, End: 14, Site: 5}, {Begin: 10, End: 20, Site: 6}, {Begin: 20, End: 25, Site: 2}, {Begin: 30, End: 40, Site: 2}, {Begin: 10, End: 60, Site: 0}, {Begin: 60, End: 110, Site: 1}}},

@@ -85,7 +85,8 @@ func (s *Summary) about() []string {
 	if s.Steps == 0 {
 		of = "layer"
 	}
-	lines = append(lines, fmt.Sprintf("A %s takes %s: consumers work %s of it, wait for chunks %s, for syncs %s%s%s.", of, amount(s.Unit, p.Time),
+	lines = append(lines, fmt.Sprintf("A %s takes %s: consumers work %s of it, wait for chunks %s, for syncs %s%s%s.",
+		of, amount(s.Unit, p.Time),
 		percent(p.Share(p.Work)), percent(p.Share(p.Chunks)), percent(p.Share(p.Syncs)), s.others(), s.full()))
 	if s.Steps > 0 && s.LayerRuns > 0 {
 		lines = append(lines, fmt.Sprintf("A layer takes %s.", amount(s.Unit, s.Layer.Time)))
@@ -122,7 +123,9 @@ func (s *Summary) notices() (lines []string) {
 		lines = append(lines, "The trace has no producers' tracks: it does not tell when the ring was full.")
 	}
 	if s.Apart > 0 {
-		lines = append(lines, fmt.Sprintf("Clocks of SMs stood up to %s apart by when syncs released them; that is taken out.", amount(s.Unit, s.Apart)))
+		lines = append(lines,
+			fmt.Sprintf("Clocks of SMs stood up to %s apart by when syncs released them; that is taken out.",
+				amount(s.Unit, s.Apart)))
 	}
 	by, name := s.contradiction()
 	if by > 0 && s.Unit == Steps {

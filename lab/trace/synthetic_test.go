@@ -29,7 +29,8 @@ const (
 
 func syntheticSites() (sites []Site) {
 	for _, p := range append(layerPhases[:6:6], "lm_head") {
-		sites = append(sites, Site{Phase, p, Consumers, p}, Site{Sync, "sync after " + p, Consumers, ""}, Site{Task, "input vector", Consumers, p})
+		sites = append(sites, Site{Phase, p, Consumers, p}, Site{Sync, "sync after " + p, Consumers, ""},
+			Site{Task, "input vector", Consumers, p})
 	}
 	return append(sites, Site{Wait, ChunkWait, Consumers, ""}, Site{Wait, StageWait, Producer, ""}, Site{Wait, FlightWait, Producer, ""})
 }

@@ -37,9 +37,13 @@ type Kind string
 // done meanwhile.
 const (
 	Phase Kind = "phase" // one phase of a layer or of the step: qkv, attention, merge, o, gate_up, down, lm_head ...
-	Sync  Kind = "sync"  // from the SM's arrival at a grid barrier, or at a count of arrivals, to its release, whatever it does meanwhile; in the phase or behind it
-	Wait  Kind = "wait"  // consumers: for a chunk (ring empty), or for words of other SMs; producer: for a free stage (ring full), or for copies in flight
-	Task  Kind = "task"  // a part of a phase: staging the input vector, an attention item, a merge ...
+	// from the SM's arrival at a grid barrier, or at a count of arrivals, to its release, whatever it does meanwhile; in
+	// the phase or behind it
+	Sync Kind = "sync"
+	// consumers: for a chunk (ring empty), or for words of other SMs; producer: for a free stage (ring full), or for
+	// copies in flight
+	Wait Kind = "wait"
+	Task Kind = "task" // a part of a phase: staging the input vector, an attention item, a merge ...
 )
 
 // Names of the waits that figures are made of. Sites of one name count together;

@@ -19,9 +19,11 @@ func TestPrefillKernels(t *testing.T) {
 		tokens int
 	}
 	for _, x := range deep.Most([]subject{
-		{"tiny", megakernel.Options{SMs: 4}, 64}, {"llama3-70b", megakernel.Options{Weights: "i4g64-zeros"}, 1024}, {"tiny", megakernel.Options{SMs: 4, Page: 4}, 128},
+		{"tiny", megakernel.Options{SMs: 4}, 64}, {"llama3-70b", megakernel.Options{Weights: "i4g64-zeros"},
+			1024}, {"tiny", megakernel.Options{SMs: 4, Page: 4}, 128},
 		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{}, 512}, {"llama3-8b", megakernel.Options{}, 1024},
-		{"llama3-8b", megakernel.Options{Weights: "e4m3"}, 1024}, {"llama3-8b", megakernel.Options{Weights: "mxfp4"}, 128}, {"tiny", megakernel.Options{SMs: 4, Weights: "i8"}, 64},
+		{"llama3-8b", megakernel.Options{Weights: "e4m3"}, 1024}, {"llama3-8b", megakernel.Options{Weights: "mxfp4"},
+			128}, {"tiny", megakernel.Options{SMs: 4, Weights: "i8"}, 64},
 	}, 4) {
 		mk := kernel(t, x.model, x.o)
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens})

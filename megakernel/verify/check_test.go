@@ -20,7 +20,8 @@ func TestEveryModelPasses(t *testing.T) {
 		r, err := Check(t.Context(), Request{Config: c, Seeds: deep.Count(2, 1), Steps: 2})
 		require.NoError(t, err, c.Name)
 		require.NoError(t, r.Err())
-		for _, want := range []string{"phases", "syncs", "roles", "page size", "copies in flight", "query heads a KV head", "head dimension"} {
+		for _, want := range []string{"phases", "syncs", "roles", "page size", "copies in flight",
+			"query heads a KV head", "head dimension"} {
 			require.True(t, hasFact(r, want), "%s: %s is not what the real kernel has", c.Name, want)
 		}
 	}
@@ -39,8 +40,11 @@ func hasFact(r *Report, name string) bool {
 func TestFormatsOfWeightsPass(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, o := range deep.Most([]megakernel.Options{{Weights: "i4g32-zeros-f16"}, {Tokens: 9, Weights: pipeline.FormatI8}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatE4M3B128},
-		{Tokens: 3, Weights: "i4g64-zeros"}, {Weights: pipeline.FormatI8}, {Tokens: 4, Weights: pipeline.FormatE4M3}, {Tokens: 9, Weights: pipeline.FormatE4M3B128}, {Tokens: 3, Weights: pipeline.FormatE4M3B128}, {Weights: pipeline.FormatI4G32},
+	for _, o := range deep.Most([]megakernel.Options{{Weights: "i4g32-zeros-f16"},
+		{Tokens: 9, Weights: pipeline.FormatI8}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatE4M3B128},
+		{Tokens: 3, Weights: "i4g64-zeros"}, {Weights: pipeline.FormatI8}, {Tokens: 4,
+			Weights: pipeline.FormatE4M3}, {Tokens: 9, Weights: pipeline.FormatE4M3B128}, {Tokens: 3,
+			Weights: pipeline.FormatE4M3B128}, {Weights: pipeline.FormatI4G32},
 		{Tokens: 10, Weights: pipeline.FormatI4G32, KV: tasks.KVE4M3}}, 2) {
 		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
 		require.NoError(t, err)

@@ -9,8 +9,9 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// ruleOf is how the n-th row draws its token: in turn not at all, plainly, with all that truncates, and so that what is drawn
-// first rarely stays. Every third has a history that changes its logits, of which the end tokens are barred up to a position, and some others a mask.
+// ruleOf is how the n-th row draws its token: in turn not at all, plainly, with all that truncates, and so that what
+// is drawn first rarely stays. Every third has a history that changes its logits, of which the end tokens are barred
+// up to a position, and some others a mask.
 func ruleOf(n, vocab, position int) draw.Rule {
 	seed := uint64(n)<<32 | 5
 	p := []sampling.Params{
@@ -28,7 +29,8 @@ func ruleOf(n, vocab, position int) draw.Rule {
 		return r
 	}
 	token := func(i int) int { return (n*n + 7*i) % vocab }
-	r := p.Rule(&sampling.Penalties{Repetition: 1.5, Presence: 0.5, Frequency: 0.25, Bias: map[int]float64{token(0): 2, token(1): -3, token(2): math.Inf(-1)}},
+	r := p.Rule(&sampling.Penalties{Repetition: 1.5, Presence: 0.5, Frequency: 0.25,
+		Bias: map[int]float64{token(0): 2, token(1): -3, token(2): math.Inf(-1)}},
 		[]int{token(3), token(4), token(5)}, []int{token(0), token(6)}, 0)
 	r.Row[draw.RowLeast] = uint32(position + n/3%3 - 1)
 	r.Took(token(5))

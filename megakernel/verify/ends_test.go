@@ -57,7 +57,8 @@ func TestMistakesOfLaunchesThatEndEarlyAreReported(t *testing.T) {
 	mistakes := map[string]func(*ir.Kernel) (*ir.Kernel, error){
 		"stop tokens are not looked at":            accesses(ir.OpLd, "ends", "", otherTable),
 		"the producer is told that each step runs": accesses(ir.OpSt, "running", "assemble.go", runs),
-		"the verdict of another step's parity":     accesses(ir.OpLd, "stop_requested", "assemble.go", func(_ *ir.Kernel, in *ir.Instr) { in.Mem[0].Index = ir.ConstInt(ir.U32, 1) }),
+		"the verdict of another step's parity": accesses(ir.OpLd, "stop_requested", "assemble.go",
+			func(_ *ir.Kernel, in *ir.Instr) { in.Mem[0].Index = ir.ConstInt(ir.U32, 1) }),
 	}
 	for name, edit := range mistakes {
 		for _, tokens := range []int{1, 2} {

@@ -123,7 +123,8 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	mk := t.p.Of
 	t.Trial = &Trial{mk: mk, weights: synth.NewWeights(weightSeed, c)}
 	t.prompt = synth.Tokens(weightSeed, 0, n, c.Vocab)
-	ref, err := reference.NewModel(c, syntheticOf(mk, c), reference.AsKernel(c)) // inputs are bf16, whatever the weights are
+	// inputs are bf16, whatever the weights are
+	ref, err := reference.NewModel(c, syntheticOf(mk, c), reference.AsKernel(c))
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,8 @@ func TestPrefillKernelsPass(t *testing.T) {
 		tokens  int
 		weights pipeline.Format
 	}{{200, pipeline.FormatI4G64}, {tokens: 64}, {tokens: 200}, {64, pipeline.FormatE4M3}}, 1) {
-		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights}, Seeds: deep.Count(2, 1), Steps: 2, Prefill: x.tokens})
+		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights},
+			Seeds: deep.Count(2, 1), Steps: 2, Prefill: x.tokens})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())
 	}

@@ -79,7 +79,8 @@ func TestPlantedFaultsOfRaggedKernelsAreReportedByTheValues(t *testing.T) {
 func TestBrokenRaggedTemplatesAreReported(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for name, edit := range map[string]func(*ir.Kernel) (*ir.Kernel, error){"missing sync": noSync("sync after qkv"), "off-by-one page": nextEntry} {
+	for name, edit := range map[string]func(*ir.Kernel) (*ir.Kernel, error){"missing sync": noSync("sync after qkv"),
+		"off-by-one page": nextEntry} {
 		r, err := check(t.Context(), Request{Config: c, Options: megakernel.Options{Tokens: 4}, Seeds: 2, Steps: 2}, edit)
 		require.NoError(t, err)
 		require.NotEmpty(t, r.Findings, name)

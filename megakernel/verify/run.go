@@ -146,8 +146,8 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 	return r, x.givenUp(r)
 }
 
-// rule is how a step draws its token: the last as the launches behind it, without scores, not at all where the step is a graph
-// of kernels.
+// rule is how a step draws its token: the last as the launches behind it, without scores, not at all where the step
+// is a graph of kernels.
 func (t *Trial) rule(step int) (r draw.Rule) {
 	if t.mk.Draws() {
 		r = ruleOf(step, t.mk.Config.Vocab, t.context+step+1)

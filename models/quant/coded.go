@@ -5,8 +5,8 @@ import (
 )
 
 // Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, or all e4m3 with a scale a
-// row or all with one a block of 128 rows and columns, which it delivers in one form as they are beside the numbers: (code − zero point) · scale, none of it rounded.
-// What has fewer scales than others has them several times.
+// row or all with one a block of 128 rows and columns, which it delivers in one form as they are beside the numbers:
+// (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
 type Coded struct {
 	*Model
 	Bits  int  // of a code, 4 or 8

@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// A Change is what changes the logit of one token of a sequence, before temperature and truncation and in transformers' order
-// of processors. Each step rounds to float32:
+// A Change is what changes the logit of one token of a sequence, before temperature and truncation and in
+// transformers' order of processors. Each step rounds to float32:
 //
 //   - Bias is added.
 //   - RowRepetition divides a positive logit and multiplies another, where the sequence has the token.
@@ -88,7 +88,8 @@ func (h *History) Add(token int) {
 // Chosen is how many tokens the answer has.
 func (h *History) Chosen() int { return h.chosen }
 
-// HistoryWords is the length of a History as a kernel has it, of a vocabulary: the biases of all tokens, f32, then their words.
+// HistoryWords is the length of a History as a kernel has it, of a vocabulary: the biases of all tokens, f32, then
+// their words.
 func HistoryWords(vocab int) int { return 2 * vocab }
 
 // Encode writes it so, little-endian: dst is as long.
@@ -104,9 +105,9 @@ func (h *History) Encode(dst []byte) {
 // MaskWords is the length of a mask of a vocabulary: bit t%32 of word t/32 is 1 where token t may be chosen.
 func MaskWords(vocab int) int { return (vocab + 31) / 32 }
 
-// Rule is how a row chooses its token: its parameters, with FlagChanges its history, of which a launch makes a row's own
-// copy in the kernel's memory, and with FlagMask a mask, which rules tokens out after the history's changes in all steps of a
-// launch. Tokens that are ruled out have the logit −inf.
+// Rule is how a row chooses its token: its parameters, with FlagChanges its history, of which a launch makes a row's
+// own copy in the kernel's memory, and with FlagMask a mask, which rules tokens out after the history's changes in
+// all steps of a launch. Tokens that are ruled out have the logit −inf.
 type Rule struct {
 	Row
 	History *History

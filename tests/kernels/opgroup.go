@@ -87,8 +87,14 @@ func warpgroups(r *rows) {
 		{ir.OpWGMMA, "64 bytes, second half", func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(8), narrow, tile, dsl.At(b+8), narrow) }},
 		{ir.OpWGMMA, "128 bytes a row", func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(24), wide, tile, dsl.At(b+16), wide) }},
 		{ir.OpWGMMACommit, "A in registers", func() { dsl.WGMMARegisters(sums, fa, tile, dsl.At(b), narrow) }},
-		{ir.OpWGMMA, "columns in rows of 64 bytes", func() { dsl.WGMMARegisters(sums, fa, tile, dsl.At(b+4), across(narrow)) }},
-		{ir.OpWGMMA, "columns in rows of 128 bytes", func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(0), wide, tile, dsl.At(b), across(wide)) }},
+		{ir.OpWGMMA, "columns in rows of 64 bytes", func() {
+			dsl.WGMMARegisters(sums, fa, tile, dsl.At(b+4),
+				across(narrow))
+		}},
+		{ir.OpWGMMA, "columns in rows of 128 bytes", func() {
+			dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(0), wide, tile,
+				dsl.At(b), across(wide))
+		}},
 		{ir.OpWGMMA, "sums set", func() { dsl.WGMMARegisters(sums, fa, tile, dsl.At(b), narrow, dsl.Overwrite) }},
 		{ir.OpWGMMAWait, "two in a group", func() {
 			dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(0), wide, tile, dsl.At(b), narrow)

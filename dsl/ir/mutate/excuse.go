@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Rule is a section of the PTX ISA, or an instruction it describes, that lets a kernel do without a synchronisation, or with
-// one in another place.
+// Rule is a section of the PTX ISA, or an instruction it describes, that lets a kernel do without a synchronisation,
+// or with one in another place.
 type Rule string
 
 // The rules; docs/RATIONALE.md says what each lets one do.
@@ -64,7 +64,8 @@ func oneOf(alternatives, name string) bool {
 		return true
 	}
 	for a := range strings.SplitSeq(alternatives, " | ") {
-		if begin, ok := strings.CutSuffix(a, "*"); a == name || a == "none" && name == "" || ok && strings.HasPrefix(name, begin) {
+		begin, open := strings.CutSuffix(a, "*")
+		if a == name || a == "none" && name == "" || open && strings.HasPrefix(name, begin) {
 			return true
 		}
 	}
@@ -90,7 +91,8 @@ func (xs Excuses) Check(survivors []Mutation, needed Excuses) error {
 	used, wrong := map[*Excuse]bool{}, []string{}
 	for i, x := range xs {
 		if !slices.Contains(Rules(), x.Rule) || x.Why == "" {
-			wrong = append(wrong, fmt.Sprintf("excuse %d, of %v %s: found rule %q and reason %q, want both", i, x.Classes, x.Op, x.Rule, x.Why))
+			wrong = append(wrong, fmt.Sprintf("excuse %d, of %v %s: found rule %q and reason %q, want both", i, x.Classes,
+				x.Op, x.Rule, x.Why))
 		}
 	}
 	for _, m := range survivors {
@@ -105,7 +107,8 @@ func (xs Excuses) Check(survivors []Mutation, needed Excuses) error {
 	}
 	for i := range needed {
 		if x := &needed[i]; !used[x] {
-			wrong = append(wrong, fmt.Sprintf("no mutant survives for the excuse of %v %s, %s: take it out", x.Classes, x.Op, x.Why))
+			wrong = append(wrong, fmt.Sprintf("no mutant survives for the excuse of %v %s, %s: take it out", x.Classes, x.Op,
+				x.Why))
 		}
 	}
 	if len(wrong) == 0 {

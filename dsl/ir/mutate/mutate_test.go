@@ -171,12 +171,15 @@ func TestExcusesAreCitedNeededAndEnough(t *testing.T) {
 			gone = append(gone, m)
 		}
 	}
-	waits := mutate.Excuse{Op: "wait.acquire @x | wait.mbar @bar", Classes: mutate.Gone, Front: "fence.proxy.async | mbar.*", Why: "nobody reads", Rule: mutate.Conflict}
+	waits := mutate.Excuse{Op: "wait.acquire @x | wait.mbar @bar", Classes: mutate.Gone,
+		Front: "fence.proxy.async | mbar.*", Why: "nobody reads", Rule: mutate.Conflict}
 	both := mutate.Excuses{waits}
 	survivors := []mutate.Mutation{gone[3], gone[5]}
 	require.NoError(t, both.Check(survivors, both))
-	require.ErrorContains(t, both.Check(gone[:1], nil), "nothing reports remove bar.cta at bar.cta (mbar.init @bar; bar.cta; atom.add.acq_rel @x), and no excuse names it")
-	require.ErrorContains(t, both.Check(nil, both), "no mutant survives for the excuse of [remove earlier later] wait.acquire @x")
+	require.ErrorContains(t, both.Check(gone[:1], nil),
+		"nothing reports remove bar.cta at bar.cta (mbar.init @bar; bar.cta; atom.add.acq_rel @x), and no excuse names it")
+	require.ErrorContains(t, both.Check(nil, both),
+		"no mutant survives for the excuse of [remove earlier later] wait.acquire @x")
 	elsewhere := waits
 	elsewhere.Front = "fence.proxy.async.shared"
 	require.ErrorContains(t, mutate.Excuses{elsewhere}.Check(survivors, nil), "nothing reports remove wait @x")

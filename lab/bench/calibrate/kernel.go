@@ -18,11 +18,11 @@ type Shape struct {
 
 // The scalars of the kernel. Units are elements of 16 bytes.
 const (
-	scalarFill   = "fill_units"   // not 0: write so many elements of data instead
+	scalarFill   = "fill_units"   // not 0: the number of elements of data to write instead
 	scalarPhases = "phases"       // phases of the launch, at most maxPhases
 	scalarTiles  = "tiles"        // row tiles of the matrix that each CTA streams in a phase
 	scalarWork   = "work"         // not 0: multiply them; else drain them unread
-	scalarReady  = "ready_chunks" // not 0: let so many chunks land before a phase begins
+	scalarReady  = "ready_chunks" // the number of chunks that land before a phase begins
 	scalarSync   = "sync"         // a Sync: what stands before each phase
 	scalarTag    = "tag"          // of the first phase's words; no launch has had it, nor will have those behind it
 	scalarSalt   = "salt"         // what is written begins with it; another in every launch
@@ -182,7 +182,8 @@ func (b *builder) declare(p *pipeline.Plan) {
 	scalar := func(name, doc string) u32 { return dsl.Scalar[dsl.U32](k, name, doc) }
 	b.phases, b.tiles = scalar(scalarPhases, "phases of the launch"), scalar(scalarTiles, "row tiles a CTA streams in a phase")
 	b.work, b.ready = scalar(scalarWork, "multiply what is streamed"), scalar(scalarReady, "chunks that have landed when a phase begins to drain")
-	b.syncWay = scalar(scalarSync, "an exchange before each phase: 1 behind a barrier, 2 of no vector behind a count, 3 in words behind a count, 4 in words")
+	b.syncWay = scalar(scalarSync,
+		"an exchange before each phase: 1 behind a barrier, 2 of no vector behind a count, 3 in words behind a count, 4 in words")
 	b.tag, b.salt = scalar(scalarTag, "of the first phase's words"), scalar(scalarSalt, "what the first element exchanged is")
 	b.units = scalar(scalarVector, "16-byte elements of the vector exchanged")
 	b.probes, b.atomic = scalar(scalarProbes, "small requests of each CTA"), scalar(scalarAtomic, "they are atomics")
@@ -194,7 +195,8 @@ func (b *builder) measure() {
 	k.Assert(b.phases.LtC(maxPhases+1), "more phases than are noted")
 	k.Assert(b.units.LtC(b.VectorBytes/element+1), "the vector is longer than the kernel was made for")
 	k.Assert(b.syncWay.NeC(int(Count)).Or(b.units.EqC(0)), "a count orders no vector")
-	k.Assert(b.syncWay.LtC(int(Counted)).Or(b.units.MulC(element/wordPayload).GeC(b.SMs)), "fewer words than CTAs, each of which must write some")
+	k.Assert(b.syncWay.LtC(int(Counted)).Or(b.units.MulC(element/wordPayload).GeC(b.SMs)),
+		"fewer words than CTAs, each of which must write some")
 	k.Assert(b.ready.LtC(b.Stages+1), "more chunks than the ring holds")
 	k.If(e.Tid.EqC(0), func() {
 		b.ring.Init()
@@ -263,8 +265,9 @@ func (b *builder) consume() {
 	stamp(headEnd)
 	b.sink.Store(e.CTA.MulC(e.Threads()).Add(e.Tid), keep.Get())
 	k.If(wrong.Get().NeC(0), func() { dsl.ReduceAdd(b.heads, head.AddC(headWrong), wrong.Get(), dsl.Relaxed(dsl.GPUScope)) })
-	k.If(b.syncWay.EqC(int(Count)).Or(b.syncWay.EqC(int(Counted))), bar.Sync)           // counts order nothing
-	met := b.syncWay.NeC(int(None)).And(b.syncWay.NeC(int(Words))).And(b.phases.NeC(0)) // only then have all read the epoch
+	k.If(b.syncWay.EqC(int(Count)).Or(b.syncWay.EqC(int(Counted))), bar.Sync) // counts order nothing
+	// only then have all read the epoch
+	met := b.syncWay.NeC(int(None)).And(b.syncWay.NeC(int(Words))).And(b.phases.NeC(0))
 	k.If(met.And(e.CTA.EqC(0)).And(first), func() { b.epoch.Store(dsl.At(0), bar.Epoch()) })
 }
 

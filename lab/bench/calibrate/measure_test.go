@@ -88,7 +88,8 @@ func TestAWrongVectorAndProbesOutsideOfTheStreamAreErrors(t *testing.T) {
 	wrong := make([]uint32, 2*headWords)
 	wrong[headWords+headWrong] = 3
 	_, err := ended(map[string][]uint32{bufferHeads: wrong}).Launch(t.Context(), Launch{})
-	require.EqualError(t, err, "calibrate: SM 1 found 3 elements of vectors that were not what was written: the sync does not hold")
+	require.EqualError(t, err,
+		"calibrate: SM 1 found 3 elements of vectors that were not what was written: the sync does not hold")
 
 	heads := make([]uint32, 2*headWords)
 	heads[headEnd], heads[headWords+headEnd] = 5, 5

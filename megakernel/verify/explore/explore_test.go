@@ -21,8 +21,9 @@ func TestSubjectsHaveNoFaultInAnyExecution(t *testing.T) {
 
 // A planted fault is found in some execution.
 func TestPlantedFaultsAreFound(t *testing.T) {
-	want := map[string]string{"a consumer releases nothing": "deadlock", "a CTA does not arrive": "deadlock", "a barrier orders nothing": "data race",
-		"flags do not change": "want 12", "no ack of a step": "nobody has waited for phase 0"}
+	want := map[string]string{"a consumer releases nothing": "deadlock", "a CTA does not arrive": "deadlock",
+		"a barrier orders nothing": "data race",
+		"flags do not change":      "want 12", "no ack of a step": "nobody has waited for phase 0"}
 	for _, s := range planted() {
 		if s.differs != "" {
 			continue
@@ -45,7 +46,8 @@ func TestSpinAgrees(t *testing.T) {
 	}
 	require.NoError(t, err)
 	quick := []subject{subjects()[6], planted()[2]}
-	c, err := s.compareAll(t.Context(), interp.Bounds{Executions: 100000, Stale: 1}, deep.Most(append(quick, append(subjects(), planted()...)...), len(quick)))
+	c, err := s.compareAll(t.Context(), interp.Bounds{Executions: 100000, Stale: 1},
+		deep.Most(append(quick, append(subjects(), planted()...)...), len(quick)))
 	require.NoError(t, err)
 	require.NoError(t, c.Write(t.Output()))
 	require.NoError(t, c.Err())

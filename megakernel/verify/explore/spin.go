@@ -71,7 +71,7 @@ func (s *Spin) Check(ctx context.Context, model string) (*promela.Result, error)
 	return promela.Read(string(out))
 }
 
-// Model is a subject as a model for SPIN, with so many threads of each warp.
+// Model is a subject as a model for SPIN.
 func (s *subject) model(k *ir.Kernel, lanes int) (string, error) {
 	initial, m := map[string][]byte{}, memory(k)
 	for _, b := range k.Globals() {
@@ -93,8 +93,9 @@ type Compared struct {
 	States      int64   `json:"spin_states"`
 	Transitions int64   `json:"spin_transitions"`
 	SpinVerdict string  `json:"spin_verdict"`
-	SpinSeconds float64 `json:"spin_seconds"`      // with making the verifier
-	Differs     string  `json:"differs,omitempty"` // why SPIN alone finds the fault: a rule of PTX that the executor does not apply
+	SpinSeconds float64 `json:"spin_seconds"` // with making the verifier
+	// why SPIN alone finds the fault: a rule of PTX that the executor does not apply
+	Differs string `json:"differs,omitempty"`
 }
 
 // Agree reports whether both say the same, or SPIN alone finds a fault that the executor is known not to see.
@@ -154,8 +155,9 @@ func (s *Spin) compare(ctx context.Context, of *subject, b interp.Bounds) (*Comp
 	if err != nil {
 		return nil, err
 	}
-	return &Compared{Subject: of.name, Fault: of.fault, Executions: ours.Executions + ours.Cut, Stale: ours.Stale, Complete: ours.Complete || ours.err != nil,
-		Verdict: kindOf(ours.err), Seconds: ours.Seconds, Lanes: of.lanes, States: result.States, Transitions: result.Transitions, SpinVerdict: result.Verdict,
+	return &Compared{Subject: of.name, Fault: of.fault, Executions: ours.Executions + ours.Cut, Stale: ours.Stale,
+		Complete: ours.Complete || ours.err != nil,
+		Verdict:  kindOf(ours.err), Seconds: ours.Seconds, Lanes: of.lanes, States: result.States, Transitions: result.Transitions, SpinVerdict: result.Verdict,
 		SpinSeconds: time.Since(start).Seconds(), Differs: of.differs}, nil
 }
 
@@ -190,7 +192,8 @@ func (c *Comparison) Err() error {
 		r := &c.Rows[i]
 		switch {
 		case !r.Agree():
-			all = append(all, fmt.Errorf("%s %s: the executor says %q and SPIN %q", r.Subject, r.Fault, r.Verdict, r.SpinVerdict))
+			all = append(all, fmt.Errorf("%s %s: the executor says %q and SPIN %q", r.Subject, r.Fault, r.Verdict,
+				r.SpinVerdict))
 		case !r.Complete:
 			all = append(all, fmt.Errorf("%s: not all executions were explored", r.Subject))
 		case (r.Fault == "") != (r.SpinVerdict == "no fault"):
@@ -202,7 +205,8 @@ func (c *Comparison) Err() error {
 
 // Write prints a line a subject.
 func (c *Comparison) Write(w io.Writer) error {
-	t := table.New("SUBJECT", "PLANTED FAULT", ">EXECUTIONS", "EXECUTOR SAYS", ">LANES", ">STATES", "SPIN SAYS", ">SECONDS")
+	t := table.New("SUBJECT", "PLANTED FAULT", ">EXECUTIONS", "EXECUTOR SAYS", ">LANES", ">STATES", "SPIN SAYS",
+		">SECONDS")
 	for _, r := range c.Rows {
 		fault := r.Fault
 		if fault == "" {

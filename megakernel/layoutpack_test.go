@@ -1,0 +1,227 @@
+package megakernel
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/stretchr/testify/require"
+)
+
+// packByLayout packs one matrix of one layer with nothing but what layout.json
+// says.
+func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
+	t.Helper()
+	require.True(t, strings.Contains(e.Order,
+		"(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order,
+		"columns of all rows") || strings.HasPrefix(e.Order, "e4m3, scaled by") || isInteger(e.Order))
+	covered := 0
+	row := make([]uint16, e.K)
+	for _, run := range e.Sources {
+		for i := range run.Count {
+			r := run.Row + i*run.RowStep
+			tensor := strings.ReplaceAll(run.Tensor, "%d", fmt.Sprint(layer))
+			require.NoError(t, w.Row(tensor, run.Source+i*run.SourceStep, row))
+			if strings.Contains(e.Order, "columns of all rows") {
+				byColumns(dst, e, layer, r, row)
+				covered++
+				continue
+			}
+			if strings.Contains(e.Order, "scaled by blocks") {
+				blocksByLayout(t, dst, e, layer, r, blockOf{w, tensor, run.Source + i*run.SourceStep}, row)
+				covered++
+				continue
+			}
+			if strings.HasPrefix(e.Order, "e4m3") {
+				codesByLayout(dst, e, layer, r, row)
+				covered++
+				continue
+			}
+			if isInteger(e.Order) {
+				integersByLayout(t, dst[e.Base+int64(layer)*e.LayerStride:], e, r, row)
+				covered++
+				continue
+			}
+			tile, in := r/e.TileRows, r%e.TileRows
+			at := e.Base + int64(layer)*e.LayerStride + int64(tile*16*e.KPadded)
+			for k, v := range row {
+				binary.LittleEndian.PutUint16(dst[at+int64(k/32*512+in*64+(k%32/8^in/2)*16+k%8*2):], v)
+			}
+			covered++
+		}
+	}
+	require.Equal(t, e.Rows, covered)
+}
+
+// isInteger is whether a matrix is multiplied in integers.
+func isInteger(order string) bool {
+	return strings.Contains(order, "bits, two's complement") || strings.Contains(order, "bits, e2m1")
+}
+
+// blockOf is the rows of a tensor beside one.
+type blockOf struct {
+	Tensors
+	tensor string
+	row    int
+}
+
+// rows is how many the tensors of the model of TestLayoutIsEnoughToPackTheWeights have.
+func (b blockOf) rows() int {
+	for _, s := range b.Tensors.(shaped).Stored() {
+		if s.Name == b.tensor {
+			return s.Shape[0]
+		}
+	}
+	panic(b.tensor)
+}
+
+// blocksByLayout writes a row of e4m3 with blocks.
+func blocksByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer, r int, of blockOf, row []uint16) {
+	value := func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
+	most := make([]float32, e.K/128+1)
+	other := make([]uint16, len(row))
+	for i := of.row / 128 * 128; i < min(of.row/128*128+128, of.rows()); i++ {
+		require.NoError(t, of.Row(of.tensor, i, other))
+		for k, v := range other {
+			if x := value(v & 0x7fff); !math.IsInf(float64(x), 0) && x == x {
+				most[k/128] = max(most[k/128], x)
+			}
+		}
+	}
+	in := r % e.TileRows
+	to := dst[e.Base+int64(layer)*e.LayerStride+int64(r/e.TileRows*(e.KPadded/256*2064)):]
+	for k, v := range row {
+		scale, at := pipeline.E4M3Scale(most[k/128]), k/256*2064
+		to[at+k%256/64*512+in*64+(k%32/8^in/2)*16+k%64/32*8+k%8] = pipeline.ToE4M3(value(v) / scale)
+		binary.LittleEndian.PutUint32(to[at+2048+in%2*8+k%256/128*4:], math.Float32bits(scale))
+	}
+}
+
+// codesByLayout writes a row of e4m3.
+func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
+	tile, in, most := r/e.TileRows, r%e.TileRows, float32(0)
+	value := func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
+	for _, v := range row {
+		if x := value(v & 0x7fff); !math.IsInf(float64(x), 0) && x == x {
+			most = max(most, x)
+		}
+	}
+	scale := pipeline.E4M3Scale(most)
+	to := dst[e.Base+int64(layer)*e.LayerStride+int64(tile*(8*e.KPadded+512)):]
+	for k, v := range row {
+		to[k/64*512+in*64+(k%32/8^in/2)*16+k%64/32*8+k%8] = pipeline.ToE4M3(value(v) / scale)
+	}
+	binary.LittleEndian.PutUint32(to[8*e.KPadded+4*in:], math.Float32bits(scale))
+}
+
+// integersByLayout writes a row of 4 or 8 bits, to where the matrix begins, by the numbers in Order and the rule of
+// docs/weight-formats.md.
+func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []uint16) {
+	number := func(form string) (n int) {
+		m := regexp.MustCompile(form).FindStringSubmatch(e.Order)
+		require.NotNil(t, m, "%s in %s", form, e.Order)
+		n, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		return n
+	}
+	columns, runBytes, bits, group := number(`runs of (\d+) columns`), number(`columns, of (\d+) bytes`), number(`^(\d) bits`), e.KPadded
+	tile := e.KPadded / columns * runBytes
+	whole := strings.Contains(e.Order, "the f32 scale")
+	if whole {
+		tile += number(`KPadded\*[48] \+ (\d+) bytes on`)
+	} else {
+		group = number(`group g, of (\d+) columns`)
+	}
+	at, in := dst[r/e.TileRows*tile:], r%e.TileRows
+	for first := 0; first < len(row); first += group {
+		most, value := 0.0, func(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
+		part := row[min(first, len(row)):min(first+group, len(row))]
+		finite := true
+		for _, v := range part {
+			x := math.Abs(value(v))
+			finite = finite && x <= math.MaxFloat32
+			most = max(most, x)
+		}
+		scale := 0x1p-97 // the least of five digits
+		for bits == 8 && most > 127*scale {
+			scale *= 2
+		}
+		floats := strings.Contains(e.Order, "bits, e2m1")
+		for floats && finite && most >= 7*scale {
+			scale *= 2
+		}
+		for bits == 4 && !floats && most > 7*scale {
+			frac, exp := math.Frexp(scale)
+			scale = math.Ldexp(frac+1.0/32, exp)
+		}
+		if !finite {
+			scale = math.NaN()
+		}
+		for i, v := range part {
+			k, code := first+i, byte(0)
+			if finite {
+				code = byte(int(math.RoundToEven(value(v)/scale))) & (1<<bits - 1)
+			}
+			run, in128 := at[k/columns*runBytes:], k%columns
+			if floats {
+				if finite {
+					code = nearestE2M1(value(v) / scale)
+				}
+				run[in128/128*512+in*64+in128%16/4*16+in128%64/16*4+in128%128/64*2+in128%4/2] |= code << (4 * (k % 2))
+				continue
+			}
+			if bits == 8 {
+				run[in128/128*1024+in128%128/64*512+in*64+in128%16/4*16+in128%64/16*4+in128%4] = code
+				continue
+			}
+			to := &run[in128/128*512+in*64+in128%16/4*16+in128%64/16*4+in128%4]
+			if in128%128 < 64 {
+				*to |= code
+			} else {
+				*to |= code << 4
+			}
+		}
+		word := math.Float32bits(float32(scale))
+		if !finite {
+			word = 0x7fc00000
+		}
+		if whole {
+			binary.LittleEndian.PutUint32(at[e.KPadded*bits+4*in:], word)
+			continue
+		}
+		g := first % columns / group
+		place := map[int]int{128: g, 64: g%2*(columns/128) + g/2, 32: g%4/2*(columns/64) + g/4*2 + g%2}[group]
+		binary.LittleEndian.PutUint16(at[first/columns*runBytes+columns/128*512+2*(in*(columns/group)+place):],
+			uint16(word>>16))
+	}
+}
+
+// nearestE2M1 is the code of the number of E2M1 nearest to x, the even one of two.
+func nearestE2M1(x float64) (code byte) {
+	numbers := []float64{0, 0.5, 1, 1.5, 2, 3, 4, 6}
+	for i, v := range numbers {
+		a, b := math.Abs(v-math.Abs(x)), math.Abs(numbers[code]-math.Abs(x))
+		if a < b || a == b && i%2 == 0 {
+			code = byte(i)
+		}
+	}
+	if x < 0 && code > 0 {
+		code |= 8
+	}
+	return code
+}
+
+// byColumns writes a row of a matrix that is dealt out by columns.
+func byColumns(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
+	for k, v := range row {
+		at := e.Base + int64(layer)*e.LayerStride + int64(k/4*16*e.KPadded)
+		k %= 4
+		binary.LittleEndian.PutUint16(dst[at+int64((r/64)*512+(r%8)*64+(r/8%2)*32+(k/2)*16+(r/16%4)*4+(k%2)*2):], v)
+	}
+}

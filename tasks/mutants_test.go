@@ -1,0 +1,53 @@
+package tasks_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	mutantEarlier = []mutate.Class{mutate.Earlier}
+	mutantLater   = []mutate.Class{mutate.Later}
+)
+
+// survivors are the mutants that none of some kernels reports under any of 12 schedules. The kernels are the same but
+// for the sizes of their buffers; run executes the program of the i-th.
+func survivors(t *testing.T, kernels []*ir.Kernel, run func(i int, program *interp.Program,
+	seed uint64) error) (left []mutate.Mutation) {
+	t.Helper()
+	lists := make([][]mutate.Mutation, len(kernels))
+	for i, k := range kernels {
+		lists[i] = mutate.List(k)
+		require.Len(t, lists[i], len(lists[0]))
+	}
+	reported := func(i, at int) bool {
+		b, err := mutate.Apply(kernels[i], lists[i][at])
+		require.NoError(t, err)
+		program, err := interp.Load(b)
+		require.NoError(t, err)
+		for seed := uint64(1); seed < 13; seed++ {
+			err := run(i, program, seed)
+			var f *interp.Fault
+			if errors.As(err, &f) {
+				return true
+			}
+			require.NoError(t, err)
+		}
+		return false
+	}
+	for at, mu := range lists[0] {
+		found := false
+		for i := 0; i < len(kernels) && !found; i++ {
+			found = reported(i, at)
+		}
+		if !found {
+			left = append(left, mu)
+		}
+	}
+	return left
+}
