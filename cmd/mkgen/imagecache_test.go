@@ -15,6 +15,7 @@ import (
 func TestImageCache(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("MKGEN_CACHE", cache)
+	imagesLeave = 1
 	run := func() (out, told string) {
 		code, out, told := mkgen("run", "--checkpoint", bundledTiny, "--image-cache", "-v", "--max-tokens", "2", "Once upon")
 		require.Equal(t, 0, code, told)
@@ -45,6 +46,7 @@ func TestImageCache(t *testing.T) {
 // TestImagesOfOwnCodes: a checkpoint of 4 bits has an image for each format that a kernel takes it in, and none of them
 // outlives a change of its codes, its scales or its config.json, though files keep their size.
 func TestImagesOfOwnCodes(t *testing.T) {
+	imagesLeave = 1
 	t.Setenv("MKGEN_CACHE", t.TempDir())
 	dir := filepath.Join(t.TempDir(), "checkpoint")
 	require.NoError(t, os.CopyFS(dir, os.DirFS("../../models/quant/testdata/gptq_i4g32")))

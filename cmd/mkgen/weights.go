@@ -213,6 +213,9 @@ func (w *weights) open(dir string, how models.Reading) (*found, error) {
 	return f, nil
 }
 
+// imagesLeave is runtime.Image.Free; tests, whose images are small, set it, as a disk may be fuller than the default.
+var imagesLeave int64
+
 // imageOf is where the packed weights of a checkpoint are kept.
 func imageOf(dir string) (*runtime.Image, error) {
 	cache, err := nvcc.CacheDir()
@@ -223,7 +226,7 @@ func imageOf(dir string) (*runtime.Image, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--image-cache: %w", err)
 	}
-	return &runtime.Image{Dir: filepath.Join(cache, "images"), Source: source}, nil
+	return &runtime.Image{Dir: filepath.Join(cache, "images"), Source: source, Free: imagesLeave}, nil
 }
 
 // rounding says in a line that weights of a checkpoint lose digits on the way to the device; "" where

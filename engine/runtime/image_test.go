@@ -66,7 +66,7 @@ func images(t *testing.T, dir string) []string {
 // TestTheSecondLoadTakesTheImage reads hardly any row, by a kernel of other options, too.
 func TestTheSecondLoadTakesTheImage(t *testing.T) {
 	mk, rows := large(t, false), new(atomic.Int64)
-	g := runtime.Image{Dir: filepath.Join(t.TempDir(), "images"), Source: "a"}
+	g := runtime.Image{Dir: filepath.Join(t.TempDir(), "images"), Source: "a", Free: 1}
 	stats, notes := imaged(t, mk, countedRows{rows: rows}, g)
 	require.False(t, stats.Image)
 	require.Empty(t, notes)
@@ -89,7 +89,7 @@ func TestTheSecondLoadTakesTheImage(t *testing.T) {
 // TestAnotherSourceOrFormatIsAnotherImage: neither takes the other's.
 func TestAnotherSourceOrFormatIsAnotherImage(t *testing.T) {
 	mk := medium(t, true)
-	g := runtime.Image{Dir: t.TempDir(), Source: "a"}
+	g := runtime.Image{Dir: t.TempDir(), Source: "a", Free: 1}
 	imaged(t, mk, cheap{}, g)
 	g.Source = "b"
 	stats, _ := imaged(t, mk, cheap{}, g)
@@ -107,7 +107,7 @@ func TestAnotherSourceOrFormatIsAnotherImage(t *testing.T) {
 // TestDamagedImagesAreMadeAgain: cut, longer, changed in a job, in its sums and in the seal, and of other weights.
 func TestDamagedImagesAreMadeAgain(t *testing.T) {
 	mk := medium(t, true)
-	g := runtime.Image{Dir: t.TempDir(), Source: "a"}
+	g := runtime.Image{Dir: t.TempDir(), Source: "a", Free: 1}
 	imaged(t, mk, cheap{}, g)
 	path := images(t, g.Dir)[0]
 	good, err := os.ReadFile(path)
@@ -156,7 +156,7 @@ func TestImagesLeaveRoomOnTheDisk(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "f")
 	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	g = runtime.Image{Dir: filepath.Join(file, "images"), Source: "a"}
+	g = runtime.Image{Dir: filepath.Join(file, "images"), Source: "a", Free: 1}
 	_, notes = imaged(t, mk, cheap{}, g)
 	require.NotEmpty(t, notes)
 }
@@ -164,7 +164,7 @@ func TestImagesLeaveRoomOnTheDisk(t *testing.T) {
 // TestFailedLoadsLeaveNoImage: nor do those that do not check weights.
 func TestFailedLoadsLeaveNoImage(t *testing.T) {
 	mk := medium(t, true)
-	g := runtime.Image{Dir: t.TempDir(), Source: "a"}
+	g := runtime.Image{Dir: t.TempDir(), Source: "a", Free: 1}
 	failure := errors.New("failed")
 	w := runtime.FromTensors(spoiled{tensor: "model.layers.1.mlp.up_proj.weight", row: 31, err: failure}, runtime.LoadOptions{Check: true, Image: &g})
 	_, err := w.Load(t.Context(), mk, newMemory(mk))
