@@ -9,9 +9,10 @@ import (
 )
 
 // stands says whether a machine instruction of one kind may stand for a place of another: ptxas begins some waits with
-// a test.
+// a test, and the scope of a cluster is the GPU's.
 func stands(machine, place string) bool {
-	return machine == place || machine == kindTest && place == kindTry
+	return machine == place || machine == kindTest && place == kindTry ||
+		strings.Contains(place, ".cluster") && machine == strings.Replace(place, ".cluster", ".gpu", 1)
 }
 
 // weakens says whether a plain access moves data as a strong access of the program does.

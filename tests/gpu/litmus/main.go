@@ -2,7 +2,7 @@
 // says what was seen: where PTX promises that a reader sees the message, and where it does not.
 //
 //	scripts/build-cuda build -o out/dev/ ./tests/gpu/litmus
-//	out/dev/litmus -messages 1e8 -record bench/results/h100/2026-11-25-litmus.json
+//	out/dev/litmus -messages 1e9 -record bench/results/h100/2026-11-26-litmus.json
 package main
 
 import (
@@ -19,10 +19,12 @@ type row struct {
 	Messages int64   `json:"messages"`
 	Wrong    int64   `json:"wrong"` // words that readers saw and that were not the message's
 	Seconds  float64 `json:"seconds"`
+	LoadGBs  float64 `json:"load_gb_s"` // that other warps read meanwhile
 }
 
 // record is what a run leaves under bench/results.
 type record struct {
+	Date   string `json:"date"`
 	GPU    string `json:"gpu"`
 	Driver string `json:"driver"`
 	Commit string `json:"commit"`

@@ -12,6 +12,7 @@ type test struct {
 	// promised is the rule of PTX by which no reader sees anything but the message; "" where PTX allows it.
 	promised string
 	cta      bool // both warps are of one CTA
+	cluster  bool // both CTAs are of one cluster
 	bulk     bool // the message is read by a bulk copy
 	write    func(c *channel, round dsl.Val[dsl.U32])
 	read     func(c *channel, round dsl.Val[dsl.U32]) dsl.Val[dsl.U32] // words that are wrong
@@ -19,7 +20,8 @@ type test struct {
 
 const (
 	channelWarps = 8 // a CTA's warps of channels; of one CTA the upper half answers the lower
-	loadWarps    = 2 // that stream memory beside them
+	loadWarps    = 8 // that stream memory beside them, until the CTA's channels are through
+	loadAhead    = 4 // 16-byte loads that a thread of theirs has in flight
 	loadWords    = 1 << 24
 )
 
@@ -114,9 +116,10 @@ func tests() []test {
 	for _, s := range []struct {
 		name  string
 		scope ir.Scope
-	}{{"cta", dsl.CTAScope}, {"gpu", dsl.GPUScope}, {"sys", dsl.SysScope}} {
+	}{{"cta", dsl.CTAScope}, {"cluster", ir.Cluster}, {"gpu", dsl.GPUScope}, {"sys", dsl.SysScope}} {
 		w, r := message(dsl.Release(s.scope), dsl.Acquire(s.scope), nil, none)
-		add(test{name: "message, " + s.name, what: "weak data; st.release." + s.name + ", ld.acquire." + s.name, promised: causality, cta: s.scope == dsl.CTAScope}, w, r)
+		add(test{name: "message, " + s.name, what: "weak data; st.release." + s.name + ", ld.acquire." + s.name, promised: causality, cta: s.scope == dsl.CTAScope,
+			cluster: s.scope == ir.Cluster}, w, r)
 	}
 	w, r := message(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), nil, fence)
 	add(test{name: "message, fences", what: "weak data; fence.acq_rel.gpu and a relaxed flag", promised: causality}, w, r)
@@ -139,12 +142,18 @@ func tests() []test {
 
 // kernel builds a test over so many CTAs, an even number.
 func (t *test) kernel(ctas int) (*ir.Kernel, error) {
-	k := dsl.New("litmus", dsl.Options{Warps: channelWarps + loadWarps, Grid: ctas, SharedLimit: 232448})
+	options := dsl.Options{Warps: channelWarps + loadWarps, Grid: ctas, SharedLimit: 232448}
+	if t.cluster {
+		options.Cluster = 2
+	}
+	k := dsl.New("litmus", options)
 	n := int64(ctas * channelWarps * 32)
 	rounds := dsl.Scalar[dsl.U32](k, "rounds", "messages of each channel")
-	loads := dsl.Scalar[dsl.U32](k, "loads", "16-byte loads of each thread of the warps that stream")
+	loads := dsl.Scalar[dsl.U32](k, "loads", "times that each thread of the warps that stream goes on at most, loadAhead 16-byte loads each time")
 	stream := dsl.Global[dsl.B128](k, "stream", loadWords, dsl.ReadOnly())
 	sink := dsl.Global[dsl.U32](k, "sink", int64(ctas*loadWarps*32))
+	streamed := dsl.Global[dsl.U32](k, "streamed", int64(ctas*loadWarps*32))
+	through := dsl.Shared[dsl.U32](k, "through", 1) // channels' warps that have ended
 	bad := dsl.Global[dsl.U32](k, "bad", n)
 	c := &channel{k: k, data: dsl.Global[dsl.U32](k, "data", n), packet: dsl.Global[dsl.B128](k, "packet", n), ping: dsl.Global[dsl.U32](k, "ping", n),
 		pong: dsl.Global[dsl.U32](k, "pong", n)}
@@ -165,6 +174,8 @@ func (t *test) kernel(ctas int) (*ir.Kernel, error) {
 		})
 		k.Barrier()
 	}
+	k.If(k.Tid().EqC(0), func() { through.Store(dsl.At(0), k.U32(0)) })
+	k.Barrier()
 	// The writer's side of channel id is that of its own number; the reader's is in the CTA beside it, or in the upper
 	// half.
 	lane, warp := k.Lane(), k.Warp()
@@ -181,17 +192,37 @@ func (t *test) kernel(ctas int) (*ir.Kernel, error) {
 		c.id = c.id.Add(lane)
 	}
 	k.Roles(
-		dsl.Role{Name: "channels", First: 0, End: channelWarps, Body: func() { t.rounds(c, rounds, writes, own.MulC(32).Add(lane), bad) }},
+		dsl.Role{Name: "channels", First: 0, End: channelWarps, Body: func() {
+			t.rounds(c, rounds, writes, own.MulC(32).Add(lane), bad)
+			k.If(k.Lane().EqC(0), func() { dsl.AtomicAdd(through, dsl.At(0), k.U32(1), dsl.Relaxed(dsl.CTAScope)) })
+		}},
 		dsl.Role{Name: "load", First: channelWarps, End: channelWarps + loadWarps, Body: func() {
-			at := dsl.NewVar(k.CTA().MulC(loadWarps*32).Add(k.Tid()), "at")
-			sum := dsl.NewVar(k.U32(0), "sum")
-			k.For(k.U32(0), loads, func(dsl.Val[dsl.U32]) {
-				sum.Set(sum.Get().Xor(dsl.Split(stream.Load(at.Get()))[0]))
-				at.Set(at.Get().AddC(ctas * loadWarps * 32).AndC(loadWords - 1))
-			})
-			sink.Store(k.CTA().MulC(loadWarps*32).Add(k.Tid().SubC(channelWarps*32)), sum.Get())
+			thread := k.CTA().MulC(loadWarps * 32).Add(k.Tid().SubC(channelWarps * 32))
+			load(k, thread, ctas*loadWarps*32, loads, through, stream, sink, streamed)
 		}})
 	return k.Finish()
+}
+
+// load streams memory, threads apart, until all channels' warps of the CTA are through, and counts how often a thread
+// went on.
+func load(k *dsl.Kernel, thread dsl.Val[dsl.U32], threads int, most dsl.Val[dsl.U32], through dsl.Buf[dsl.U32], stream dsl.Buf[dsl.B128],
+	sink, streamed dsl.Buf[dsl.U32]) {
+	at, sum, count := dsl.NewVar(thread, "at"), dsl.NewVar(k.U32(0), "sum"), dsl.NewVar(k.U32(0), "count")
+	k.For(k.U32(0), most, func(dsl.Val[dsl.U32]) {
+		k.If(through.Load(dsl.At(0), dsl.Relaxed(dsl.CTAScope)).LtC(channelWarps), func() {
+			var words []dsl.Val[dsl.B128]
+			for i := range loadAhead {
+				words = append(words, stream.Load(at.Get().AddC(i*threads).AndC(loadWords-1)))
+			}
+			for _, w := range words {
+				sum.Set(sum.Get().Xor(dsl.Split(w)[0]))
+			}
+			at.Set(at.Get().AddC(loadAhead * threads).AndC(loadWords - 1))
+			count.Set(count.Get().AddC(1))
+		})
+	}, dsl.Unroll(1))
+	sink.Store(thread, sum.Get())
+	streamed.Store(thread, count.Get())
 }
 
 // rounds is both sides of all channels. A reader counts what is wrong.
