@@ -11,6 +11,12 @@
 gains; the graph preloads its weights as far as shared memory goes, unless its options say one kernel an SM, and has options of its own (--graph,
 --graph-profile, or --tune, which searches those of both first). Shares are of the streaming ceiling that mkgen measures right before its case;
 transformers' are of the single kernel's.
+With --prefill N it compares prompts instead: the time to the first token by mkgen's prefill kernels of steps of N tokens and by transformers (bf16,
+SDPA), in turns, --passes of each, at lengths of 128, 1024, 8192 and 32768 tokens or those of --contexts. Beside TFLOP/s stand shares of the
+datasheet's peak and of PyTorch's product of large matrices in the same run. A plot is drawn beside the file.
+
+    python bench/compare.py --mkgen out/mkgen --model llama3-8b --prefill 2048
+
 With --reference (tests/gpu/reference.py) both kernels pass the gate or the run ends with exit code 1; without, all is marked UNGATED.
 
 The comparison is printed, and written as JSON to --out: by default bench/results/<gpu>/<date>-compare-<model>.json where the gate was passed, else
@@ -28,6 +34,8 @@ import subprocess
 import sys
 import tempfile
 import time
+
+import compare_prefill
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ["tok_s", "us_per_token", "device_us_per_token", "p50_us", "p99_us", "max_us"]
@@ -47,16 +55,18 @@ def run(what, command):
     return code
 
 
-def fitting(given, positions, tokens):
-    """The contexts to measure at, with commas between: those given, or of the default ones those at which a model of so many positions has some for
-    so many tokens more. Ends the program where there are none, or too few for one that was given."""
+def fitting(wanted, positions, tokens, given=True):
+    """The contexts to measure at, with commas between: those wanted at which a model of so many positions has some for so many tokens
+    more. Ends the program where there are none, or too few for one that was given."""
     try:
-        contexts = [int(c) for c in (given or CONTEXTS).split(",")]
+        contexts = [int(c) for c in wanted.split(",")]
     except ValueError:
-        fail(f"--contexts: found {given!r}, want numbers with commas between", 2)
+        fail(f"--contexts: found {wanted!r}, want numbers with commas between", 2)
     fit = [c for c in contexts if c + tokens <= positions]
     beyond = [c for c in contexts if c + tokens > positions]
     if beyond and (given or not fit):
+        if not tokens:
+            fail(f"--contexts: a prompt of {beyond[0]} tokens, the model was made for {positions} positions", 2)
         fail(f"--contexts: {beyond[0]} and a round of {tokens} tokens, the model was made for {positions} positions", 2)
     if beyond:
         print(f"Not measured: contexts {beyond}, the model was made for {positions} positions.")
@@ -82,7 +92,7 @@ def ended(code):
 
 # Flags of mkgen bench that the comparison gives itself, or that make it something else.
 OURS = ["--model", "-m", "--config", "--name", "--checkpoint", "--device", "--contexts", "--rounds", "--tokens", "--random", "--reference", "--record", "--cases",
-        "--plot", "--profile", "--launch", "--rows", "--selection", "--budget", "--ablate", "--time", "--output", "-o", "--help", "-h"]
+        "--plot", "--profile", "--launch", "--rows", "--selection", "--budget", "--ablate", "--time", "--prefill", "--output", "-o", "--help", "-h"]
 
 
 def program(path):
@@ -166,11 +176,22 @@ def check(args):
             fail(f"--out {args.out} is the file of --{name.replace('_', '-')}, want another", 2)
     if args.reference:
         args.seed = seed_of(args.reference)
-    writable(args.out or pathlib.Path("out") / f"compare-{args.model}.json")
+    if args.prefill is not None:
+        check_prefill(args)
+    writable(args.out or pathlib.Path("out") / f"compare-{'prefill-' if args.prefill else ''}{args.model}.json")
     if not args.no_transformers:
         needs = "import torch; from transformers import StaticCache"
         if subprocess.run([sys.executable, "-c", needs], capture_output=True).returncode:
             fail(f"{sys.executable} has no PyTorch or no transformers 5; --no-transformers compares the two kernels only")
+
+
+def check_prefill(args):
+    """Refuses what does not go with --prefill."""
+    if args.prefill < 1 or args.passes < 1:
+        fail(f"--prefill {args.prefill} and --passes {args.passes}, want at least 1", 2)
+    for name in ("graph", "single_profile", "graph_profile", "tune"):
+        if getattr(args, name):
+            fail(f"--{name.replace('_', '-')} and --prefill exclude each other", 2)
 
 
 def several(n, what):
@@ -278,7 +299,7 @@ def main():
     parser.add_argument("--mkgen", type=pathlib.Path, default=pathlib.Path("out/mkgen"), help="the program, built with CUDA")
     parser.add_argument("--model", default="llama3-8b", help="registered name, or with --config what the model is called")
     parser.add_argument("--config", type=pathlib.Path, help="a Hugging Face config.json (default: that of the registered model)")
-    parser.add_argument("--contexts", help=f"tokens in the KV cache when a round begins (default: {CONTEXTS}, without those that the model has no positions for)")
+    parser.add_argument("--contexts", help=f"tokens in the KV cache when a round begins; of prompts with --prefill (default: {CONTEXTS}, or {compare_prefill.LENGTHS}, without those that the model has no positions for)")
     parser.add_argument("--seed", default="1", help="of the weights; with --reference that of the reference")
     parser.add_argument("--rounds", default="7", help="of each context")
     parser.add_argument("--tokens", type=int, default=128, help="of a round")
@@ -290,13 +311,18 @@ def main():
     parser.add_argument("--tune", default="", help="search the options of both for so long each first, such as 60s")
     parser.add_argument("--mode", default="reduce-overhead", help="of torch.compile")
     parser.add_argument("--no-transformers", action="store_true", help="compare the two kernels only")
+    parser.add_argument("--prefill", type=int, help="compare the first token of prompts, with prefill kernels of steps of so many tokens, instead")
+    parser.add_argument("--passes", type=int, default=2, help="runs of each in turns, with --prefill")
     parser.add_argument("--device", default="cuda", choices=["cuda", "sim"], help="sim tries this out on a CPU: no speed")
     parser.add_argument("--out", type=file_to_write, help="JSON file (default: bench/results/GPU/DATE-compare-MODEL.json where the gate was passed, else out/compare-MODEL.json)")
     args = parser.parse_args()
     check(args)
     with tempfile.TemporaryDirectory() as scratch:
         c = Comparison(args, scratch)
-        args.contexts = fitting(args.contexts, json.loads(c.config.read_text())["max_position_embeddings"], args.tokens if c.sim else max(args.tokens, WARM_UP))
+        if args.prefill:
+            return compare_prefill.main(args, c, sys.modules[__name__])
+        positions = json.loads(c.config.read_text())["max_position_embeddings"]
+        args.contexts = fitting(args.contexts or CONTEXTS, positions, args.tokens if c.sim else max(args.tokens, WARM_UP), given=bool(args.contexts))
         single, graph = c.kernel("single"), c.kernel("graph")
         other = None if args.no_transformers else c.transformers()
     if (single["gpu"], single["commit"]) != (graph["gpu"], graph["commit"]):

@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"syscall"
 
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
@@ -19,7 +21,7 @@ var promptLengths = contexts{128, 1024, 8192}
 // checkPrefill refuses what does not go with --prefill.
 func (b *benchFlags) checkPrefill(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
-	for _, name := range []string{"record", "plot", "cases", "tokens", "tokens-per-launch", "rows", "budget", "ablate"} {
+	for _, name := range []string{"record", "plot", "tokens", "tokens-per-launch", "rows", "budget", "ablate"} {
 		if given(name) {
 			return usagef("--%s and --prefill exclude each other", name)
 		}
@@ -60,6 +62,9 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 	if s.Prefill, err = megakernel.BuildPrefills(s.Decode[0], int(b.prefill)); err != nil {
 		return usagef("--prefill: %v", err)
 	}
+	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases, ours: ourPrefill(b.reference != "")}); err != nil {
+		return err
+	}
 	weights := &bench.Suite{Kernel: s.Decode[0]}
 	release, err := b.prepare(cmd, weights)
 	if err != nil {
@@ -86,6 +91,11 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 		return interrupted(ctx, err)
 	}
 	w := cmd.OutOrStdout()
+	if b.cases != "" {
+		if err := out.File(s, machine.Facts(), revision.String()).Write(b.cases); err != nil {
+			return fmt.Errorf("--cases: %w", err)
+		}
+	}
 	if out.Gate == nil {
 		return out.Write(w, machine.Facts())
 	}

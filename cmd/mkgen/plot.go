@@ -16,7 +16,7 @@ func newPlot() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:     "plot RECORD...",
-		Short:   "Draw records of mkgen bench into one SVG, or one of mkgen sweep",
+		Short:   "Draw records of mkgen bench, a sweep, or prompts into one SVG",
 		Example: "  mkgen plot bench/results/h200/2026-11-21-decode-llama3-8b.json -o out/8b.svg\n  mkgen plot out/sweep-llama3-8b.json -o out/8b-sweep.svg",
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if len(files) == 0 {
@@ -31,8 +31,11 @@ func newPlot() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if isSweep(data) {
+				switch kindOf(data) {
+				case sweep.What:
 					return plotSweep(cmd, path, len(files), out)
+				case bench.PrefillWhat:
+					return plotPrefill(cmd, path, data, len(files), out)
 				}
 				r, err := bench.Parse(data)
 				if err != nil {
@@ -55,12 +58,29 @@ func newPlot() *cobra.Command {
 	return cmd
 }
 
-// isSweep says whether a file's contents are those of mkgen sweep.
-func isSweep(data []byte) bool {
+// kindOf is a file's field what; nothing where there is none.
+func kindOf(data []byte) string {
 	var of struct {
 		What string `json:"what"`
 	}
-	return json.Unmarshal(data, &of) == nil && of.What == sweep.What
+	_ = json.Unmarshal(data, &of)
+	return of.What
+}
+
+// plotPrefill draws a file of prompts, which goes alone.
+func plotPrefill(cmd *cobra.Command, path string, data []byte, files int, out string) error {
+	if files > 1 {
+		return usagef("plot: %s is a file of prompts, which is drawn alone", path)
+	}
+	f, err := bench.ParsePrefill(data)
+	if err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	if err := f.Plot().Write(out); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Plot written to %s\n", out)
+	return err
 }
 
 // plotSweep draws the heat map of a sweep, which goes alone.

@@ -109,3 +109,8 @@ func ourRecord(gated bool) func(io.Reader) error {
 		return err
 	})
 }
+
+// ourPrefill is ourRecord for files of prompts.
+func ourPrefill(gated bool) func(io.Reader) error {
+	return checked(func(data []byte) error { return bench.CheckPrefillFile(data, gated) })
+}

@@ -63,23 +63,7 @@ const (
 // bytes that must be read at the ceiling. It is an error when there is nothing to
 // draw. The same series give the same bytes.
 func SVG(series []Series) ([]byte, error) {
-	p := plot.New()
-	p.Title.Text = "Decoding at batch 1"
-	p.X.Label.Text, p.Y.Label.Text = "tokens in the KV cache", "device time per token, µs"
-	p.Title.Padding = 8
-	for _, f := range []struct {
-		of   *font.Font
-		size font.Length
-	}{{&p.Title.TextStyle.Font, 14}, {&p.X.Label.TextStyle.Font, 11}, {&p.Y.Label.TextStyle.Font, 11},
-		{&p.X.Tick.Label.Font, 10}, {&p.Y.Tick.Label.Font, 10}, {&p.Legend.TextStyle.Font, 10}} {
-		f.of.Variant, f.of.Size = "Sans", f.size
-	}
-	p.X.Scale, p.Y.Min = plot.LogScale{}, 0
-	p.Legend.Top, p.Legend.Left, p.Legend.YOffs, p.Legend.XOffs = true, true, -4, 8
-	p.Legend.Padding = 3
-	grid := plotter.NewGrid()
-	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{240}
-	p.Add(grid)
+	p := newPlot("Decoding at batch 1", "tokens in the KV cache", "device time per token, µs")
 	var contexts []float64
 	top := 0.0
 	for i, s := range series {
@@ -98,6 +82,33 @@ func SVG(series []Series) ([]byte, error) {
 	p.X.Min, p.X.Max = slices.Min(contexts)/1.3, slices.Max(contexts)*1.3
 	p.Y.Max = top * (1.15 + 0.11*float64(len(series))) // room for the legend
 	p.Y.Tick.Marker = plot.ConstantTicks(steps(p.Y.Max))
+	return drawn(p)
+}
+
+// newPlot is an empty picture with a logarithmic x axis, a grid, and a legend at the top left.
+func newPlot(title, x, y string) *plot.Plot {
+	p := plot.New()
+	p.Title.Text = title
+	p.X.Label.Text, p.Y.Label.Text = x, y
+	p.Title.Padding = 8
+	for _, f := range []struct {
+		of   *font.Font
+		size font.Length
+	}{{&p.Title.TextStyle.Font, 14}, {&p.X.Label.TextStyle.Font, 11}, {&p.Y.Label.TextStyle.Font, 11},
+		{&p.X.Tick.Label.Font, 10}, {&p.Y.Tick.Label.Font, 10}, {&p.Legend.TextStyle.Font, 10}} {
+		f.of.Variant, f.of.Size = "Sans", f.size
+	}
+	p.X.Scale, p.Y.Min = plot.LogScale{}, 0
+	p.Legend.Top, p.Legend.Left, p.Legend.YOffs, p.Legend.XOffs = true, true, -4, 8
+	p.Legend.Padding = 3
+	grid := plotter.NewGrid()
+	grid.Horizontal.Color, grid.Vertical.Color = color.Gray{225}, color.Gray{240}
+	p.Add(grid)
+	return p
+}
+
+// drawn is a picture as SVG.
+func drawn(p *plot.Plot) ([]byte, error) {
 	canvas := vgsvg.New(plotWidth, plotHeight)
 	area := draw.New(canvas)
 	area.FillPolygon(color.White, []vg.Point{{}, {X: plotWidth}, {X: plotWidth, Y: plotHeight}, {Y: plotHeight}})

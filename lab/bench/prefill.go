@@ -35,6 +35,7 @@ type PrefillCase struct {
 	Tokens int
 	First  []time.Duration // from the first launch to the first token
 	FLOP   float64         // of the layers' products and of causal attention
+	Logits []float32       // every LogitsEvery-th of those behind the prompt
 }
 
 // Seconds is the median time.
@@ -102,6 +103,9 @@ func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
 			if i > 0 { // the first one warms up
 				c.First = append(c.First, time.Since(begin))
 			}
+		}
+		if c.Logits, err = r.someLogits(); err != nil {
+			return nil, err
 		}
 		out.Cases = append(out.Cases, c)
 	}
@@ -206,6 +210,16 @@ func (r *prefillRun) prompt(ctx context.Context, n, together int) error {
 	return nil
 }
 
+// someLogits are every LogitsEvery-th of the last launch's.
+func (r *prefillRun) someLogits() (some []float32, err error) {
+	all := make([]float32, r.vocab)
+	err = r.bundle.Logits(0, all)
+	for i := 0; i < r.vocab; i += LogitsEvery {
+		some = append(some, all[i])
+	}
+	return some, err
+}
+
 // agree is how far the logits behind n tokens differ between both ways.
 func (r *prefillRun) agree(ctx context.Context, n int) (float64, error) {
 	var logits [2][]float32
@@ -231,7 +245,10 @@ func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
 	if _, err := fmt.Fprintf(w, "Logits behind %d tokens: %.2g of those without a prefill kernel apart, at most %g passes.\n\n", o.Agreed, o.Error, MaxPrefillError); err != nil {
 		return err
 	}
-	head := "prompt  first token  tokens/s  TFLOP/s"
+	head, peak := "prompt  first token  tokens/s  TFLOP/s", DatasheetPeak(facts.GPU)
+	if peak > 0 {
+		head += fmt.Sprintf("  of %g", peak)
+	}
 	if facts.Executor {
 		head += "  (of the executor: no measure of a GPU)"
 	}
@@ -241,7 +258,11 @@ func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
 	for i := range o.Cases {
 		c := &o.Cases[i]
 		t := c.Seconds()
-		if _, err := fmt.Fprintf(w, "%6d  %8.2f ms  %8.0f  %7.1f\n", c.Tokens, 1e3*t, float64(c.Tokens)/t, c.FLOP/t/1e12); err != nil {
+		share := ""
+		if peak > 0 {
+			share = fmt.Sprintf("  %6.1f %%", 100*c.FLOP/t/1e12/peak)
+		}
+		if _, err := fmt.Fprintf(w, "%6d  %8.2f ms  %8.0f  %7.1f%s\n", c.Tokens, 1e3*t, float64(c.Tokens)/t, c.FLOP/t/1e12, share); err != nil {
 			return err
 		}
 	}

@@ -173,9 +173,16 @@ func TestCommittedRecordsAreValid(t *testing.T) {
 		data, err := os.ReadFile(path)
 		require.NoError(t, err)
 		var kind struct {
+			What  string                       `json:"what"`
 			Cases []map[string]json.RawMessage `json:"cases"`
 		}
 		require.NoError(t, json.Unmarshal(data, &kind), path)
+		if kind.What == PrefillWhat {
+			f, err := ParsePrefill(data)
+			require.NoError(t, err, path)
+			require.True(t, f.Gated, path)
+			continue
+		}
 		if len(kind.Cases) == 0 {
 			continue // of another kind
 		}
