@@ -1,16 +1,20 @@
 package megakernel
 
 import (
+	"sync"
+
 	"github.com/mkgen/mkgen/pipeline"
 )
 
 // blocked are tensors of bf16 with codes of e4m3 and a scale for each block of a tensor, which its largest magnitude
-// makes (pipeline.E4M3Scale). Safe for one goroutine only: it remembers the scales of blocks, as a tensor's rows are
-// asked for one after another.
+// makes (pipeline.E4M3Scale). It reads the rows of blocks side by side once and remembers their scales, since a
+// tensor's rows are asked for one after another. Safe for several goroutines, as Tensors are.
 type blocked struct {
 	Tensors
 	shapes map[string][]int // of the tensors that are part of a layer's matrices
-	scales map[blockRow][]float32
+
+	mu     sync.Mutex
+	scales map[blockRow]func() ([]float32, error)
 }
 
 // blockRow is blocks of a tensor side by side, from the first of a row.
@@ -21,7 +25,7 @@ type blockRow struct {
 
 // blocked are t's.
 func (mk *Kernel) blocked(t Tensors) *blocked {
-	b := &blocked{t, map[string][]int{}, map[blockRow][]float32{}}
+	b := &blocked{Tensors: t, shapes: map[string][]int{}, scales: map[blockRow]func() ([]float32, error){}}
 	for _, stored := range mk.Config.Stored() {
 		if stored.First.Layer >= 0 && !stored.First.Vector {
 			b.shapes[stored.Name] = stored.Shape
@@ -33,14 +37,23 @@ func (mk *Kernel) blocked(t Tensors) *blocked {
 // of are the scales of a row's blocks. Its tensor is one of the layers' matrices.
 func (b *blocked) of(tensor string, row int) ([]float32, error) {
 	at := blockRow{tensor, row / pipeline.BlockSize}
-	if scales, ok := b.scales[at]; ok {
-		return scales, nil
+	b.mu.Lock()
+	scales, ok := b.scales[at]
+	if !ok {
+		scales = sync.OnceValues(func() ([]float32, error) { return b.read(at) })
+		b.scales[at] = scales
 	}
-	shape := b.shapes[tensor]
+	b.mu.Unlock()
+	return scales()
+}
+
+// read makes the scales of blocks from their tensor's rows.
+func (b *blocked) read(at blockRow) ([]float32, error) {
+	shape := b.shapes[at.tensor]
 	first := at.number * pipeline.BlockSize
 	all, scales := make([]uint16, shape[1]), make([]float32, ceilDiv(shape[1], pipeline.BlockSize))
 	for r := first; r < min(first+pipeline.BlockSize, shape[0]); r++ {
-		if err := b.Tensors.Row(tensor, r, all); err != nil {
+		if err := b.Tensors.Row(at.tensor, r, all); err != nil {
 			return nil, err
 		}
 		pipeline.MostOfBlocks(scales, all)
@@ -48,7 +61,6 @@ func (b *blocked) of(tensor string, row int) ([]float32, error) {
 	for g, most := range scales {
 		scales[g] = pipeline.E4M3Scale(most)
 	}
-	b.scales[at] = scales
 	return scales, nil
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
@@ -45,7 +44,6 @@ type rounded struct {
 	inLayers map[string]bool // tensors that are part of a layer's matrices
 
 	blocks *blocked // for formats with blocks
-	mu     sync.Mutex
 }
 
 func (r *rounded) Row(tensor string, row int, dst []uint16) error {
@@ -53,8 +51,6 @@ func (r *rounded) Row(tensor string, row int, dst []uint16) error {
 		return err
 	}
 	if r.format.Blocks() {
-		r.mu.Lock()
-		defer r.mu.Unlock()
 		scales, err := r.blocks.of(tensor, row)
 		if err == nil {
 			pipeline.RoundBlockRow(dst, scales)

@@ -13,7 +13,7 @@ import (
 
 // Faults of weights of 4 and 8 bits, of the middle layer's down projection.
 const (
-	// each group has the scale of the group beside it; a row of one group the row's beside it; of e4m3 twice its own
+	// each group has the scale of the group beside it; a row of one group the row's beside it; of an f32 twice its own
 	// where the two are alike
 	ScaleOfNeighbour = "scale_of_neighbour"
 	ZeroPointOff     = "zero_point_off_by_one" // zero points are one too small
@@ -65,7 +65,16 @@ func spoilWeights(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer
 	return r, errors.Join(err, write("weights", at, own))
 }
 
-// spoilFloats is spoilTile of e4m3. Random weights have powers of two for scales, most of them alike.
+// takeScale is ScaleOfNeighbour of a scale in f32. Random weights have powers of two for scales, most of them alike.
+func takeScale(scale, own, beside []byte) {
+	taken, right := binary.LittleEndian.Uint32(beside), binary.LittleEndian.Uint32(own)
+	if taken == right {
+		taken = right + 1<<23
+	}
+	binary.LittleEndian.PutUint32(scale, taken)
+}
+
+// spoilFloats is spoilTile of e4m3.
 func spoilFloats(m *pipeline.MatrixPlan, tile, own []byte, name string) {
 	at := func(i int) int { return m.Format.Of(m.KPadded) + 4*i } // of row i
 	count, next := pipeline.TileRows, func(i int) int { return i ^ 1 }
@@ -78,15 +87,13 @@ func spoilFloats(m *pipeline.MatrixPlan, tile, own []byte, name string) {
 		count, next = 2*blocks, func(i int) int { return i/blocks*blocks + (i%blocks+1)%blocks }
 	}
 	for i := range count {
-		scale, right, beside := tile[at(i):][:4], binary.LittleEndian.Uint32(own[at(i):]), binary.LittleEndian.Uint32(own[at(next(i)):])
+		scale := tile[at(i):][:4]
 		last := !m.Format.Blocks() || (i+1)%(count/2) == 0
 		switch {
 		case name == ScalesNotCopied && last:
 			clear(scale)
-		case name == ScaleOfNeighbour && beside != right:
-			binary.LittleEndian.PutUint32(scale, beside)
 		case name == ScaleOfNeighbour:
-			binary.LittleEndian.PutUint32(scale, right+1<<23)
+			takeScale(scale, own[at(i):], own[at(next(i)):])
 		}
 	}
 }
@@ -119,7 +126,7 @@ func spoilTile(m *pipeline.MatrixPlan, tile, own []byte, name string) {
 			if name == ScalesNotCopied {
 				clear(scales[4*r:][:4])
 			} else {
-				copy(scales[4*r:][:4], right[4*(r^1):])
+				takeScale(scales[4*r:][:4], right[4*r:], right[4*(r^1):])
 			}
 		}
 		return
