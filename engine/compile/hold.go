@@ -20,16 +20,20 @@ func (j *job) hold(ctx context.Context, r *Result) error {
 	}
 	printed := &emit.Source{Text: j.src.Text, Lines: j.src.Lines, Instrs: j.src.Instrs}
 	r.Machine = nil
-	text, err := "", nvcc.ErrNoDisassembler
+	text, missing := "", nvcc.ErrNoDisassembler
 	if !j.ptx {
-		text, err = nvcc.Disassemble(ctx, r.Cubin, j.beside())
+		text, missing = nvcc.Disassemble(ctx, r.Cubin, j.beside())
 	}
+	err := missing
 	switch {
 	case err == nil:
 		r.Machine, err = sass.Check(j.src.Kernel, printed, text)
 	case errors.Is(err, nvcc.ErrNoDisassembler):
 		if text, err = j.with.ptx(ctx, j.src.Text, j.target, j.extra); err == nil {
 			r.Machine, err = sass.CheckPTX(j.src.Kernel, printed, text)
+		}
+		if err != nil {
+			err = fmt.Errorf("%w; of the PTX: %w", missing, err)
 		}
 	}
 	if err := ctx.Err(); err != nil {
