@@ -19,19 +19,19 @@ import (
 type shippedKernel struct {
 	name   string // "i4g128, 8 rows"
 	family family
-	ir     *ir.Kernel
+	kinds  map[kind]int // of its mutants, and how many of each
 }
 
-// shippedKernels are those of every weight format: decode kernels of each number of rows, and a prefill kernel. Without
-// -deep the formats are those whose kernels have mutants of their own, and the numbers of rows 1, 8 and 16.
-func shippedKernels(t *testing.T) (all []shippedKernel) {
+// shippedKernels are decode kernels of 1, 8 and 16 rows and a prefill kernel of each of six weight formats, or of every
+// format, with every number of rows.
+func shippedKernels(t *testing.T, every bool) (all []shippedKernel) {
 	t.Helper()
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	formats := []pipeline.Format{pipeline.FormatBF16, pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128,
 		pipeline.FormatI8, pipeline.FormatMXFP4}
 	rows := []int{1, 8, 16}
-	if deep.On() {
+	if every {
 		formats, rows = slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), nil
 		for n := range 16 {
 			rows = append(rows, n+1)
@@ -44,11 +44,11 @@ func shippedKernels(t *testing.T) (all []shippedKernel) {
 				name, of = fmt.Sprintf("%s, 1 row", f), oneRow
 			}
 			mk := buildOf(t, c, megakernel.Options{Tokens: n, Weights: f, Draws: n > 1})
-			all = append(all, shippedKernel{name, of, mk.IR})
+			all = append(all, shippedKernel{name, of, kindsOf(of, mk.IR)})
 			if n == 1 {
 				p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{})
 				require.NoError(t, err)
-				all = append(all, shippedKernel{fmt.Sprintf("%s, prefill", f), prompts, p.IR})
+				all = append(all, shippedKernel{fmt.Sprintf("%s, prefill", f), prompts, kindsOf(prompts, p.IR)})
 			}
 		}
 	}
@@ -86,8 +86,8 @@ func TestSmallSubjectsHaveEveryKindOfMutantThatShips(t *testing.T) {
 		}
 	}
 	missing, all := map[kind]string{}, map[kind]bool{}
-	for _, s := range shippedKernels(t) {
-		for k := range kindsOf(s.family, s.ir) {
+	for _, s := range shippedKernels(t, deep.On()) {
+		for k := range s.kinds {
 			if all[k] = true; !has[k] {
 				missing[k] = s.name
 			}

@@ -55,10 +55,11 @@ func ofPrompts(name string, weights pipeline.Format, x promptSubject) killSubjec
 func ofHanging(name string, f family, open func(t *testing.T) *hanging) killSubject {
 	return killSubject{name, f, nil, func(t *testing.T) *subject {
 		h := open(t)
-		return &subject{seeds: h.seeds, ir: h.ir, run: func(ctx context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+		run := func(ctx context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
 			report, err = h.run(ctx, k, seed)
 			return report, "", err
-		}}
+		}
+		return &subject{seeds: h.seeds, ir: h.ir, run: run}
 	}}
 }
 
@@ -97,7 +98,8 @@ func killSubjects(t *testing.T) []killSubject {
 	short := smallConfig(t, func(c *models.Config) { c.Layers, c.Vocab, c.TieEmbeddings = 1, 16, false })
 	all := []killSubject{
 		ofOneRow("bf16", smallConfig(t, vocab(320)), ships, 2),
-		ofOneRow("wide i8", wide, with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
+		ofOneRow("wide i8", wide,
+			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
 	}
 	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128, pipeline.FormatMXFP4, pipeline.FormatI8} {
 		c := smallConfig(t, func(c *models.Config) { c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false })
