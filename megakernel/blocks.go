@@ -9,7 +9,7 @@ import (
 // asked for one after another.
 type blocked struct {
 	Tensors
-	shapes map[string][]int // of the tensors that are part of a layer's matrices
+	shapes map[string][]int // of all matrices
 	scales map[blockRow][]float32
 }
 
@@ -23,14 +23,14 @@ type blockRow struct {
 func (mk *Kernel) blocked(t Tensors) *blocked {
 	b := &blocked{t, map[string][]int{}, map[blockRow][]float32{}}
 	for _, stored := range mk.Config.Stored() {
-		if stored.First.Layer >= 0 && !stored.First.Vector {
+		if !stored.First.Vector {
 			b.shapes[stored.Name] = stored.Shape
 		}
 	}
 	return b
 }
 
-// of are the scales of a row's blocks. Its tensor is one of the layers' matrices.
+// of are the scales of a row's blocks. Its tensor is a matrix.
 func (b *blocked) of(tensor string, row int) ([]float32, error) {
 	at := blockRow{tensor, row / pipeline.BlockSize}
 	if scales, ok := b.scales[at]; ok {

@@ -47,8 +47,11 @@ type Options struct {
 	KV tasks.KVType `json:"kv,omitempty"`
 
 	// Weights is the format of the layers' matrices; default bf16. Weights that come in more bits
-	// are rounded to it, see docs/weight-formats.md. LM head and embedding stay bf16.
+	// are rounded to it, see docs/weight-formats.md. The embedding stays bf16.
 	Weights pipeline.Format `json:"weight_format,omitempty"`
+	// Head is the format of the LM head; default bf16. With tied embeddings the head has another image then than the
+	// embedding, which stays bf16.
+	Head pipeline.Format `json:"head_format,omitempty"`
 
 	// Attention is the layers' attention; empty is plain causal attention. Terms with +
 	// between them make one: window=N (the last N tokens), with sinks=N (and the first
@@ -110,12 +113,34 @@ type Options struct {
 	Fault Fault `json:"-"`
 }
 
-// otherWeights is the format of weights where it is not bf16.
-func (o *Options) otherWeights() string {
-	if o.Weights == pipeline.FormatBF16 {
+// otherWeights is the format of the layers' weights where it is not bf16, otherHead that of the LM head.
+func (o *Options) otherWeights() string { return otherThanBF16(o.Weights) }
+func (o *Options) otherHead() string    { return otherThanBF16(o.Head) }
+
+func otherThanBF16(f pipeline.Format) string {
+	if f == pipeline.FormatBF16 {
 		return ""
 	}
-	return string(o.Weights)
+	return string(f)
+}
+
+// completeFormats makes formats that are left open bf16, and refuses unknown ones.
+func (o *Options) completeFormats() error {
+	for _, f := range []struct {
+		option string
+		of     *pipeline.Format
+	}{{"Weights", &o.Weights}, {"Head", &o.Head}} {
+		*f.of = cmp.Or(*f.of, pipeline.FormatBF16)
+		if !slices.Contains(slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), *f.of) {
+			return refuse(f.option, "found %q, want %s", string(*f.of), plural.Or(pipeline.Formats()))
+		}
+	}
+	return nil
+}
+
+// inputColumns is of how many columns the input of a product is a multiple at most, padding included.
+func (o *Options) inputColumns() int {
+	return max(o.Weights.Columns(), o.Head.Columns(), pipeline.GroupK)
 }
 
 // Sync is how what a phase writes reaches the next one.
@@ -246,11 +271,8 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(tasks.KVTypes(), o.KV) {
 		return o, refuse("KV", "a KV cache in %q, want bf16 or e4m3", string(o.KV))
 	}
-	if o.Weights == "" {
-		o.Weights = pipeline.FormatBF16
-	}
-	if !slices.Contains(slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), o.Weights) {
-		return o, refuse("Weights", "found %q, want %s", string(o.Weights), plural.Or(pipeline.Formats()))
+	if err := o.completeFormats(); err != nil {
+		return o, err
 	}
 	if err := o.completeAttention(c); err != nil {
 		return o, err

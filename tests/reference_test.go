@@ -130,7 +130,8 @@ func judgeRoundings(t *testing.T, python, dir, path string, which []string, form
 // asKernel are the logits at every position with the kernel's roundings, in float64.
 func asKernel(t *testing.T, shape models.Config, w reference.Weights, format pipeline.Format, tokens []int) (rows [][]float32) {
 	t.Helper()
-	m, err := reference.NewModel(shape, w, reference.AsKernelWith(shape, func(v []float64, passed bool) { tasks.RoundInput(format, v, passed) }))
+	m, err := reference.NewModel(shape, w, reference.AsKernelWith(shape, func(v []float64, passed bool) { tasks.RoundInput(format, v, passed) },
+		func(v []float64) { tasks.RoundInput(pipeline.FormatBF16, v, false) }))
 	require.NoError(t, err)
 	for _, token := range tokens {
 		row := make([]float32, shape.Vocab)
