@@ -313,8 +313,8 @@ func (b *benchFlags) load(cmd *cobra.Command) (models.Config, error) {
 	if err != nil {
 		return config, err
 	}
-	b.withCodes(cmd, m, note)
-	return config, m.Close()
+	_, _, err = b.withCodes(cmd, m, note)
+	return config, errors.Join(err, m.Close())
 }
 
 // describable refuses to make a record with a program that no commit describes.

@@ -28,7 +28,8 @@ const warps = 16
 // unit is how many elements a thread makes at a time: 16 bytes.
 const unit = 8
 
-// New builds the kernel for mk. It refuses rows that are no multiple of 8 elements.
+// New builds the kernel for mk. It refuses rows that are no multiple of 8 elements, and an LM head in another format
+// than bf16 whose rows are no multiple of 8.
 func New(mk *megakernel.Kernel) (*Kernel, error) {
 	s := newShape(mk)
 	k := dsl.New("mkgen_random", dsl.Options{Warps: warps, Grid: mk.Options.SMs, Doc: []string{
@@ -105,6 +106,7 @@ func (b *builder) table(name string, n int, doc string) dsl.Buf[dsl.U32] {
 func (b *builder) matrix(m matrix) {
 	k := b.k
 	k.Require(m.K%unit == 0, "randomize: %s has %d columns, want a multiple of %d", m.Name, m.K, unit)
+	k.Require(m.Rows%pipeline.TileRows == 0 || m.Format.Bits() == 16, "randomize: %s has %d rows, want a multiple of %d for %s", m.Name, m.Rows, pipeline.TileRows, m.Format)
 	switch {
 	case m.Across():
 		b.across(m)
