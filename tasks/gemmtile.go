@@ -118,7 +118,8 @@ func (x *fragments) reordered(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 		each, apart = 4, 8
 	}
 	at := in.At(token, group.MulC(pipeline.GroupK).Add(t.MulC(each))).DivC(2)
-	for i, v := range append(dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 2), dsl.View[dsl.BF16x2](x.g.X).LoadN(at.AddC(apart), 2)...) {
+	pairs := dsl.View[dsl.BF16x2](x.g.X)
+	for i, v := range append(pairs.LoadN(at, 2), pairs.LoadN(at.AddC(apart), 2)...) {
 		to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
 	}
 }

@@ -101,10 +101,13 @@ func (c *choice) withCodes(cmd *cobra.Command, t megakernel.Tensors, note string
 	case layers != nil && ok && (!given || asked == own):
 		c.opts.Head, layers.Head = own, head
 		note += fmt.Sprintf(" So is the LM head's, %s.", own)
-	case given && ok && layers != nil:
-		return nil, "", usagef("--head-format %s: lm_head.weight is %s, which would be rounded once more; want %s, or bf16", asked, q.HeadFormat(), own)
 	case given:
-		return nil, "", usagef("--head-format %s: lm_head.weight is %s, which would be rounded once more; want bf16", asked, q.HeadFormat())
+		want := "bf16"
+		if ok && layers != nil {
+			want = string(own) + ", or bf16"
+		}
+		return nil, "", usagef("--head-format %s: lm_head.weight is %s, which would be rounded once more; want %s",
+			asked, q.HeadFormat(), want)
 	}
 	return codesOr(layers, q), note, nil
 }

@@ -106,7 +106,8 @@ func (b *builder) table(name string, n int, doc string) dsl.Buf[dsl.U32] {
 func (b *builder) matrix(m matrix) {
 	k := b.k
 	k.Require(m.K%unit == 0, "randomize: %s has %d columns, want a multiple of %d", m.Name, m.K, unit)
-	k.Require(m.Rows%pipeline.TileRows == 0 || m.Format.Bits() == 16, "randomize: %s has %d rows, want a multiple of %d for %s", m.Name, m.Rows, pipeline.TileRows, m.Format)
+	k.Require(m.Rows%pipeline.TileRows == 0 || m.Format.Bits() == 16,
+		"randomize: %s has %d rows, want a multiple of %d for %s", m.Name, m.Rows, pipeline.TileRows, m.Format)
 	switch {
 	case m.Across():
 		b.across(m)
