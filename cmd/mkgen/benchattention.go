@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -9,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/lab/attend"
 	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/spf13/cobra"
 )
 
@@ -45,7 +47,7 @@ func (b *benchFlags) prefillAttention(cmd *cobra.Command) (err error) {
 	}
 	o := b.options()
 	s := &bench.PrefillAttentionSuite{Sequences: int(b.attention), Lengths: b.contexts, Rounds: int(b.rounds),
-		Config: attend.PrefillConfig{Heads: config.Heads, KVHeads: config.KVHeads, HeadDim: config.HeadDim, SMs: o.SMs, Page: o.Page}}
+		Config: attend.PrefillConfig{Heads: config.Heads, KVHeads: config.KVHeads, HeadDim: config.HeadDim, SMs: o.SMs, Page: cmp.Or(o.Page, megakernel.DefaultPage)}}
 	machine, closeMachine, err := openBenchMachine(b.device, b.arch)
 	if err != nil {
 		return err
