@@ -11,7 +11,7 @@ import (
 // tensor's rows are asked for one after another. Safe for several goroutines, as Tensors are.
 type blocked struct {
 	Tensors
-	shapes map[string][]int // of the tensors that are part of a layer's matrices
+	shapes map[string][]int // of all matrices
 
 	mu     sync.Mutex
 	scales map[blockRow]func() ([]float32, error)
@@ -27,14 +27,14 @@ type blockRow struct {
 func (mk *Kernel) blocked(t Tensors) *blocked {
 	b := &blocked{Tensors: t, shapes: map[string][]int{}, scales: map[blockRow]func() ([]float32, error){}}
 	for _, stored := range mk.Config.Stored() {
-		if stored.First.Layer >= 0 && !stored.First.Vector {
+		if !stored.First.Vector {
 			b.shapes[stored.Name] = stored.Shape
 		}
 	}
 	return b
 }
 
-// of are the scales of a row's blocks. Its tensor is one of the layers' matrices.
+// of are the scales of a row's blocks. Its tensor is a matrix.
 func (b *blocked) of(tensor string, row int) ([]float32, error) {
 	at := blockRow{tensor, row / pipeline.BlockSize}
 	b.mu.Lock()

@@ -184,7 +184,13 @@ func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 }
 
 // OwnEmbedding is whether there is a buffer of token embeddings.
-func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ragged() }
+func (mk *Kernel) OwnEmbedding() bool {
+	return !mk.Config.TieEmbeddings || mk.Ragged() || mk.OwnHead()
+}
+
+// OwnHead is whether the LM head has an image of its own although its embedding is tied to it: in a format that is not
+// bf16. Rounded then has it as HeadTensor.
+func (mk *Kernel) OwnHead() bool { return mk.Config.TieEmbeddings && mk.Options.otherHead() != "" }
 
 // BufferStates is the buffer of attention's partial states. Their tags come again after
 // 2³¹ arrivals at the counter: with HasTags the host zeroes it in time for words
@@ -252,7 +258,7 @@ const BufferKVScales = "kv_scales"
 func (mk *Kernel) KVScales() []float32 { return slices.Repeat([]float32{1}, mk.KV.ScalesLen()) }
 
 // BufferEmbed is the buffer of the token embeddings, row-major. It does not exist
-// where the LM head is the same matrix (tied embeddings) and a step has one row:
+// where the LM head is the same matrix (tied embeddings) in bf16 and a step has one row:
 // that is then read out of the packed head.
 const BufferEmbed = "embed"
 

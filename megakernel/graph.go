@@ -143,7 +143,7 @@ func (mk *Kernel) resize(g *pipeline.Region, name string) {
 		att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
 		g.Bytes = 4 * att.ScratchLen(mk.Options.Consumers)
 	case g.Name == regionInput && input > 0:
-		of := mk.Options.Weights.Columns()
+		of := mk.Options.inputColumns()
 		g.Bytes = 2 * ceilDiv(input, of) * of
 	case g.Name == regionInput, g.Name == regionPartials && input == 0, g.Name == regionTail && name != phaseAttention, g.Name == regionNotes:
 		g.Bytes = unusedRegion

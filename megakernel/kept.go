@@ -3,7 +3,6 @@ package megakernel
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -16,7 +15,7 @@ func (mk *Kernel) kept() bool { return mk.kind().PostAttn.Kind != models.NoNorm 
 
 // addedAt is where in the region of a product's input a vector that is added lies, in bytes: behind the input.
 func (mk *Kernel) addedAt() int {
-	columns := max(mk.Options.Weights.Columns(), pipeline.GroupK)
+	columns := mk.Options.inputColumns()
 	return 2 * ceilDiv(mk.Config.Hidden, columns) * columns
 }
 

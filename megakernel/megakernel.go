@@ -149,7 +149,7 @@ func (mk *Kernel) request() pipeline.Request {
 			MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden, Format: o.Weights},
 			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: from, Format: o.Weights},
 		},
-		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden}},
+		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden, Format: o.Head}},
 		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: leads,
 		SharedLimit:  pipeline.TracedLimit(o.SharedLimit, o.Trace),
 		KVTokenBytes: mk.KV.TokenBytes(),

@@ -47,8 +47,11 @@ type Options struct {
 	KV tasks.KVType `json:"kv,omitempty"`
 
 	// Weights is the format of the layers' matrices; default bf16. Weights that come in more bits
-	// are rounded to it, see docs/weight-formats.md. LM head and embedding stay bf16.
+	// are rounded to it, see docs/weight-formats.md. The embedding stays bf16.
 	Weights pipeline.Format `json:"weight_format,omitempty"`
+	// Head is the format of the LM head; default bf16. With tied embeddings the head has another image then than the
+	// embedding, which stays bf16.
+	Head pipeline.Format `json:"head_format,omitempty"`
 
 	// Attention is the layers' attention; empty is plain causal attention. Terms with +
 	// between them make one: window=N (the last N tokens), with sinks=N (and the first
@@ -108,14 +111,6 @@ type Options struct {
 
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault `json:"-"`
-}
-
-// otherWeights is the format of weights where it is not bf16.
-func (o *Options) otherWeights() string {
-	if o.Weights == pipeline.FormatBF16 {
-		return ""
-	}
-	return string(o.Weights)
 }
 
 // Sync is how what a phase writes reaches the next one.
@@ -246,11 +241,8 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(tasks.KVTypes(), o.KV) {
 		return o, refuse("KV", "a KV cache in %q, want bf16 or e4m3", string(o.KV))
 	}
-	if o.Weights == "" {
-		o.Weights = pipeline.FormatBF16
-	}
-	if !slices.Contains(slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), o.Weights) {
-		return o, refuse("Weights", "found %q, want %s", string(o.Weights), plural.Or(pipeline.Formats()))
+	if err := o.completeFormats(); err != nil {
+		return o, err
 	}
 	if err := o.completeAttention(c); err != nil {
 		return o, err

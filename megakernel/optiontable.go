@@ -74,6 +74,8 @@ var optionTable = []Option{
 	{Field: "Weights", Flag: "weight-format", Default: string(pipeline.FormatBF16),
 		Usage: "`format` of the layers' matrices: bf16; e4m3, float8, or i8, integers, with a scale a row, half the bytes; e4m3b128, with a scale for 128 rows and columns; i4g128, i4g64, " +
 			"i4g32 or i4, 4 bits with a scale for so many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns. Weights are rounded to it"},
+	{Field: "Head", Flag: "head-format", Default: string(pipeline.FormatBF16),
+		Usage: "`format` of the LM head: bf16, or one of --weight-format; an embedding that is tied to it stays bf16 beside it"},
 	{Field: "Attention", Flag: "attention",
 		Usage: "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal"},
 	{Field: "Tokens", Flag: "rows", Most: kv.MaxRows, Usage: "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)"},
@@ -91,7 +93,7 @@ var optionTable = []Option{
 		Values: func(mk *Kernel) []string {
 			var sizes []int
 			for _, size := range []int{8 << 10, 16 << 10, 32 << 10} {
-				sizes = append(sizes, mk.Options.Weights.StageOf(size))
+				sizes = append(sizes, max(mk.Options.Weights.StageOf(size), mk.Options.Head.StageOf(size)))
 			}
 			return numbers(sizes...)
 		}},
@@ -250,9 +252,7 @@ func (o Options) Recorded() Options {
 	if o.KV == tasks.KVBF16 {
 		o.KV = ""
 	}
-	if o.Weights == pipeline.FormatBF16 {
-		o.Weights = ""
-	}
+	o.Weights, o.Head = pipeline.Format(o.otherWeights()), pipeline.Format(o.otherHead())
 	if o.Tokens == 1 {
 		o.Tokens = 0
 	}

@@ -28,12 +28,26 @@ type Coded interface {
 	Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error
 }
 
+// CodedHead is what Coded tensors may implement where the LM head, HeadTensor, may have codes of its own, too:
+// HeadCoded reports whether it has, in the kernel's format of the head.
+type CodedHead interface {
+	Coded
+	HeadCoded() bool
+}
+
+// headCoded is whether t has codes of the LM head.
+func headCoded(t Tensors) bool {
+	c, ok := t.(CodedHead)
+	return ok && c.HeadCoded()
+}
+
 // Packer packs blocks of the buffer "weights". Not safe for concurrent use:
 // every goroutine has its own.
 type Packer struct {
 	mk      *Kernel
 	read    func(f func(row) error) error
 	coded   Coded // of the layers' matrices; nil: they are rounded
+	head    Coded // of the LM head
 	scratch []uint16
 	layer   int // of names
 	origins []origin
@@ -49,11 +63,9 @@ func (mk *Kernel) NewPacker(t Tensors) *Packer {
 	if r, ok := t.(Reader); ok {
 		p.read = r.Reading
 	}
-	if c, ok := t.(Coded); ok && mk.Options.Weights != pipeline.FormatBF16 {
-		p.coded = c
-	} else if mk.Options.Weights.Blocks() {
-		p.coded = mk.blocked(t)
-	}
+	c, coded := t.(Coded)
+	p.coded = mk.codesOf(c, coded, mk.Options.Weights, t)
+	p.head = mk.codesOf(c, headCoded(t), mk.Options.Head, t)
 	widest := 0
 	for i := range planMatrices {
 		widest = max(widest, mk.matrix(i).K)
@@ -61,6 +73,18 @@ func (mk *Kernel) NewPacker(t Tensors) *Packer {
 	}
 	p.scratch = make([]uint16, pipeline.TileRows*widest)
 	return p
+}
+
+// codesOf are where the codes of matrices of a format come from: c where these have some; nil: they are rounded row by
+// row.
+func (mk *Kernel) codesOf(c Coded, coded bool, f pipeline.Format, t Tensors) Coded {
+	switch {
+	case coded && f != pipeline.FormatBF16:
+		return c
+	case f.Blocks():
+		return mk.blocked(t)
+	}
+	return nil
 }
 
 // noLayer is no layer, not even pipeline.FinalLayer.
@@ -103,17 +127,17 @@ func (p *Packer) Pack(dst []byte, b *pipeline.Block) error {
 
 // piece packs one piece and returns its length in bytes.
 func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error) {
-	i := piece.Matrix
+	i, coded := piece.Matrix, p.coded
 	if piece.Layer == pipeline.FinalLayer {
-		i += layerMatrices
+		i, coded = i+layerMatrices, p.head
 	}
 	m, o, names := p.mk.matrix(i), &p.origins[i], p.namesOf(piece.Layer)[i]
 	size := int(m.TileBytes())
 	if m.Across() {
 		return piece.Tiles * size, p.across(dst[:piece.Tiles*size], piece, m, o, names, read)
 	}
-	if piece.Layer != pipeline.FinalLayer && p.coded != nil {
-		return piece.Tiles * size, p.codedTiles(dst, piece, m, o, names)
+	if coded != nil {
+		return piece.Tiles * size, codedTiles(coded, dst, piece, m, o, names)
 	}
 	for n := range piece.Tiles {
 		first := (piece.Tile + n) * pipeline.TileRows
@@ -135,7 +159,7 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 }
 
 // codedTiles packs a piece whose codes there are.
-func (p *Packer) codedTiles(dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin, names []string) error {
+func codedTiles(from Coded, dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin, names []string) error {
 	shape, _ := m.Format.Int4(m.K)
 	groups, size := 1, int(m.TileBytes())
 	if m.Format.Blocks() {
@@ -149,7 +173,7 @@ func (p *Packer) codedTiles(dst []byte, piece *pipeline.Piece, m *pipeline.Matri
 		for r := range min(pipeline.TileRows, m.Rows-first) {
 			which, row := o.find(first + r)
 			v := &pipeline.Int4Row{Codes: make([]int8, m.K), Scales: make([]float32, groups), Zeros: make([]int8, groups)}
-			if err := p.coded.Int4Row(names[which], row, v.Codes, v.Scales, v.Zeros); err != nil {
+			if err := from.Int4Row(names[which], row, v.Codes, v.Scales, v.Zeros); err != nil {
 				return err
 			}
 			rows[r] = v

@@ -16,13 +16,13 @@ func (mk *Kernel) matrix(i int) *pipeline.MatrixPlan {
 	return &mk.Plan.Layer[i]
 }
 
-// embedding is the matrix of token embeddings: one of its own, or the LM head's,
+// embedding is the matrix of token embeddings: one of its own, or the LM head's where that is bf16, too,
 // whose tiles, as it is alone in the final phase, follow one another there.
 func (b *builder) embedding() interface {
 	Row(e *tasks.Env, token dsl.Val[dsl.U32]) tasks.Vector
 } {
 	c, p, scale := &b.mk.Config, b.mk.Plan, b.mk.arch.Embed.Scale
-	if !c.TieEmbeddings {
+	if !c.TieEmbeddings || b.mk.OwnHead() {
 		return embeddings{&tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}, scale}
 	}
 	return embeddings{&tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights, Start: p.Image(pipeline.FinalLayer) + p.Final[0].Start}, scale}

@@ -91,6 +91,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple", o.Groups, o.Cluster, mk.Options.SMs)
 	case !reflect.DeepEqual(c.Traits, models.Traits{}) || c.Rope.Interleaved || c.Rope.Dims != 0 || c.Rope.Scaling != nil && c.Rope.Scaling.Type != models.ScalingLlama3:
 		return refuse("the model is of family %q, want the mathematics of Llama", c.Family)
+	case mk.Options.otherHead() != "":
+		return refuse("an LM head in %s, want bf16", mk.Options.Head)
 	case mk.Options.MLP == MLPFused:
 		return refuse("an MLP of %q, want weights packed by rows", mk.Options.MLP)
 	case mk.KV.ScalesLen() > 0 || len(mk.classes) != 1 || mk.classes[0] != nil || mk.Options.graph():

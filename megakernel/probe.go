@@ -75,7 +75,7 @@ func (f *single) probeResidual(s tasks.Step, phase string) []tasks.Keep {
 
 // seesAttention is that of an input in fixed point: it stores the elements as they come.
 func (f *single) seesAttention(s tasks.Step) func(i dsl.Val[dsl.U32], x []dsl.Val[dsl.F32]) {
-	if !f.mk.Options.Probe || !f.mk.fixed() {
+	if !f.mk.Options.Probe || !f.mk.Options.Weights.Integers() {
 		return nil
 	}
 	n := f.mk.Config.Heads * f.mk.Config.HeadDim
@@ -84,7 +84,7 @@ func (f *single) seesAttention(s tasks.Step) func(i dsl.Val[dsl.U32], x []dsl.Va
 
 // probeAttention stores attention's output, which has just been staged as o's input.
 func (f *single) probeAttention(s tasks.Step) {
-	if f.mk.Options.Probe && !f.mk.fixed() {
+	if f.mk.Options.Probe && !f.mk.Options.Weights.Integers() {
 		n := f.mk.Config.Heads * f.mk.Config.HeadDim
 		tasks.CopyInput(f.env, f.x, n, f.bufs.probeOutputs, s.Layer.MulC(n))
 	}

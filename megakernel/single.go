@@ -71,7 +71,12 @@ func (f *single) fixed(n int, of pipeline.Format) *tasks.FixedInput {
 	if !of.Integers() {
 		return nil
 	}
-	return &tasks.FixedInput{K: ceilDiv(n, of.Columns()) * of.Columns(), T: 1, Wide: of.Bits() == 8, Bytes: dsl.View[dsl.U32](f.shared), Units: f.units, Sums: f.inputSums}
+	in := &tasks.FixedInput{K: ceilDiv(n, of.Columns()) * of.Columns(), T: 1, Wide: of.Bits() == 8,
+		Bytes: dsl.View[dsl.U32](f.shared), Units: f.units}
+	if zerosOf(of) {
+		in.Sums = f.inputSums
+	}
+	return in
 }
 
 func (f *single) prologue() { f.fetchTurn() }
@@ -228,7 +233,7 @@ func (f *single) finalPhase() phase {
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Sync: gridBarrier}
 	final := f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
-		scale := f.norm((&vectors{f}).last(), f.mk.arch.Final, f.k.U32(f.mk.finalGain()), pipeline.FormatBF16)
+		scale := f.norm((&vectors{f}).last(), f.mk.arch.Final, f.k.U32(f.mk.finalGain()), f.mk.Options.Head)
 		var epilogue tasks.Epilogue
 		if f.mk.plainLogits() {
 			epilogue, publish = f.argmax.Start(e, scale)

@@ -12,7 +12,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	if o.MLP != MLPFused { // where every SM has its own elements only
 		widest = max(widest, c.Intermediate)
 	}
-	widest = ceilDiv(widest, o.Weights.Columns()) * o.Weights.Columns()
+	widest = ceilDiv(widest, o.inputColumns()) * o.inputColumns()
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
 	if o.Queries == SyncWords {
 		att.Passed = &tasks.Passed{}
@@ -42,11 +42,15 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	return append(regions, mk.drawRegions()...)
 }
 
-// zeros is whether groups of the layers' weights have zero points.
+// zeros is whether groups of weights, the layers' or the LM head's, have zero points.
 func (mk *Kernel) zeros() bool {
-	shape, ok := mk.Options.Weights.Int4(mk.Config.Hidden)
+	return zerosOf(mk.Options.Weights) || zerosOf(mk.Options.Head)
+}
+
+func zerosOf(f pipeline.Format) bool {
+	shape, ok := f.Int4(pipeline.GroupK)
 	return ok && shape.Zeros
 }
 
-// fixed is whether the layers' products have their input in fixed point.
-func (mk *Kernel) fixed() bool { return mk.Options.Weights.Integers() }
+// fixed is whether products, the layers' or the LM head's, have their input in fixed point.
+func (mk *Kernel) fixed() bool { return mk.Options.Weights.Integers() || mk.Options.Head.Integers() }

@@ -48,7 +48,10 @@ func (mk *Kernel) Summary(w io.Writer, m *machine.Machine) error {
 func (mk *Kernel) reportModel(r *report) {
 	c, o := &mk.Config, &mk.Options
 	tied := ""
-	if c.TieEmbeddings {
+	switch {
+	case mk.OwnHead():
+		tied = " (LM head and embedding are one matrix, packed twice: the embedding stays bf16)"
+	case c.TieEmbeddings:
 		tied = " (LM head and embedding are one matrix)"
 	}
 	r.line("%s: one decode step as one CUDA kernel", c.Name)
@@ -67,8 +70,8 @@ func (mk *Kernel) reportModel(r *report) {
 	if mk.Ragged() {
 		r.text("A step has up to %d query rows, each a token of any sequence.", o.Tokens)
 	}
-	if o.Weights != pipeline.FormatBF16 {
-		r.text("The layers' matrices are %s, the LM head is bf16.", o.Weights)
+	if o.otherWeights()+o.otherHead() != "" {
+		r.text("The layers' matrices are %s, the LM head is %s.", o.Weights, o.Head)
 	}
 	mk.reportAttention(r)
 	if left := threadRegisters(o.Consumers); left < ampleRegisters {

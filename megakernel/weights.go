@@ -25,39 +25,58 @@ type Source struct {
 	Row    int
 }
 
-// Rounded are tensors with the rows of the layers' matrices rounded to the kernel's format of
-// weights, as they are when they are packed; t itself where that is bf16, or where they have codes (Coded).
+// Rounded returns tensors with the rows of the layers' matrices and of the LM head rounded to the kernel's formats of
+// weights, as they are when they are packed. Those that are bf16 there, or have codes (Coded), are as they were: t
+// itself where all are. Where embeddings are tied and the head is rounded, the tensor HeadTensor is the head.
 func (mk *Kernel) Rounded(t Tensors) Tensors {
-	if _, coded := t.(Coded); coded || mk.Options.Weights == pipeline.FormatBF16 {
-		return t
+	coded, isCoded := t.(Coded)
+	r := &rounded{Tensors: t, formats: map[string]pipeline.Format{}, tied: mk.OwnHead(), blocks: mk.blocked(t)}
+	if !isCoded && mk.Options.otherWeights() != "" {
+		for _, stored := range mk.Config.Stored() {
+			if stored.First.Layer >= 0 && !stored.First.Vector {
+				r.formats[stored.Name] = mk.Options.Weights
+			}
+		}
 	}
-	r := &rounded{Tensors: t, format: mk.Options.Weights, inLayers: map[string]bool{}, blocks: mk.blocked(t)}
-	for _, stored := range mk.Config.Stored() {
-		r.inLayers[stored.Name] = stored.First.Layer >= 0 && !stored.First.Vector
+	if !headCoded(t) && mk.Options.otherHead() != "" {
+		r.formats[HeadTensor] = mk.Options.Head
+	}
+	switch {
+	case len(r.formats) == 0:
+		return t
+	case isCoded:
+		return struct {
+			*rounded
+			Coded
+		}{r, coded}
 	}
 	return r
 }
 
 type rounded struct {
 	Tensors
-	format   pipeline.Format
-	inLayers map[string]bool // tensors that are part of a layer's matrices
+	formats map[string]pipeline.Format // of tensors that are rounded
+	tied    bool                       // HeadTensor is made of the embedding's rows
 
 	blocks *blocked // for formats with blocks
 }
 
 func (r *rounded) Row(tensor string, row int, dst []uint16) error {
-	if err := r.Tensors.Row(tensor, row, dst); err != nil || !r.inLayers[tensor] {
+	format, ok := r.formats[tensor]
+	if tensor == HeadTensor && r.tied {
+		tensor = EmbedTensor
+	}
+	if err := r.Tensors.Row(tensor, row, dst); err != nil || !ok {
 		return err
 	}
-	if r.format.Blocks() {
+	if format.Blocks() {
 		scales, err := r.blocks.of(tensor, row)
 		if err == nil {
 			pipeline.RoundBlockRow(dst, scales)
 		}
 		return err
 	}
-	r.format.RoundRow(dst)
+	format.RoundRow(dst)
 	return nil
 }
 
@@ -65,6 +84,15 @@ func (r *rounded) Row(tensor string, row int, dst []uint16) error {
 // has been passed through memory, or a norm's output.
 func (mk *Kernel) RoundInput(v []float64, passed bool) {
 	tasks.RoundInput(mk.Options.Weights, v, passed)
+}
+
+// RoundHeadInput rounds the input of the LM head as the kernel does, in place: with several rows it has been passed
+// through memory, in the type of the layers' products.
+func (mk *Kernel) RoundHeadInput(v []float64) {
+	if mk.Ragged() && mk.Options.otherHead() != "" && mk.Options.otherWeights() == "" {
+		tasks.RoundInput(pipeline.FormatBF16, v, true)
+	}
+	tasks.RoundInput(mk.Options.Head, v, mk.Ragged())
 }
 
 // WeightBytes is what a step of one row must read of weights: all matrices and gains once, and one
@@ -75,11 +103,15 @@ func (mk *Kernel) WeightBytes() int64 {
 		m := &mk.Plan.Layer[i]
 		n += int64(mk.Config.Layers) * (m.WeightBytes() - 2*int64(m.Rows)*int64(m.K))
 	}
-	return n
+	head := &mk.Plan.Final[0]
+	return n + head.WeightBytes() - 2*int64(head.Rows)*int64(head.K)
 }
 
-// EmbedTensor is the matrix of token embeddings.
-const EmbedTensor = "model.embed_tokens.weight"
+// The matrices of token embeddings and of the LM head; checkpoints with tied embeddings have no HeadTensor.
+const (
+	EmbedTensor = "model.embed_tokens.weight"
+	HeadTensor  = "lm_head.weight"
+)
 
 // origin says where the rows of a packed matrix come from: parts, one below the
 // other, of which packed row r is row(r).

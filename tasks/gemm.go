@@ -91,6 +91,8 @@ func (g *GEMM) problem(e *Env, r *pipeline.Ring) string {
 	padded := g.In.Padded()
 	return firstOf(
 		need(g.M.Batch > 0, "%s: the plan has no batches", g.Name),
+		need(!inFixed(g.M.Format) || g.In.K%pipeline.GroupK == 0,
+			"%s: %d columns, want a multiple of %d for %s", g.Name, g.In.K, pipeline.GroupK, g.M.Format),
 		need(g.In.K == g.M.K, "%s: the input has %d columns, the matrix %d", g.Name, g.In.K, g.M.K),
 		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
 		need(int(g.Part.Buf.Len()) >= ColumnPartialsLen(e.Consumers, padded), "%s: Part has %d elements, want %d for %d consumer warps and %d columns",

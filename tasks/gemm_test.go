@@ -78,9 +78,7 @@ func (c columns) check(t *testing.T) {
 	even := (c.rows + 1) / 2 * 2
 	for i, v := range x {
 		exact := wide(v)
-		if c.of == c.format {
-			tasks.RoundInput(c.format, exact, true)
-		}
+		tasks.RoundInput(c.format, exact, true)
 		near(t, reference.MatVec(w, exact), f32s(got)[i*even:][:c.rows], gemvTolerance(w, exact), "token %d of %s", i, c)
 	}
 	for i, bits := range u32s(got)[c.n*even:] {
@@ -145,13 +143,46 @@ func TestGEMMOfIntegers(t *testing.T) {
 		{product{rows: 40, k: 2080, sms: 2, consumers: 8, stage: 16384, format: "i8", wide: 1}, 16, 12, 10},
 		{product{rows: 24, k: 640, sms: 1, consumers: 3, format: "i8g64-zeros", wide: 2}, 11, 11, 3},
 		{product{rows: 13, k: 384, sms: 1, consumers: 2, format: "i8g32-f16", wide: 1}, 3, 3, 3},
-		{product{rows: 24, k: 96, sms: 1, consumers: 2, of: "i4g32"}, 9, 9, 2}, // bf16, as the LM head is
+		{product{rows: 24, k: 96, sms: 1, consumers: 2, of: "i4g32"}, 9, 9, 2}, // bf16, as the LM head may be
+		{product{rows: 24, k: 352, sms: 1, consumers: 2, format: "i8", wide: 1, of: "bf16"}, 8, 7, 2},
+		{product{rows: 40, k: 672, sms: 2, consumers: 3, format: "i8", wide: 1, of: "e4m3"}, 16, 11, 3},
+		{product{rows: 24, k: 1024, sms: 1, consumers: 4, format: "i8", wide: 2, of: "i4g32-zeros"}, 3, 3, 4},
+		{product{rows: 24, k: 352, sms: 1, consumers: 3, format: "e4m3", of: "i4g32"}, 9, 8, 2},
+		{product{rows: 24, k: 352, sms: 1, consumers: 3, format: "i4g64", wide: 2, of: "bf16"}, 5, 5, 2},
 		{product{rows: 24, k: 352, sms: 1, consumers: 3, of: "i4g128"}, 8, 7, 2},
 	} {
 		if c.of == "" {
 			c.of = c.format
 		}
 		t.Run(c.String(), c.check)
+	}
+}
+
+// Whole numbers as input, and as weights of i8 whose scales are 1, make whole numbers, exactly: whatever type and order
+// the input comes in.
+func TestGEMMOfI8IsExact(t *testing.T) {
+	for i, of := range []pipeline.Format{pipeline.FormatBF16, pipeline.FormatE4M3, pipeline.FormatI4G32, pipeline.FormatI8} {
+		most := []int{8, 16}[i%2]
+		c := columns{product: product{rows: 24, k: 352, sms: 1, consumers: 3, format: pipeline.FormatI8, wide: 1, of: of}, t: most, n: most - 1, batch: 2}
+		rng := newRand(uint64(70 + i))
+		whole := func(n, limit int) (v []uint16) {
+			for range n {
+				v = append(v, reference.ToBF16(float64(rng.IntN(2*limit+1)-limit)))
+			}
+			return v
+		}
+		w := whole(c.rows*c.k, 127)
+		for r := range c.rows {
+			w[r*c.k] = reference.ToBF16(127)
+		}
+		var x [][]uint16
+		for range c.n {
+			x = append(x, whole(c.k, 100))
+		}
+		got := f32s(gemmRig(t, c, w, x).run()["y"])
+		for token, v := range x {
+			require.Equal(t, reference.MatVec(w, wide(v)), got[token*c.rows:][:c.rows], "token %d of %s", token, c)
+		}
 	}
 }
 

@@ -83,7 +83,7 @@ func (x *fragments) fetch(c u32) {
 func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	k, e, in := x.e.K, x.e, x.g.In
 	get := func() {
-		if inFixed(in.Format) && !inFixed(x.g.M.Format) {
+		if inFixed(in.Format) != inFixed(x.g.M.Format) {
 			x.reordered(to, group, half)
 			return
 		}
@@ -109,12 +109,17 @@ func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	})
 }
 
-// reordered is load from the order of integers' inputs: 8·t to 8·t + 7 of a k group are in two places.
+// reordered is load from the other order of the two, that of integers' inputs or the plain one: what a lane wants of a
+// k group, 8·t to 8·t + 7, or for integers 4·t to 4·t + 3 and those 16 further on, is in two places there.
 func (x *fragments) reordered(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	k, e, in := x.e.K, x.e, x.g.In
-	token, t := e.Lane.DivC(4).AddC(8*half), e.Lane.RemC(4)
-	at := in.At(token, group.MulC(pipeline.GroupK).Add(t.MulC(8))).DivC(2)
-	for i, v := range append(dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 2), dsl.View[dsl.BF16x2](x.g.X).LoadN(at.AddC(4), 2)...) {
+	token, t, each, apart := e.Lane.DivC(4).AddC(8*half), e.Lane.RemC(4), 8, 4
+	if inFixed(x.g.M.Format) {
+		each, apart = 4, 8
+	}
+	at := in.At(token, group.MulC(pipeline.GroupK).Add(t.MulC(each))).DivC(2)
+	pairs := dsl.View[dsl.BF16x2](x.g.X)
+	for i, v := range append(pairs.LoadN(at, 2), pairs.LoadN(at.AddC(apart), 2)...) {
 		to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
 	}
 }

@@ -30,8 +30,9 @@ const MaxHeld = 8
 // consumer warps: those of a stage's bytes, or more for scales, which several threads have.
 func HeldRegisters(p *pipeline.Plan, consumers int) int {
 	most := StageRegisters(p.StageBytes, consumers)
-	for i := range p.Layer {
-		if m := &p.Layer[i]; inFixed(m.Format) || m.Format.Blocks() {
+	all := slices.Concat(p.Layer, p.Final)
+	for i := range all {
+		if m := &all[i]; inFixed(m.Format) || m.Format.Blocks() {
 			g := &GEMV{M: m}
 			for part := range m.ChunksPerTile {
 				most = max(most, g.chunkRegisters(consumers, part))

@@ -119,12 +119,29 @@ type prefillPieces struct {
 	tiles   u32 // of a cluster's tokens
 	count   u32 // tiles that are worked on, and the first of them
 	from    u32
+	begin   *PrefillBegin
+}
+
+// queryRow is a token's row of queries and outputs.
+func (p *prefillPieces) queryRow(token u32) u32 {
+	if p.begin == nil {
+		return token
+	}
+	return p.begin.Row.Add(token)
+}
+
+// page is the sequence's i-th page.
+func (p *prefillPieces) page(i u32) u32 {
+	if p.begin != nil {
+		i = p.begin.Entry.Add(i)
+	}
+	return p.s.Table.Load(i)
 }
 
 // pieces deals out a step whose first token is at s.Pos, of which the products take padded tokens at once.
 func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) *prefillPieces {
 	n := span.N
-	p := &prefillPieces{t: t, e: e, s: s, n: n, room: n.AddC(padded - 1).DivC(padded).MulC(padded),
+	p := &prefillPieces{t: t, e: e, s: s, n: n, begin: span.Begin, room: n.AddC(padded - 1).DivC(padded).MulC(padded),
 		end: s.Pos.Add(n).Named("end")}
 	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
 	p.count, p.from = p.tiles, e.K.U32(0)
@@ -191,7 +208,7 @@ func (p *prefillPieces) row(piece prefillPiece, position u32) (row, slot u32) {
 	l := p.t.KV
 	position = position.Min(p.end.SubC(1))
 	slot = position.RemC(l.Page)
-	page := p.s.Layer.Mul(p.s.Pages).Add(p.s.Table.Load(position.DivC(l.Page)))
+	page := p.s.Layer.Mul(p.s.Pages).Add(p.page(position.DivC(l.Page)))
 	return page.MulC(l.Heads).Add(piece.head).MulC(l.Page).Add(slot), slot
 }
 

@@ -87,7 +87,13 @@ func (g *PrefillGEMM) parts() (rows, tokens int) {
 type PrefillSpan struct {
 	N    u32
 	Last *dsl.Pred // nil: never
+	// Begin is where a sequence of several in attention alone begins: its first row of queries and outputs, and its
+	// first entry of the page table. nil: 0 of both.
+	Begin *PrefillBegin
 }
+
+// PrefillBegin is where a sequence's rows and page entries begin, see PrefillSpan.
+type PrefillBegin struct{ Row, Entry u32 }
 
 // tiles is the number of pieces of size tokens, at least one, that are worked on, and the first of them.
 func (s PrefillSpan) tiles(k *dsl.Kernel, size int) (all, count, first u32) {

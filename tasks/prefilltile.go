@@ -81,7 +81,7 @@ func (w *prefillTile) queries() {
 		w.q = append(w.q, words)
 		for half := range 2 {
 			k.If(w.used[half], func() {
-				row := w.rows[half].MulC(t.Heads).Add(w.heads[half]).MulC(t.KV.D / 2)
+				row := w.p.queryRow(w.rows[half]).MulC(t.Heads).Add(w.heads[half]).MulC(t.KV.D / 2)
 				for x := range 2 {
 					words[half+2*x].Set(q.Load(row.Add(w.e.Lane.RemC(4)).AddC(8*i + 4*x)))
 				}
@@ -282,7 +282,7 @@ func (w *prefillTile) store() {
 		k.If(r.LtC(t.groupTokens()*t.group()).And(w.rows[half].Lt(w.p.room)), func() {
 			for i := 2 * half; i < len(w.o); i += 4 {
 				column := w.heads[half].MulC(t.KV.D).Add(e.Lane.RemC(4).MulC(2)).AddC(2*i - 4*half)
-				to.Store(t.Out.At(w.rows[half], column).DivC(2), dsl.Pack[dsl.BF16x2](value(w.o[i]), value(w.o[i+1])))
+				to.Store(t.Out.At(w.p.queryRow(w.rows[half]), column).DivC(2), dsl.Pack[dsl.BF16x2](value(w.o[i]), value(w.o[i+1])))
 			}
 		})
 	}

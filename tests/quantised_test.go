@@ -66,7 +66,7 @@ func runsRightOn(t *testing.T, mk *megakernel.Kernel, m megakernel.Tensors, c mo
 	require.NoError(t, err)
 	s, err := runtime.NewSequence(mk, sim, m, 2, nil, 0)
 	require.NoError(t, err, dir)
-	ref, err := reference.NewModel(shape, weights, reference.AsKernelWith(shape, mk.RoundInput))
+	ref, err := reference.NewModel(shape, weights, reference.AsKernelWith(shape, mk.RoundInput, mk.RoundHeadInput))
 	require.NoError(t, err)
 	prompt, want := []int{3, 1, 4}, []float64(nil)
 	for _, token := range prompt {

@@ -93,6 +93,10 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 	p, x := newPlay(t, mk, 32, 70, 33, 3, 0, 48)
 	add := func(l playLaunch, seqs ...batch.Sequence) {
 		for i := range seqs {
+			if l.greedy {
+				seqs[i].Draw = batch.Sequence{}.Draw
+				continue
+			}
 			if !l.stop && !l.end && !l.givenUp && i%2 == 0 {
 				seqs[i].Draw.SetTops(5 * i)
 			}
@@ -106,6 +110,7 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 	add(playLaunch{steps: 2}, x[0].feed(1, 2))                                        // a row whose states one SM merges
 	add(playLaunch{steps: 1}, x[0].feed(rows, 1))                                     // rows that a phase merges
 	add(playLaunch{steps: 2}, x[0].feed(1, 2), x[1].feed(1, 2), x[4].feed(1, 2))      // a prefix of all
+	add(playLaunch{steps: 1, greedy: true}, x[2].feed(rows-1, 1), x[1].feed(1, 1))    // as many rows as there is room for
 	add(playLaunch{steps: 4, stop: true}, x[1].feed(1, 1), x[3].feed(1, 1))           // the host ends it after its first step
 	add(playLaunch{steps: 4, end: true}, x[0].feed(1, 1), x[2].feed(1, 1))            // what it chooses in its second step ends it
 	add(playLaunch{steps: 2, givenUp: true}, x[0].feed(1, 0), x[2].feed(1, 0))

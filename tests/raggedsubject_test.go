@@ -51,6 +51,7 @@ type playLaunch struct {
 	steps   int
 	seqs    []batch.Sequence
 	quiet   bool // nobody wants its tokens
+	greedy  bool // every row takes its highest logit, which another branch of the kernel finds
 	stop    bool // the host wants it to end after its first step
 	end     bool // a token that it chooses in its second step ends it
 	givenUp bool // the host gives it up somewhere

@@ -26,18 +26,19 @@ import (
 // against reference.AsKernel on the same weights and positions. The two are not the same bits: what falls on a border
 // of bf16 goes either way.
 func TestRoundingsOfThePythonReferenceAreTheKernels(t *testing.T) {
-	t.Run("tiny", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "bf16", "120,64:20", 0.15) })
-	t.Run("tiny, 4 bits", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "i4g32", "60", 0.15) })
+	t.Run("tiny", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "bf16", "bf16", "120,64:20", 0.15) })
+	t.Run("tiny, 4 bits", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "i4g32", "bf16", "60", 0.15) })
+	t.Run("tiny, a head of 8 bits", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "bf16", "i8", "60", 0.15) })
 	if !deep.On() { // float64 takes a minute
 		return
 	}
 	half := map[string]any{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,
 		"vocab_size": 4096, "bos_token_id": 0, "eos_token_id": 1}
-	t.Run("half of 1B", func(t *testing.T) { compareRoundings(t, "llama3.2-1b.json", half, "bf16", "96", 0.15) })
+	t.Run("half of 1B", func(t *testing.T) { compareRoundings(t, "llama3.2-1b.json", half, "bf16", "bf16", "96", 0.15) })
 }
 
 // compareRoundings wants the means over all positions to agree within a part. Single positions need not: see above.
-func compareRoundings(t *testing.T, config string, change map[string]any, format pipeline.Format, sequences string, within float64) {
+func compareRoundings(t *testing.T, config string, change map[string]any, format, head pipeline.Format, sequences string, within float64) {
 	python, dir := pythonWithTorch(t), t.TempDir()
 	data, err := os.ReadFile(filepath.Join("../models/testdata/configs", config))
 	require.NoError(t, err)
@@ -48,7 +49,7 @@ func compareRoundings(t *testing.T, config string, change map[string]any, format
 	require.NoError(t, err)
 	path := filepath.Join(dir, "config.json")
 	require.NoError(t, os.WriteFile(path, data, 0o666))
-	judgeRoundings(t, python, dir, path, []string{"--config", path}, format, sequences, within)
+	judgeRoundings(t, python, dir, path, []string{"--config", path}, format, head, sequences, within)
 }
 
 // The same of every family, by what mkgen describe says of it.
@@ -70,19 +71,19 @@ func TestRoundingsOfThePythonReferenceAreTheKernelsInEveryFamily(t *testing.T) {
 			text, err := exec.Command("go", "run", "../cmd/mkgen", "describe", "--config", path, "--json").Output()
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(about, text, 0o666))
-			judgeRoundings(t, python, dir, path, []string{"--model", about}, "bf16", "60", 0.3)
+			judgeRoundings(t, python, dir, path, []string{"--model", about}, "bf16", "bf16", "60", 0.3)
 		})
 	}
 }
 
 // judgeRoundings runs the Python reference of a model, whose config.json is at path, with arguments that say which it
 // is.
-func judgeRoundings(t *testing.T, python, dir, path string, which []string, format pipeline.Format, sequences string, within float64) {
+func judgeRoundings(t *testing.T, python, dir, path string, which []string, format, head pipeline.Format, sequences string, within float64) {
 	if out, err := exec.Command(python, "-c", "import transformers").CombinedOutput(); err != nil {
 		t.Skipf("%s has no transformers: %.200s", python, out)
 	}
 	out, err := exec.Command(python, append([]string{"gpu/reference.py", "--out", dir, "--device", "cpu", "--seed", "3", "--sequences", sequences,
-		"--weight-format", string(format)}, which...)...).CombinedOutput()
+		"--weight-format", string(format), "--head-format", string(head)}, which...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	ref, err := gate.OpenReference(dir)
 	require.NoError(t, err)
@@ -90,7 +91,18 @@ func judgeRoundings(t *testing.T, python, dir, path string, which []string, form
 	model, err := models.ParseFile(path)
 	require.NoError(t, err)
 	shape := model
+	require.NoError(t, ref.MatchesFormats(format, head))
 	weights := reference.Synthetic(shape, ref.Seed)
+	if head != pipeline.FormatBF16 {
+		own := weights["lm_head.weight"]
+		if shape.TieEmbeddings {
+			own = slices.Clone(weights["model.embed_tokens.weight"])
+		}
+		for row := range slices.Chunk(own, shape.Hidden) {
+			head.RoundRow(row)
+		}
+		weights["lm_head.weight"] = own
+	}
 	for name, w := range weights {
 		if strings.HasSuffix(name, "_proj.weight") {
 			columns := shape.Hidden
@@ -110,7 +122,7 @@ func judgeRoundings(t *testing.T, python, dir, path string, which []string, form
 		own, err := ref.Own(q)
 		require.NoError(t, err)
 		torch = append(torch, own...)
-		rows := asKernel(t, shape, weights, format, synth.Tokens(ref.Seed, q, ref.Sequences[q].Length, model.Vocab))
+		rows := asKernel(t, shape, weights, format, head, synth.Tokens(ref.Seed, q, ref.Sequences[q].Length, model.Vocab))
 		require.NoError(t, ref.EachRow(q, func(p int, o, _ []float32) error {
 			m, err := gate.Measure(o, o, rows[p], 0)
 			ours = append(ours, m.KLOurs)
@@ -128,9 +140,10 @@ func judgeRoundings(t *testing.T, python, dir, path string, which []string, form
 }
 
 // asKernel are the logits at every position with the kernel's roundings, in float64.
-func asKernel(t *testing.T, shape models.Config, w reference.Weights, format pipeline.Format, tokens []int) (rows [][]float32) {
+func asKernel(t *testing.T, shape models.Config, w reference.Weights, format, head pipeline.Format, tokens []int) (rows [][]float32) {
 	t.Helper()
-	m, err := reference.NewModel(shape, w, reference.AsKernelWith(shape, func(v []float64, passed bool) { tasks.RoundInput(format, v, passed) }))
+	m, err := reference.NewModel(shape, w, reference.AsKernelWith(shape, func(v []float64, passed bool) { tasks.RoundInput(format, v, passed) },
+		func(v []float64) { tasks.RoundInput(head, v, false) }))
 	require.NoError(t, err)
 	for _, token := range tokens {
 		row := make([]float32, shape.Vocab)

@@ -24,9 +24,9 @@ const module = "github.com/mkgen/mkgen"
 // room is a decision, made here.
 var mayImport = map[string][]string{
 	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/verify/explore", "megakernel/reference", "engine", "engine/runtime", "engine/runtime/cuda", "engine/randomize", "engine/compile",
-		"engine/sampling", "lab/bench", "lab/tune", "lab/sweep", "lab/gate", "lab/perplexity", "lab/probe", "lab/trace", "lab/budget", "tasks", "pipeline", "pipeline/machine", "models", "models/quant", "models/quantise", "dsl", "dsl/ir", "dsl/interp", "emit", "internal", "serve"},
+		"engine/sampling", "lab/bench", "lab/attend", "lab/tune", "lab/sweep", "lab/gate", "lab/perplexity", "lab/probe", "lab/trace", "lab/budget", "tasks", "pipeline", "pipeline/machine", "models", "models/quant", "models/quantise", "dsl", "dsl/ir", "dsl/interp", "emit", "internal", "serve"},
 	"serve":                {"engine", "engine/grammar", "engine/sampling", "models"},
-	"lab/bench":            {"kv", "megakernel", "lab/gate", "engine/runtime", "engine/batch", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "internal", "engine/sampling", "tasks/draw"},
+	"lab/bench":            {"kv", "megakernel", "lab/gate", "lab/attend", "engine/runtime", "engine/batch", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "internal", "engine/sampling", "tasks/draw"},
 	"lab/tune":             {"megakernel", "lab/gate", "lab/bench", "engine/runtime", "pipeline", "models", "internal"},
 	"lab/sweep":            {"megakernel", "lab/gate", "lab/bench", "lab/tune", "engine/runtime", "models", "internal"},
 	"lab/gate":             {"kv", "megakernel", "lab/probe", "megakernel/reference", "pipeline", "models"},

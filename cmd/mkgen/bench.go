@@ -68,6 +68,7 @@ type benchFlags struct {
 	rounds, tokens, perLaunch count
 	withBudget                bool
 	prefill                   count
+	attention                 count // sequences
 	machine                   machineFlags
 	ablate                    ablateFlags
 	server                    serveBenchFlags
@@ -110,6 +111,11 @@ time. Before that its logits are compared with those of kernels without it, and
 with --reference with transformers', as are keys and values; no record is
 written.
 
+--prefill-attention measures, instead, causal attention alone, as the prefill
+kernel has it: of so many prompts at once, of the lengths in --contexts, with
+the heads of the model and pages of --page tokens. Outputs are compared with
+float64 on a sample; bench/attention.py puts PyTorch beside it.
+
 --serve measures, instead, a server (mkgen serve, or any that answers OpenAI's
 interface) by the load generator aiperf: time to the first token, per token and
 between tokens, at each concurrency and length.
@@ -149,6 +155,8 @@ works, and no speed.`,
 	f.BoolVar(&b.withBudget, "budget", false, "measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
 	f.Var(&b.prefill, "prefill", "time to a prompt's first token through a prefill kernel of steps of so many tokens, instead")
 	f.Lookup("prefill").DefValue = ""
+	f.Var(&b.attention, "prefill-attention", "attention of so many prompts at once alone, with the model's heads, instead")
+	f.Lookup("prefill-attention").DefValue = ""
 	b.machine.fileFlag(cmd)
 	b.ablate.flags(cmd)
 	b.draws.flags(f)
@@ -218,6 +226,8 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		b.executorDefaults(given)
 	}
 	switch {
+	case b.attention > 0:
+		return b.checkPrefillAttention(cmd)
 	case b.prefill > 0:
 		return b.checkPrefill(cmd)
 	case b.ablate.on:
@@ -240,6 +250,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	of, err := b.machine.of(cmd, &b.choice)
 	if err != nil {
 		return err
+	}
+	if b.attention > 0 {
+		return b.prefillAttention(cmd)
 	}
 	if b.prefill > 0 {
 		return b.prefills(cmd)
@@ -313,8 +326,8 @@ func (b *benchFlags) load(cmd *cobra.Command) (models.Config, error) {
 	if err != nil {
 		return config, err
 	}
-	b.withCodes(cmd, m, note)
-	return config, m.Close()
+	_, _, err = b.withCodes(cmd, m, note)
+	return config, errors.Join(err, m.Close())
 }
 
 // describable refuses to make a record with a program that no commit describes.

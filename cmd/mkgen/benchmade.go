@@ -111,7 +111,9 @@ func (b *benchFlags) prepare(cmd *cobra.Command, s *bench.Suite) (release func()
 		}
 		s.Weights = w
 		if b.reference == "" {
-			s.Weights, note = b.withCodes(cmd, w, note)
+			if s.Weights, note, err = b.withCodes(cmd, w, note); err != nil {
+				return nil, errors.Join(err, w.Close())
+			}
 		}
 		if note != "" {
 			fmt.Fprintln(cmd.ErrOrStderr(), note)
@@ -131,7 +133,7 @@ func (b *benchFlags) prepare(cmd *cobra.Command, s *bench.Suite) (release func()
 			slices.Max(m), b.reference, s.Reference.Longest())
 		return nil, errors.Join(err, release())
 	}
-	if err = s.Reference.MatchesFormat(string(s.Kernel.Options.Weights)); err == nil {
+	if err = s.Reference.MatchesFormats(s.Kernel.Options.Weights, s.Kernel.Options.Head); err == nil {
 		err = s.Reference.Matches(c, exact, random)
 	}
 	if err != nil {

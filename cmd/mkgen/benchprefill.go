@@ -50,7 +50,8 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 			return usagef("--contexts: a prompt of %d tokens, want 2 to the model's %d positions", n, config.MaxPositions)
 		}
 	}
-	base := megakernel.Options{SMs: o.SMs, Page: o.Page, KV: o.KV, Weights: o.Weights, Attention: o.Attention, Consumers: o.Consumers, Watchdog: megakernel.WatchAll}
+	base := megakernel.Options{SMs: o.SMs, Page: o.Page, KV: o.KV, Weights: o.Weights,
+		Head: o.Head, Attention: o.Attention, Consumers: o.Consumers, Watchdog: megakernel.WatchAll}
 	for _, rows := range []int{kv.MaxRows, 1} {
 		base.Tokens = rows
 		mk, err := megakernel.Build(config, base)

@@ -46,6 +46,7 @@ func newCompile() *cobra.Command {
 		fresh   bool
 		all     bool
 		strict  bool
+		ptx     bool
 		prefill count
 	)
 	cmd := &cobra.Command{
@@ -59,8 +60,9 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.
 The machine code is held against the program: every fence, barrier, mbarrier
 operation, bulk copy and ordered access must be there on every path, of the
 same kind and scope, in the same order, and no access may have crossed one. A
-difference is an error that names both sides. Without nvdisasm a line says that
-this was not checked; with --strict that is an error, too.`,
+difference is an error that names both sides. Without nvdisasm the PTX that the
+machine code is made of is held so, and a line says that. Where that cannot be
+done either, a line says why; with --strict that is an error, too.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			configs, err := c.configs(cmd, all)
@@ -72,7 +74,7 @@ this was not checked; with --strict that is an error, too.`,
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
-			opt := compile.Options{With: string(with), NoCache: fresh}
+			opt := compile.Options{With: string(with), NoCache: fresh, PTX: ptx}
 			t := table.New("MODEL", "COMPILER", "ARCH", ">REGISTERS", ">BYTES SPILLED", ">CUBIN BYTES", ">COMPILE TIME", "CACHED", ">EVENTS HELD")
 			for _, config := range configs {
 				mk, err := megakernel.Build(config, c.chosen(config))
@@ -122,6 +124,7 @@ this was not checked; with --strict that is an error, too.`,
 	f.Var(&prefill, "prefill", "compile the prefill kernel, too, of steps of `n` tokens")
 	f.Lookup("prefill").DefValue = ""
 	f.BoolVar(&strict, "strict", false, "fail where the machine code cannot be held against the program")
+	f.BoolVar(&ptx, "ptx", false, "hold the PTX against the program, as where there is no nvdisasm")
 	f.BoolVar(&fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
 	return cmd
 }
@@ -157,6 +160,9 @@ func namedKernels(mk *megakernel.Kernel, prefill int) (all []namedKernel, err er
 func eventsHeld(stderr io.Writer, name string, r *compile.Result, strict bool) (string, error) {
 	err := r.Held()
 	switch {
+	case err == nil && r.Machine.PTX:
+		fmt.Fprintf(stderr, "mkgen: %s: %s\n", name, compile.HeldPTX)
+		fallthrough
 	case err == nil:
 		return strconv.Itoa(r.Machine.Events), nil
 	case errors.Is(err, compile.ErrUnchecked) && !strict:

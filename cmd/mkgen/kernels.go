@@ -40,7 +40,8 @@ func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*meg
 	if alone {
 		return []*megakernel.Kernel{named}, nil
 	}
-	beside := megakernel.Options{SMs: o.SMs, Page: o.Page, Watchdog: o.Watchdog, KV: o.KV, Weights: o.Weights, Attention: o.Attention, Draws: o.Draws}
+	beside := megakernel.Options{SMs: o.SMs, Page: o.Page, Watchdog: o.Watchdog, KV: o.KV, Weights: o.Weights,
+		Head: o.Head, Attention: o.Attention, Draws: o.Draws}
 	if r.device == deviceSim {
 		beside.Consumers = o.Consumers
 	}

@@ -46,6 +46,7 @@ var (
 	ourTable   = begins("a table of mkgen bench --ablate", tune.IsMarkdown)
 	ourCubin   = begins("a cubin", compile.IsCubin)
 	ourSweep   = checked(sweep.CheckFile)
+	ourPrompts = checked(bench.CheckAttentionFile)
 	ourMachine = checked(machine.CheckFile)
 )
 

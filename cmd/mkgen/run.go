@@ -355,6 +355,8 @@ func (r *runFlags) compiled(w io.Writer, c *compile.Result) error {
 		return fmt.Errorf("--strict: %w", err)
 	case err != nil && (r.verbose || !errors.Is(err, compile.ErrUnchecked)):
 		fmt.Fprintf(w, "mkgen: warning: %s\n", oneLine(err))
+	case err == nil && c.Machine.PTX && r.verbose:
+		fmt.Fprintf(w, "mkgen: %s\n", compile.HeldPTX)
 	}
 	if c.Note != "" {
 		fmt.Fprintf(w, "mkgen: %s\n", oneLine(errors.New(c.Note)))

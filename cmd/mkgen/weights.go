@@ -75,36 +75,82 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	if err != nil {
 		return nil, err
 	}
-	f.tensors, f.note = c.withCodes(cmd, f.tensors, f.note)
+	if f.tensors, f.note, err = c.withCodes(cmd, f.tensors, f.note); err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
 	return f, nil
 }
 
 // withCodes returns t with its own codes where the kernel multiplies just these, and what a user is told of it instead
-// of note. The kernel's format becomes theirs unless --weight-format asks for another.
-func (c *choice) withCodes(cmd *cobra.Command, t megakernel.Tensors, note string) (megakernel.Tensors, string) {
+// of note. The kernel's formats become theirs unless --weight-format and --head-format ask for others. A quantised LM
+// head is not rounded once more: it has its own codes, or becomes bf16, or is refused.
+func (c *choice) withCodes(cmd *cobra.Command, t megakernel.Tensors, note string) (megakernel.Tensors, string, error) {
 	q, ok := t.(*quant.Model)
-	if !ok || c.opts.MLP == megakernel.MLPFused {
-		return t, note
+	if !ok {
+		return t, note, nil
+	}
+	layers, note := c.withLayersCodes(cmd, q, note)
+	head, why := q.CodedHead()
+	if head == nil && why == "" {
+		return codesOr(layers, q), note, nil
+	}
+	own, ok := formatOf(head)
+	given := cmd.Flags().Changed("head-format")
+	switch asked := c.opts.Head; {
+	case given && asked == pipeline.FormatBF16:
+	case layers != nil && ok && (!given || asked == own):
+		c.opts.Head, layers.Head = own, head
+		note += fmt.Sprintf(" So is the LM head's, %s.", own)
+	case given:
+		want := "bf16"
+		if ok && layers != nil {
+			want = string(own) + ", or bf16"
+		}
+		return nil, "", usagef("--head-format %s: lm_head.weight is %s, which would be rounded once more; want %s",
+			asked, q.HeadFormat(), want)
+	}
+	return codesOr(layers, q), note, nil
+}
+
+// withLayersCodes is withCodes of the layers' matrices; nil: they are widened.
+func (c *choice) withLayersCodes(cmd *cobra.Command, q *quant.Model, note string) (*quant.Coded, string) {
+	if c.opts.MLP == megakernel.MLPFused {
+		return nil, note
 	}
 	coded, why := q.Coded()
 	if coded == nil {
 		if q.Integers() {
 			note += " Integers are multiplied as they are where all layers have one form: " + why + "."
 		}
-		return t, note
+		return nil, note
 	}
-	own, ok := pipeline.FormatE4M3, true
-	switch {
-	case !coded.Float:
-		own, ok = pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
-	case coded.Group > 0:
-		own = pipeline.FormatE4M3B128
-	}
+	own, ok := formatOf(coded)
 	if !ok || c.opts.Weights != "" && cmd.Flags().Changed("weight-format") && c.opts.Weights != own {
-		return t, note
+		return nil, note
 	}
 	c.opts.Weights = own
 	return coded, strings.Replace(note, widened, fmt.Sprintf("the kernel's format is %s, which has just these codes and scales.", own), 1)
+}
+
+// codesOr are tensors with their codes, or where there are none as they are widened.
+func codesOr(coded *quant.Coded, widened *quant.Model) megakernel.Tensors {
+	if coded == nil {
+		return widened
+	}
+	return coded
+}
+
+// formatOf is the kernel's format of codes; false: there is none.
+func formatOf(coded *quant.Coded) (pipeline.Format, bool) {
+	switch {
+	case coded == nil:
+		return "", false
+	case !coded.Float:
+		return pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
+	case coded.Group > 0:
+		return pipeline.FormatE4M3B128, true
+	}
+	return pipeline.FormatE4M3, true
 }
 
 // widened is what a user is told of quantised weights that become bf16.

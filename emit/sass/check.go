@@ -11,7 +11,7 @@ import (
 
 // Finding is one place where the machine code does what the program does not.
 type Finding struct {
-	Address int    // of the machine instruction, bytes from the kernel's start; -1 where none is to blame
+	Address int    // of the machine instruction, bytes from the kernel's start, or its line of PTX; -1 where none is to blame
 	Text    string // both sides in words
 }
 
@@ -20,13 +20,14 @@ const Revision = 3
 
 // Report is what a check saw.
 type Report struct {
-	Revision     int // of the check
-	Instructions int // of the machine code
-	Events       int // of them that synchronise
-	Accesses     int // of them that are plain accesses which events order
-	Placed       int // of these events and accesses, that their line of the text leads to the program's instruction
-	Places       int // events of the program
-	States       int // pairs of machine instruction and set of places that were visited
+	Revision     int  // of the check
+	PTX          bool `json:",omitempty"` // what was held is not the machine code but the PTX before it
+	Instructions int  // of the machine code; of PTX those that synchronise, access memory or branch
+	Events       int  // of them that synchronise
+	Accesses     int  // of them that are plain accesses which events order
+	Placed       int  // of these events and accesses, that their line of the text leads to the program's instruction
+	Places       int  // events of the program
+	States       int  // pairs of machine instruction and set of places that were visited
 	Findings     []Finding
 }
 
@@ -35,19 +36,33 @@ func (r *Report) Err() error {
 	if len(r.Findings) == 0 {
 		return nil
 	}
-	return &Mismatch{r.Findings}
+	return &Mismatch{r.Findings, r.PTX}
 }
 
-// Mismatch is machine code that does not synchronise as its program does.
-type Mismatch struct{ Findings []Finding }
+// Mismatch is machine code, or the PTX before it, that does not synchronise as its program does.
+type Mismatch struct {
+	Findings []Finding
+	PTX      bool
+}
+
+// level names what was held against the program.
+func level(ptx bool) string {
+	if ptx {
+		return "PTX"
+	}
+	return "machine code"
+}
 
 // Error has a line for each finding, after the first.
 func (m *Mismatch) Error() string {
 	var b strings.Builder
-	b.WriteString("the machine code does not synchronise as the program does:")
+	b.WriteString("the " + level(m.PTX) + " does not synchronise as the program does:")
 	for _, f := range m.Findings {
 		b.WriteString("\n  ")
-		if f.Address >= 0 {
+		switch {
+		case f.Address >= 0 && m.PTX:
+			fmt.Fprintf(&b, "line %d: ", f.Address)
+		case f.Address >= 0:
 			fmt.Fprintf(&b, "%#x: ", f.Address)
 		}
 		b.WriteString(f.Text)
@@ -70,6 +85,16 @@ func Check(k *ir.Kernel, text *emit.Source, disassembly string) (*Report, error)
 	return check(k, text, c)
 }
 
+// CheckPTX holds the PTX of a kernel (compiled with -lineinfo) against kernel k and the text that was printed of it:
+// what the front end of the compiler made, before ptxas. It is for where there is no nvdisasm.
+func CheckPTX(k *ir.Kernel, text *emit.Source, ptx string) (*Report, error) {
+	c, err := parsePTX(ptx, k.Name)
+	if err != nil {
+		return nil, err
+	}
+	return check(k, text, c)
+}
+
 func check(k *ir.Kernel, text *emit.Source, c *code) (*Report, error) {
 	printed := map[*ir.Instr]bool{}
 	for _, ins := range text.Instrs {
@@ -77,11 +102,11 @@ func check(k *ir.Kernel, text *emit.Source, c *code) (*Report, error) {
 			printed[in] = true
 		}
 	}
-	p, err := newProgram(k, printed)
+	p, err := newProgram(k, printed, c.ptx)
 	if err != nil {
 		return nil, fmt.Errorf("sass: %w", err)
 	}
-	w := &walk{p: p, c: c, r: &Report{Revision: Revision, Instructions: len(c.ins)}, sets: map[string]int{}, seen: map[state]bool{}, from: map[state][]state{}, reported: map[int]bool{},
+	w := &walk{p: p, c: c, r: &Report{Revision: Revision, PTX: c.ptx, Instructions: len(c.ins)}, sets: map[string]int{}, seen: map[state]bool{}, from: map[state][]state{}, reported: map[int]bool{},
 		matched: make([]bool, len(p.places))}
 	w.live = guards(c)
 	w.label(text)

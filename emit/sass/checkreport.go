@@ -77,7 +77,7 @@ func (w *walk) unmatched() {
 			return
 		}
 		if pl.kind != "" && !pl.plain && !pl.optional && !w.matched[at] {
-			w.r.Findings = append(w.r.Findings, Finding{-1, "nothing in the machine code stands for " + w.p.say(at)})
+			w.r.Findings = append(w.r.Findings, Finding{-1, "nothing in the " + level(w.c.ptx) + " stands for " + w.p.say(at)})
 		}
 	}
 }
@@ -115,8 +115,8 @@ func guards(c *code) []uint32 {
 
 // predicate numbers the predicate registers: P0 to P6, then UP0 to UP6.
 func predicate(name string) int {
-	if name == "" {
-		return 15
+	if name == "" || name[0] != 'P' && name[0] != 'U' {
+		return 15 // what is known of it is never remembered
 	}
 	n := int(name[len(name)-1] - '0')
 	if name[0] == 'U' {

@@ -9,7 +9,7 @@ import (
 
 // instruction is one machine instruction.
 type instruction struct {
-	address int
+	address int    // bytes from the kernel's start; of PTX the line
 	text    string // without guard
 	op      []string
 	args    []string
@@ -21,9 +21,10 @@ type instruction struct {
 	target  int // index that a branch leads to, or -1
 }
 
-// code is the machine code of a kernel.
+// code is the machine code of a kernel, or its PTX as the machine code that it asks for.
 type code struct {
 	ins []instruction
+	ptx bool
 }
 
 var (

@@ -66,6 +66,20 @@ func proxyFence(space int64) string {
 	return "proxy fence of " + [...]string{"all", "global", "shared"}[space]
 }
 
+// asWritten are the items of an instruction in PTX, where ptxas has neither added nor left out one, and where a fence
+// says whether it is sequentially consistent.
+func asWritten(in *ir.Instr, seq []item) []item {
+	switch {
+	case in.Op == ir.OpWGMMAFence:
+		return []item{{kind: kindGroup}}
+	case in.Op == ir.OpWGMMA:
+		return seq[1:]
+	case in.Op == ir.OpFence && in.Attr.Order == ir.SeqCst:
+		return append([]item{{kind: "fence.sc." + in.Attr.Scope.String()}}, seq[1:]...)
+	}
+	return seq
+}
+
 // items are the machine instructions that an instruction becomes, those apart that synchronise nothing. It is an error
 // where this package does not know them.
 func items(in *ir.Instr) ([]item, error) {

@@ -31,10 +31,10 @@ type item struct {
 	optional bool
 }
 
-// newProgram is the graph of k. printed says which instructions the text has at all.
-func newProgram(k *ir.Kernel, printed map[*ir.Instr]bool) (*program, error) {
+// newProgram is the graph of k for machine code or for PTX. printed says which instructions the text has at all.
+func newProgram(k *ir.Kernel, printed map[*ir.Instr]bool, ptx bool) (*program, error) {
 	p := &program{places: []place{{}}}
-	b := builder{p: p, printed: printed}
+	b := builder{p: p, printed: printed, ptx: ptx}
 	ends := b.block(k.Body, []int{0})
 	b.add(ends, place{kind: kindExit})
 	p.follows, p.plains = make([][]int, len(p.places)), make([]map[int]bool, len(p.places))
@@ -50,6 +50,7 @@ func newProgram(k *ir.Kernel, printed map[*ir.Instr]bool) (*program, error) {
 type builder struct {
 	p       *program
 	printed map[*ir.Instr]bool
+	ptx     bool
 	err     error
 }
 
@@ -107,8 +108,11 @@ func (b *builder) instr(in *ir.Instr, from []int) []int {
 	if err != nil && b.err == nil {
 		b.err = err
 	}
+	if b.ptx && err == nil {
+		seq = asWritten(in, seq)
+	}
 	ends := b.sequence(in, seq, from)
-	if in.Op == ir.OpBarCluster { // what ptxas makes of it where a cluster has one CTA, which is asked for
+	if in.Op == ir.OpBarCluster && !b.ptx { // what ptxas makes of it where a cluster has one CTA, which is asked for
 		alone := b.sequence(in, []item{{kind: "bar.sync 0"}}, from)
 		b.p.places[alone[0]].optional = true
 		ends = append(ends, alone...)

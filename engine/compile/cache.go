@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-	"github.com/mkgen/mkgen/emit/sass"
 	"github.com/mkgen/mkgen/internal/nvcc"
 )
 
@@ -70,7 +69,7 @@ func (j *job) cached(ctx context.Context, dir string) (*Result, error) {
 	key := j.key()
 	r, damage := load(dir, key)
 	if r != nil {
-		if r.Machine == nil || r.Machine.Err() != nil || r.Machine.Revision != sass.Revision { // a disassembler or a better check may be there by now
+		if !j.heldEnough(r) {
 			if err = j.hold(ctx, r); err == nil && r.Machine != nil {
 				_, _ = store(dir, key, j.src.Name, r) // so that it is held once; else next time
 			}

@@ -18,6 +18,8 @@ type compiler interface {
 	// compile returns the cubin and what the compiler said, ptxas's figures among it. A text it does not take is a
 	// *refusal.
 	compile(ctx context.Context, text []byte, target emit.Target, extra []string) (cubin []byte, log string, err error)
+	// ptx returns the PTX of a text, of the same build and arguments.
+	ptx(ctx context.Context, text []byte, target emit.Target, extra []string) (string, error)
 }
 
 // errNoNVRTC is what openNVRTC returns (wrapped, with what was looked for where) when there is none.

@@ -68,6 +68,8 @@ type Options struct {
 	NvccPath string
 	// Flags are further arguments for the compiler, in its own spelling, such as "-lineinfo".
 	Flags []string
+	// PTX holds the PTX against the program instead of the machine code, as where there is no nvdisasm.
+	PTX bool
 	// NoCache neither reads nor writes the cache.
 	NoCache bool
 	// Dir is the cache's folder, made when it is not there; empty: `cubin` under mkgen's cache directory.
@@ -96,7 +98,8 @@ type Result struct {
 	Shared   int `json:"shared"`
 	// Bytes is the length of Cubin.
 	Bytes int `json:"bytes"`
-	// Machine says how the machine code was held against the program (package emit/sass); nil where it was not.
+	// Machine says how the machine code, or without nvdisasm its PTX, was held against the program (package emit/sass);
+	// nil where it was not.
 	// Unchecked says why not.
 	Machine   *sass.Report `json:"machine,omitempty"`
 	Unchecked string       `json:"unchecked,omitempty"`
@@ -146,7 +149,7 @@ func Kernel(ctx context.Context, src Source, opt Options) (*Result, error) {
 		return nil, fmt.Errorf("compile: kernel of %s: %w", src.Name, err)
 	}
 	// Lines of the text in the cubin change no instruction of it; the machine code is held against the program by them.
-	j := job{src: src, target: target, with: c, extra: append([]string{"-lineinfo"}, opt.Flags...)}
+	j := job{src: src, target: target, with: c, extra: append([]string{"-lineinfo"}, opt.Flags...), ptx: opt.PTX}
 	var r *Result
 	if opt.NoCache {
 		r, err = j.compile(ctx)
@@ -172,6 +175,7 @@ type job struct {
 	target emit.Target
 	with   compiler
 	extra  []string
+	ptx    bool // hold the PTX
 }
 
 // compile runs the compiler.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/emit/sass"
 )
 
 // Error is a kernel that the compiler refused.
@@ -102,7 +103,7 @@ func (r *refusal) explain(j *job) *Error {
 		return strings.TrimSpace(lines[n-1])
 	}
 	printed := emit.Source{Text: j.src.Text, Lines: j.src.Lines}
-	origins := readPTX(r.ptx)
+	origins := sass.OriginsOf(string(r.ptx))
 	var other []*Problem
 	for line := range strings.Lines(r.log) {
 		line = strings.TrimRight(line, "\r\n")
@@ -111,7 +112,7 @@ func (r *refusal) explain(j *job) *Error {
 			p.Line, p.Text = number(m[1]+m[2]), m[3]
 		} else if m := ptxasForm.FindStringSubmatch(line); m != nil {
 			p.Text = "ptxas: " + m[2]
-			p.Line, p.Inside = origins.at(number(m[1]))
+			p.Line, p.Inside = origins.At(number(m[1]))
 		} else if m := otherForm.FindStringSubmatch(line); m != nil {
 			if strings.Contains(m[1], "host compiler") {
 				m[1] += " (nvcc needs gcc on PATH)"

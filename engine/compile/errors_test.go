@@ -2,6 +2,7 @@ package compile
 
 import (
 	"errors"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -53,7 +54,7 @@ func TestMessagesOfEveryFormAreRead(t *testing.T) {
 func TestErrorsOfPtxasLeadThroughThePTX(t *testing.T) {
 	s := source(make([]string, 400)...)
 	r := &refusal{compiler: "nvcc 1", log: "ptxas a.ptx, line 12; error   : Unknown modifier '.bogus'\nptxas a.ptx, line 12; error   : Unknown modifier '.bogus'",
-		ptx: []byte(somePTX), cause: errors.New("exit status 255")}
+		ptx: []byte(strings.Repeat("\n", 9) + "\t.loc\t1 400 3\n\t.loc\t1 112 7, function_name $x, inlined_at 1 400 3\n\tbar.bogus 1;\n"), cause: errors.New("exit status 255")}
 	e := r.explain(&job{src: s})
 	require.EqualError(t, e, `nvcc 1 does not compile the kernel of test: kernel.cu:400: ptxas: Unknown modifier '.bogus': "", inside it line 112: "", `+
 		`emitted by tasks/t.go:4000 (called from megakernel/m.go:5)`)

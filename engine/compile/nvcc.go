@@ -46,6 +46,19 @@ func (c *nvccCompiler) compile(ctx context.Context, text []byte, target emit.Tar
 	return cubin, report.Text, err
 }
 
+func (c *nvccCompiler) ptx(ctx context.Context, text []byte, target emit.Target, extra []string) (string, error) {
+	dir, err := os.MkdirTemp("", "mkgen-ptx-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(dir)
+	src := filepath.Join(dir, emit.KernelFile)
+	if err := os.WriteFile(src, text, 0o600); err != nil {
+		return "", err
+	}
+	return c.PTX(ctx, src, nvcc.Options{Arch: target.Arch, Base: target.NvccFlags(), Flags: extra})
+}
+
 // refusal is nvcc's error. Where ptxas, not the front end, refused the text, its messages name lines of PTX: then nvcc
 // runs once more, keeps the PTX with the source's lines in it, and the messages of that run count.
 func (c *nvccCompiler) refusal(ctx context.Context, first *nvcc.Error, src string, opt nvcc.Options) *refusal {

@@ -19,6 +19,8 @@ typedef struct {
   int (*compile)(void *, int, const char *const *);
   int (*log_size)(void *, size_t *);
   int (*log)(void *, char *);
+  int (*ptx_size)(void *, size_t *);
+  int (*ptx)(void *, char *);
   int (*cubin_size)(void *, size_t *);
   int (*cubin)(void *, char *);
   int (*flow)(void *, int (*)(void *, void *), void *); // NULL before CUDA 13
@@ -37,10 +39,13 @@ static int mkgen_nvrtc_open(mkgen_nvrtc *n, const char *path) {
   *(void **)&n->compile = dlsym(n->library, "nvrtcCompileProgram");
   *(void **)&n->log_size = dlsym(n->library, "nvrtcGetProgramLogSize");
   *(void **)&n->log = dlsym(n->library, "nvrtcGetProgramLog");
+  *(void **)&n->ptx_size = dlsym(n->library, "nvrtcGetPTXSize");
+  *(void **)&n->ptx = dlsym(n->library, "nvrtcGetPTX");
   *(void **)&n->cubin_size = dlsym(n->library, "nvrtcGetCUBINSize");
   *(void **)&n->cubin = dlsym(n->library, "nvrtcGetCUBIN");
   *(void **)&n->flow = dlsym(n->library, "nvrtcSetFlowCallback");
-  return n->error && n->version && n->create && n->destroy && n->compile && n->log_size && n->log && n->cubin_size && n->cubin;
+  return n->error && n->version && n->create && n->destroy && n->compile && n->log_size && n->log && n->ptx_size && n->ptx &&
+         n->cubin_size && n->cubin;
 }
 
 // The file that the library came from.
@@ -62,12 +67,15 @@ static int mkgen_nvrtc_compile(mkgen_nvrtc *n, void *p, int count, char **args, 
 }
 static int mkgen_nvrtc_log_size(mkgen_nvrtc *n, void *p, size_t *size) { return n->log_size(p, size); }
 static int mkgen_nvrtc_log(mkgen_nvrtc *n, void *p, char *to) { return n->log(p, to); }
+static int mkgen_nvrtc_ptx_size(mkgen_nvrtc *n, void *p, size_t *size) { return n->ptx_size(p, size); }
+static int mkgen_nvrtc_ptx(mkgen_nvrtc *n, void *p, char *to) { return n->ptx(p, to); }
 static int mkgen_nvrtc_cubin_size(mkgen_nvrtc *n, void *p, size_t *size) { return n->cubin_size(p, size); }
 static int mkgen_nvrtc_cubin(mkgen_nvrtc *n, void *p, char *to) { return n->cubin(p, to); }
 */
 import "C"
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -138,20 +146,29 @@ func (c *nvrtcCompiler) identity(target emit.Target, extra []string) []string {
 	return append([]string{c.name(), build}, nvrtcArguments(target, extra)...)
 }
 
-// compile compiles in this process. NVRTC of CUDA 13 is told to stop when ctx ends; an older one goes on in the
-// background, and what it makes is dropped.
 func (c *nvrtcCompiler) compile(ctx context.Context, text []byte, target emit.Target, extra []string) ([]byte, string, error) {
+	return c.made(ctx, text, target, extra, false)
+}
+
+func (c *nvrtcCompiler) ptx(ctx context.Context, text []byte, target emit.Target, extra []string) (string, error) {
+	ptx, _, err := c.made(ctx, text, target, extra, true)
+	return string(ptx), err
+}
+
+// made compiles in this process, and returns the cubin or the PTX. NVRTC of CUDA 13 is told to stop when ctx ends; an
+// older one goes on in the background, and what it makes is dropped.
+func (c *nvrtcCompiler) made(ctx context.Context, text []byte, target emit.Target, extra []string, ptx bool) ([]byte, string, error) {
 	type outcome struct {
-		cubin []byte
-		log   string
-		err   error
+		made []byte
+		log  string
+		err  error
 	}
 	done := make(chan outcome, 1)
 	stop := (*C.int)(C.calloc(1, C.sizeof_int))
 	finished := make(chan struct{})
 	go func() {
 		var o outcome
-		o.cubin, o.log, o.err = c.program(text, nvrtcArguments(target, extra), stop)
+		o.made, o.log, o.err = c.program(text, nvrtcArguments(target, extra), stop, ptx)
 		close(finished)
 		done <- o
 	}()
@@ -166,14 +183,14 @@ func (c *nvrtcCompiler) compile(ctx context.Context, text []byte, target emit.Ta
 	}()
 	select {
 	case o := <-done:
-		return o.cubin, o.log, o.err
+		return o.made, o.log, o.err
 	case <-ctx.Done():
 		return nil, "", ctx.Err()
 	}
 }
 
-// program makes, compiles and destroys one program of NVRTC.
-func (c *nvrtcCompiler) program(text []byte, args []string, stop *C.int) ([]byte, string, error) {
+// program makes, compiles and destroys one program of NVRTC, and returns its cubin or its PTX.
+func (c *nvrtcCompiler) program(text []byte, args []string, stop *C.int, ptx bool) ([]byte, string, error) {
 	source, name := C.CString(string(text)), C.CString(emit.KernelFile)
 	defer C.free(unsafe.Pointer(source))
 	defer C.free(unsafe.Pointer(name))
@@ -198,6 +215,11 @@ func (c *nvrtcCompiler) program(text []byte, args []string, stop *C.int) ([]byte
 	}
 	if err != nil {
 		return nil, "", err
+	}
+	if ptx {
+		made, err := c.fetch("PTX", p, func(n *C.size_t) C.int { return C.mkgen_nvrtc_ptx_size(c.lib, p, n) },
+			func(to *C.char) C.int { return C.mkgen_nvrtc_ptx(c.lib, p, to) })
+		return bytes.TrimRight(made, "\x00"), said, err
 	}
 	cubin, err := c.fetch("cubin", p, func(n *C.size_t) C.int { return C.mkgen_nvrtc_cubin_size(c.lib, p, n) },
 		func(to *C.char) C.int { return C.mkgen_nvrtc_cubin(c.lib, p, to) })

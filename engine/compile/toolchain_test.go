@@ -3,11 +3,13 @@ package compile
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
@@ -105,6 +107,33 @@ func TestNvccCompilesTiny(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, again.Cached)
 	require.Equal(t, r.Cubin, again.Cubin)
+}
+
+// The nvcc here is a script in a folder of its own, so that no nvdisasm stands beside it.
+func TestWithoutNvdisasmThePTXIsHeld(t *testing.T) {
+	c, dir := nvcctest.Need(t), t.TempDir()
+	alone := filepath.Join(dir, "nvcc")
+	require.NoError(t, os.WriteFile(alone, []byte("#!/bin/sh\nexec '"+c.Path+"' \"$@\"\n"), 0o777))
+	for name, value := range map[string]string{"NVCC": alone, "MKGEN_CACHE": dir, "CUDA_HOME": ""} {
+		t.Setenv(name, value)
+	}
+	if nvcc.Disassembles(alone) {
+		t.Skip("there is an nvdisasm at a fixed place")
+	}
+	for range 2 { // compiled, and from the cache
+		r, err := Kernel(t.Context(), tiny(t), Options{})
+		require.NoError(t, err)
+		require.NoError(t, r.Held())
+		require.True(t, r.Machine.PTX)
+		require.Greater(t, r.Machine.Events, 100)
+	}
+	t.Setenv("NVCC", c.Path)
+	if nvcc.Disassembles(c.Path) {
+		r, err := Kernel(t.Context(), tiny(t), Options{})
+		require.NoError(t, err)
+		require.True(t, r.Cached)
+		require.False(t, r.Machine.PTX, "the machine code is held once it can be")
+	}
 }
 
 func TestNvccsErrorsLeadToTheTemplate(t *testing.T) {

@@ -15,7 +15,7 @@ const blockTiles = pipeline.BlockSize / pipeline.TileRows
 func (b *builder) e4m3Blocks(m matrix) {
 	k := b.k
 	blocks, runs := m.KPadded/pipeline.BlockSize, (m.Tiles+blockTiles-1)/blockTiles
-	k.For(k.U32(0), k.U32(b.plan.Layers), func(l u32) {
+	k.For(k.U32(0), k.U32(b.layers(m)), func(l u32) {
 		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).Named("image")
 		k.ForStep(dsl.Uniform(b.first.ShrC(5), dsl.WarpScope), k.U32(blocks*runs), b.plan.SMs*warps, func(i u32) {
 			column, first := i.RemC(blocks).MulC(pipeline.BlockSize).Named("column"), i.DivC(blocks).MulC(blockTiles).Named("first_tile")
@@ -49,9 +49,9 @@ const (
 func (b *builder) mostOfBlock(m matrix, l, source, column u32) f32 {
 	k, most := b.k, dsl.NewVar(b.k.F32(0), "most")
 	number := source.ShrC(rowBits)
-	tensor := l.MulC(len(b.perLayer)).Add(number)
+	tensor := b.firstTensor(m, l).Add(number)
 	first := source.AndC(1<<rowBits - 1<<blockBits)
-	end := b.rowsOf(number).Min(first.AddC(pipeline.BlockSize)).Named("end")
+	end := b.rowsOf(m, number).Min(first.AddC(pipeline.BlockSize)).Named("end")
 	lane, units := k.Lane(), pipeline.BlockSize/unit
 	k.ForStep(first.Add(lane.DivC(units)), end, dsl.WarpSize/units, func(row u32) {
 		at := column.Add(lane.RemC(units).MulC(unit))
@@ -66,7 +66,10 @@ func (b *builder) mostOfBlock(m matrix, l, source, column u32) f32 {
 }
 
 // rowsOf is how many rows a layer's tensor has.
-func (b *builder) rowsOf(number u32) u32 {
+func (b *builder) rowsOf(m matrix, number u32) u32 {
+	if m.layer == pipeline.FinalLayer {
+		return b.k.U32(m.Rows)
+	}
 	rows := map[string]int{}
 	for _, s := range b.config.Stored() {
 		rows[s.Name] = s.Shape[0]
@@ -89,7 +92,7 @@ func (b *builder) blockUnit(m matrix, l u32, tile dsl.Val[dsl.U64], first, colum
 	back := dsl.Bits[dsl.F32](k.U32(254).Sub(exponent).ShlC(23)) // one over the scale
 	k.If(row.LtC(m.Rows), func() {
 		source := b.rows.Load(row.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))
-		tensor := l.MulC(len(b.perLayer)).Add(source.ShrC(rowBits))
+		tensor := b.firstTensor(m, l).Add(source.ShrC(rowBits))
 		element := source.AndC(1<<rowBits - 1).MulC(m.K)
 		var words []u32
 		for part := range 2 {

@@ -13,12 +13,12 @@ func (b *builder) int4(m matrix) {
 	shape, _ := m.Format.Int4(m.K)
 	tile, whole := int(m.TileBytes()/4), shape.Group == i4.Whole
 	words, entries := dsl.View[dsl.U32](b.weights), dsl.View[dsl.BF16](b.weights)
-	k.For(k.U32(0), k.U32(b.plan.Layers), func(l u32) {
+	k.For(k.U32(0), k.U32(b.layers(m)), func(l u32) {
 		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).Named("image")
 		k.ForStep(dsl.Uniform(b.first.ShrC(5), dsl.WarpScope), k.U32(m.Rows), b.plan.SMs*warps, func(row u32) {
 			r := row.RemC(pipeline.TileRows).Named("row_in_tile")
 			source := b.rows.Load(row.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))
-			tensor := b.tensor(l.MulC(len(b.perLayer)).Add(source.ShrC(rowBits)))
+			tensor := b.tensor(b.firstTensor(m, l).Add(source.ShrC(rowBits)))
 			first := source.AndC(1<<rowBits - 1).MulC(m.K).Named("element")
 			at := image.Add(dsl.Cast[dsl.U64](row.DivC(pipeline.TileRows)).MulC(tile)).Named("tile")
 			four := func(block u32) (v []f32) {

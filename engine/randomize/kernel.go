@@ -28,7 +28,8 @@ const warps = 16
 // unit is how many elements a thread makes at a time: 16 bytes.
 const unit = 8
 
-// New builds the kernel for mk. It refuses rows that are no multiple of 8 elements.
+// New builds the kernel for mk. It refuses rows that are no multiple of 8 elements, and an LM head in another format
+// than bf16 whose rows are no multiple of 8.
 func New(mk *megakernel.Kernel) (*Kernel, error) {
 	s := newShape(mk)
 	k := dsl.New("mkgen_random", dsl.Options{Warps: warps, Grid: mk.Options.SMs, Doc: []string{
@@ -105,6 +106,8 @@ func (b *builder) table(name string, n int, doc string) dsl.Buf[dsl.U32] {
 func (b *builder) matrix(m matrix) {
 	k := b.k
 	k.Require(m.K%unit == 0, "randomize: %s has %d columns, want a multiple of %d", m.Name, m.K, unit)
+	k.Require(m.Rows%pipeline.TileRows == 0 || m.Format.Bits() == 16,
+		"randomize: %s has %d rows, want a multiple of %d for %s", m.Name, m.Rows, pipeline.TileRows, m.Format)
 	switch {
 	case m.Across():
 		b.across(m)
@@ -119,12 +122,8 @@ func (b *builder) matrix(m matrix) {
 		b.int4(m)
 		return
 	}
-	layers, tensors, tensor := b.plan.Layers, len(b.perLayer), 0
-	if m.layer == pipeline.FinalLayer {
-		layers, tensors, tensor = 1, 0, b.headTensor()
-	}
-	k.For(k.U32(0), k.U32(layers), func(l u32) {
-		first := l.MulC(tensors).AddC(tensor)
+	k.For(k.U32(0), k.U32(b.layers(m)), func(l u32) {
+		first := b.firstTensor(m, l)
 		b.eachUnit(m, l, func(u u32, to func(v []pair)) {
 			in := u.RemC(m.KPadded)
 			r := in.RemC(pipeline.GroupK).DivC(4).Named("row_in_tile")
@@ -145,6 +144,22 @@ func (b *builder) matrix(m matrix) {
 			to(v)
 		})
 	}, dsl.Unroll(1))
+}
+
+// layers is how often there is a matrix.
+func (b *builder) layers(m matrix) int {
+	if m.layer == pipeline.FinalLayer {
+		return 1
+	}
+	return b.plan.Layers
+}
+
+// firstTensor is the number of the first tensor of those that matrix m of layer l is made of.
+func (b *builder) firstTensor(m matrix, l u32) u32 {
+	if m.layer == pipeline.FinalLayer {
+		return b.k.U32(b.headTensor())
+	}
+	return l.MulC(len(b.perLayer))
 }
 
 // eachUnit calls body for this thread's units of 16 bytes of a matrix in layer l: with the

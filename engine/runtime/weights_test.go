@@ -124,7 +124,7 @@ func requireLoaded(t *testing.T, mk *megakernel.Kernel, w megakernel.Tensors, re
 	gains, err := mk.Gains(w)
 	require.NoError(t, err)
 	same("gains", gains)
-	if mk.Config.TieEmbeddings {
+	if !mk.OwnEmbedding() {
 		require.Nil(t, read(megakernel.BufferEmbed))
 		return
 	}

@@ -41,6 +41,12 @@ func Disassemble(ctx context.Context, cubin []byte, beside string) (string, erro
 	return string(text), err
 }
 
+// Disassembles says whether [Disassemble] finds an nvdisasm.
+func Disassembles(beside string) bool {
+	_, err := disassembler(beside)
+	return err == nil
+}
+
 func disassembler(beside string) (string, error) {
 	var looked []string
 	for _, path := range append([]string{beside, os.Getenv("NVCC")}, candidates()...) {

@@ -127,6 +127,20 @@ func (c *Compiler) Compile(ctx context.Context, src, out string, opt Options) (*
 	return &Report{Arch: opt.Arch, Nvcc: c.Version, Functions: functions, Took: took, CubinBytes: info.Size(), Text: text}, nil
 }
 
+// PTX returns the PTX that the front end makes of the file src, with the flags of Compile. What nvcc refuses is an
+// [*Error].
+func (c *Compiler) PTX(ctx context.Context, src string, opt Options) (string, error) {
+	out := src + ".ptx"
+	args := c.arguments(src, out, opt)
+	args[slices.Index(args, "-cubin")] = "-ptx"
+	text, err := c.run(ctx, args, filepath.Dir(src))
+	if err != nil {
+		return "", &Error{Nvcc: c.Version, Source: src, Arch: opt.Arch, Text: strings.TrimSpace(text), Err: err}
+	}
+	ptx, err := os.ReadFile(out)
+	return string(ptx), err
+}
+
 // arguments are nvcc's for one compilation.
 func (c *Compiler) arguments(src, out string, opt Options) []string {
 	base := opt.Base

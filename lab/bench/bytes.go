@@ -25,10 +25,16 @@ func BytesPerToken(c models.Config, weights, kvBytes int64, context, tokens int)
 	return float64(weights) + cached*float64(kvBytes)
 }
 
-// dtypeOf names what weights are: the format of the layers' matrices, or the model's type.
-func dtypeOf(c models.Config, f pipeline.Format) string {
-	if f == "" || f == pipeline.FormatBF16 {
-		return DTypeName(c.DType)
+// dtypeOf names what weights are: the format of the layers' matrices, or the model's type, and the LM head's where that
+// is not the model's type.
+func dtypeOf(c models.Config, layers, head pipeline.Format) string {
+	plain := func(f pipeline.Format) bool { return f == "" || f == pipeline.FormatBF16 }
+	name := DTypeName(c.DType)
+	if !plain(layers) {
+		name = string(layers)
 	}
-	return string(f)
+	if !plain(head) {
+		name += ", head " + string(head)
+	}
+	return name
 }

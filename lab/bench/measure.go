@@ -72,9 +72,9 @@ type Bench struct {
 	KVBytes int64
 	// WeightBytes is what a step reads of weights, as there.
 	WeightBytes int64
-	// Format is of the layers' matrices; "" and bf16 are the model's type.
-	Format pipeline.Format
-	Runner Runner
+	// Format is of the layers' matrices, and HeadFormat of the LM head; "" and bf16 are the model's type.
+	Format, HeadFormat pipeline.Format
+	Runner             Runner
 	// Each says in a few words what the times of single tokens are.
 	Each string
 	// PerLaunch is how many tokens a launch of Runner chooses.
@@ -134,7 +134,7 @@ func (b *Bench) measure(ctx context.Context, m Method, cached int) (Case, error)
 			return Case{}, err
 		}
 	}
-	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format), Batch: 1, Context: cached,
+	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format, b.HeadFormat), Batch: 1, Context: cached,
 		TokensPerRound: m.Tokens, TokensPerLaunch: b.PerLaunch, PerTokenFrom: b.Each,
 		BytesPerToken: BytesPerToken(b.Config, b.WeightBytes, b.KVBytes, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds, Replayed: replayed}
 	c.complete(each)

@@ -26,10 +26,10 @@ type RaggedBench struct {
 	KVBytes int64
 	// WeightBytes is what a step of one row reads of weights, as there.
 	WeightBytes int64
-	// Format is of the layers' matrices; "" and bf16 are the model's type.
-	Format pipeline.Format
-	Runner stepRunner
-	Rows   int // query rows of a step
+	// Format is of the layers' matrices, and HeadFormat of the LM head; "" and bf16 are the model's type.
+	Format, HeadFormat pipeline.Format
+	Runner             stepRunner
+	Rows               int // query rows of a step
 	// OneRow has, for a context, what a step of the kernel of one row takes there, in
 	// µs of the device, a launch each; without it there are no ratios.
 	OneRow map[int]float64
@@ -110,7 +110,7 @@ func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached
 		}
 	}
 	rows := float64(b.Rows)
-	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format), Batch: 1, Tokens: b.Rows, Feed: shape, Context: cached,
+	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format, b.HeadFormat), Batch: 1, Tokens: b.Rows, Feed: shape, Context: cached,
 		TokensPerRound: n * b.Rows, TokensPerLaunch: b.Rows, PerTokenFrom: "of steps, each a launch, between events",
 		BytesPerToken: BytesPerStep(b.Config, b.WeightBytes, b.KVBytes, shape, b.Rows, cached, n) / rows, Ceiling: top, CeilingGBps: top.GBps}
 	if shape == Sequences {

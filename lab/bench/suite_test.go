@@ -193,7 +193,7 @@ func TestFaultsOfFormatsAreCaught(t *testing.T) {
 					require.NoError(t, s.Weights.Row(name, r, weights[name][r*columns:][:columns]))
 				}
 			}
-			s.Reference, err = gate.OpenReference(writeReferenceOf(t, c, weights, reference.AsKernelWith(c, mk.RoundInput), seed))
+			s.Reference, err = gate.OpenReference(writeReferenceOf(t, c, weights, reference.AsKernelWith(c, mk.RoundInput, mk.RoundHeadInput), seed))
 			require.NoError(t, err)
 			s.Reference.Roundings.Inputs = string(format)
 			o, err := s.Run(t.Context())

@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // MismatchError says in what a reference is of something else than what is run.
@@ -63,11 +64,16 @@ func (r *Reference) Matches(c models.Config, w megakernel.Tensors, random *uint6
 	return nil
 }
 
-// MatchesFormat refuses a kernel whose weights have another format than the reference's: hashes
+// MatchesFormats refuses a kernel whose layers' weights or LM head have another format than the reference's: hashes
 // are of the weights before they are rounded.
-func (r *Reference) MatchesFormat(of string) error {
-	if theirs := cmp.Or(r.WeightFormat, "bf16"); theirs != of {
-		return &MismatchError{"weight format", theirs, of}
+func (r *Reference) MatchesFormats(weights, head pipeline.Format) error {
+	for _, f := range []struct {
+		what, theirs string
+		ours         pipeline.Format
+	}{{"weight format", r.WeightFormat, weights}, {"format of the LM head", r.HeadFormat, head}} {
+		if theirs, ours := cmp.Or(f.theirs, "bf16"), cmp.Or(string(f.ours), "bf16"); theirs != ours {
+			return &MismatchError{f.what, theirs, ours}
+		}
 	}
 	return nil
 }

@@ -21,6 +21,8 @@ type Reference struct {
 	Vocab       int    `json:"vocab"`
 	// WeightFormat is what the layers' matrices were rounded to behind the hash; "" is bf16.
 	WeightFormat string `json:"weight_format"`
+	// HeadFormat is what the LM head was rounded to; "" is bf16. An embedding that is tied to it was not.
+	HeadFormat string `json:"head_format"`
 	// Sequences are teacher-forced each from an empty cache.
 	Sequences []Sequence `json:"sequences"`
 	// Roundings says what s is: which of the kernel's roundings it has.

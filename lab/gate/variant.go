@@ -29,6 +29,7 @@ func (r *Reference) judges(mk *megakernel.Kernel, inputs pipeline.Format) error 
 	for _, f := range []struct{ what, theirs, ours string }{
 		{"format of the KV cache", r.Roundings.KV, ours}, {"format of the KV cache", cmp.Or(r.Variant.KV, "bf16"), ours},
 		{"attention", cmp.Or(r.Variant.Attention, mk.OwnAttention(), "causal"), cmp.Or(o.Attention, "causal")},
+		{"format of the LM head", cmp.Or(r.HeadFormat, "bf16"), cmp.Or(string(o.Head), "bf16")},
 		{"rounding of inputs in s", cmp.Or(r.Roundings.Inputs, r.WeightFormat, "bf16"), cmp.Or(string(inputs), "bf16")},
 		{"page of selections", fmt.Sprint(r.Variant.Selection), fmt.Sprint(page)},
 	} {

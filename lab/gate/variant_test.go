@@ -50,6 +50,13 @@ func TestAReferenceOfAnotherAttentionIsRefused(t *testing.T) {
 		"reference: its page of selections is 0, that of what runs here 16")
 	require.EqualError(t, plain.judges(variantOf(t, megakernel.Options{}), pipeline.FormatE4M3),
 		"reference: its rounding of inputs in s is bf16, that of what runs here e4m3")
+	head := plain
+	head.HeadFormat = "i8"
+	require.NoError(t, head.judges(variantOf(t, megakernel.Options{Head: pipeline.FormatI8}), pipeline.FormatBF16))
+	require.EqualError(t, plain.judges(variantOf(t, megakernel.Options{Head: pipeline.FormatI8}), pipeline.FormatBF16),
+		"reference: its format of the LM head is bf16, that of what runs here i8")
+	require.EqualError(t, head.MatchesFormats("i4g128", "i8"), "reference: its weight format is bf16, that of what runs here i4g128")
+	require.EqualError(t, head.MatchesFormats("", pipeline.FormatE4M3), "reference: its format of the LM head is i8, that of what runs here e4m3")
 	require.EqualError(t, quantised.judges(window, pipeline.FormatBF16),
 		"reference: its format of the KV cache is e4m3, that of what runs here bf16")
 }

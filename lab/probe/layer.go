@@ -35,7 +35,7 @@ func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []
 		}
 		weights[t.Name] = data
 	}
-	hooks := reference.AsKernelWith(mk.Config, mk.RoundInput)
+	hooks := reference.AsKernelWith(mk.Config, mk.RoundInput, mk.RoundHeadInput)
 	if mk.KV.ScalesLen() > 0 {
 		own := make([]float32, layer*2*mk.Config.KVHeads) // of the layers before it, which nothing reads
 		for _, x := range scales {

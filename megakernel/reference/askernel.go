@@ -14,12 +14,12 @@ import (
 // weights, float32 accumulation, and roundings that fall the other way for that.
 // The hooks belong to one Model.
 func AsKernel(c models.Config) Hooks {
-	return AsKernelWith(c, func(v []float64, _ bool) { roundBF16(v) })
+	return AsKernelWith(c, func(v []float64, _ bool) { roundBF16(v) }, roundBF16)
 }
 
-// AsKernelWith is AsKernel of a kernel whose layers' weights have a format: input rounds the input
-// of their products, in place, and is told whether that has passed through memory. The LM head's is bf16.
-func AsKernelWith(c models.Config, input func(v []float64, passed bool)) Hooks {
+// AsKernelWith is AsKernel of a kernel whose weights have formats: input rounds the input of the layers' products, in
+// place, and is told whether that has passed through memory; head rounds the LM head's.
+func AsKernelWith(c models.Config, input func(v []float64, passed bool), head func(v []float64)) Hooks {
 	scale := 1.0 // of the norm to come
 	arch := c.Arch()
 	query := arch.Kinds[0].Attn.Scale * math.Log2E
@@ -38,7 +38,7 @@ func AsKernelWith(c models.Config, input func(v []float64, passed bool)) Hooks {
 			}
 			roundScaled(v, scale, func(v []float64) { input(v, false) })
 		case FinalNorm:
-			roundScaled(v, scale, roundBF16)
+			roundScaled(v, scale, head)
 		case Query:
 			roundScaled(v, 1/query, roundBF16)
 		case Key, Value:

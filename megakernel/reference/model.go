@@ -29,8 +29,9 @@ type Model struct {
 }
 
 // NewModel checks that every tensor of the model is there with its number of elements, and returns a Model with an
-// empty cache. Rotary frequencies are those of a context of c.MaxPositions. The error names the tensor, what it has and
-// what is wanted.
+// empty cache. Where embeddings are tied, a tensor lm_head.weight is the LM head in place of the embedding: of a kernel
+// that rounds the head alone. Rotary frequencies are those of a context of c.MaxPositions. The error names the tensor,
+// what it has and what is wanted.
 func NewModel(c models.Config, w Weights, h Hooks) (*Model, error) {
 	m, err := newModel(c, h)
 	if err != nil {
@@ -41,9 +42,17 @@ func NewModel(c models.Config, w Weights, h Hooks) (*Model, error) {
 			return nil, err
 		}
 	}
+	if c.TieEmbeddings && w[headTensor] != nil {
+		head := models.Tensor{Name: headTensor, Role: models.RoleHead, Layer: -1, Rows: c.Vocab, Cols: c.Hidden, Stored: c.Vocab}
+		if err := m.take(&head, w); err != nil {
+			return nil, err
+		}
+	}
 	m.Reset()
 	return m, nil
 }
+
+const headTensor = "lm_head.weight"
 
 func newModel(c models.Config, h Hooks) (*Model, error) {
 	if min(c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab) <= 0 || c.Heads%c.KVHeads != 0 {

@@ -17,12 +17,12 @@ func (m *Model) Step(token int) []float64 {
 		x = m.attention(l, x)
 		x = m.mlp(l, x)
 	}
-	head := models.RoleHead
-	if m.arch.Head.Tied {
-		head = models.RoleEmbed
+	head, ok := m.weights[place{models.RoleHead, -1}]
+	if !ok { // tied
+		head = m.weights[place{models.RoleEmbed, -1}]
 	}
 	n := m.at(last, FinalNorm, m.norm(last, place{models.RoleFinal, -1}, m.arch.Final, x))
-	logits := scale(m.product(m.weights[place{head, -1}], n), m.arch.Head.Scale)
+	logits := scale(m.product(head, n), m.arch.Head.Scale)
 	return m.at(last, Logits, SoftCap(logits, m.arch.Head.SoftCap))
 }
 

@@ -147,7 +147,7 @@ func (x *scene) add(of *sequence, shared, tokens int) error {
 	if of != nil {
 		s.pages, s.ref = append(s.pages, of.pages[:shared]...), of.ref.Clone(shared*page)
 	} else {
-		hooks := x.moved(reference.AsKernelWith(shape, t.mk.RoundInput))
+		hooks := x.moved(reference.AsKernelWith(shape, t.mk.RoundInput, t.mk.RoundHeadInput))
 		if t.scales != nil {
 			hooks = x.asCached(reference.WithE4M3Cache(hooks, shape, t.scales))
 		}

@@ -74,7 +74,7 @@ func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 	t.fill(shape)
 	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
 	t.epoch = -(arrivals + arrivals/2) // passes 2³² amid the second step
-	hooks := reference.AsKernelWith(shape, mk.RoundInput)
+	hooks := reference.AsKernelWith(shape, mk.RoundInput, mk.RoundHeadInput)
 	if t.scales != nil {
 		hooks = reference.WithE4M3Cache(hooks, shape, t.scales)
 	}
@@ -107,13 +107,19 @@ func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 func syntheticOf(mk *megakernel.Kernel, shape models.Config) reference.Weights {
 	w := reference.Synthetic(shape, weightSeed)
 	rounded := mk.Rounded(synth.NewWeights(weightSeed, shape))
-	for _, t := range synth.Tensors(shape) {
-		columns := t.Shape[len(t.Shape)-1]
-		for row := range len(w[t.Name]) / columns {
-			if err := rounded.Row(t.Name, row, w[t.Name][row*columns:][:columns]); err != nil {
+	round := func(name string, columns int) {
+		for row := range len(w[name]) / columns {
+			if err := rounded.Row(name, row, w[name][row*columns:][:columns]); err != nil {
 				panic("BUG: " + err.Error())
 			}
 		}
+	}
+	for _, t := range synth.Tensors(shape) {
+		round(t.Name, t.Shape[len(t.Shape)-1])
+	}
+	if mk.OwnHead() {
+		w[megakernel.HeadTensor] = make([]uint16, shape.Vocab*shape.Hidden)
+		round(megakernel.HeadTensor, shape.Hidden)
 	}
 	return w
 }

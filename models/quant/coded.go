@@ -15,19 +15,50 @@ type Coded struct {
 	Group int
 	Zeros bool // some matrices have zero points
 	F16   bool // scales are binary16, else bfloat16
+
+	Head *Coded // the LM head in a form of its own, where its codes are wanted, too; nil: it is widened
 }
+
+// headName is the LM head's weight.
+const headName = "lm_head.weight"
 
 // blockSize is the rows, and the columns, of blocks that Coded delivers.
 const blockSize = 128
 
 // Coded returns the model in that form; otherwise why it has none.
 func (m *Model) Coded() (c *Coded, why string) {
-	f32 := "" // a matrix whose scales have no room in 16 bits
+	var names []string
 	for _, stored := range m.config.Stored() {
-		if stored.First.Layer < 0 || stored.First.Vector {
-			continue
+		if stored.First.Layer >= 0 && !stored.First.Vector {
+			names = append(names, stored.Name)
 		}
-		w := m.found[stored.Name]
+	}
+	if c, why = m.codedForm(names); c == nil && why == "" {
+		why = "no matrix of a layer is quantised"
+	}
+	return c, why
+}
+
+// CodedHead returns the LM head in such a form, for Coded.Head; otherwise why it has none, "" where it is not
+// quantised, or tied to the embedding.
+func (m *Model) CodedHead() (c *Coded, why string) {
+	if w := m.found[headName]; m.config.TieEmbeddings || w == nil || !w.Format.Quantised() {
+		return nil, ""
+	}
+	return m.codedForm([]string{headName})
+}
+
+// HeadFormat says what the LM head's weights are in the checkpoint, such as "i8 a row with bf16 scales".
+func (m *Model) HeadFormat() string { return m.found[headName].Format.String() }
+
+// HeadCoded reports whether Int4Row has the LM head, too.
+func (c *Coded) HeadCoded() bool { return c.Head != nil }
+
+// codedForm is the form that the matrices of these names share; nil and why: they have none.
+func (m *Model) codedForm(names []string) (c *Coded, why string) {
+	f32 := "" // a matrix whose scales have no room in 16 bits
+	for _, name := range names {
+		w := m.found[name]
 		f := w.Format
 		blocks := f.Code == E4M3 && f.Rows == blockSize && f.Cols == blockSize
 		f16 := f.Scale == ScaleF16 && !blocks // a block's is an f32, whatever it was
@@ -35,18 +66,18 @@ func (m *Model) Coded() (c *Coded, why string) {
 		case f.Code != I4 && f.Code != I8 && f.Code != E4M3 || f.Rows > 1 && !blocks || f.Global != NoGlobal,
 			(f.Scale == ScaleF32 || f.Code == E4M3) && f.Cols != 0 && !blocks,
 			f.Scale != ScaleF16 && f.Scale != ScaleF32 && f.Scale != ScaleBF16 && !(blocks && f.Scale == ScaleE8M0):
-			return nil, fmt.Sprintf("%s is %s", stored.Name, f)
+			return nil, fmt.Sprintf("%s is %s", name, f)
 		case w.groups != nil:
-			return nil, stored.Name + " has its columns' groups in any order (act-order)"
+			return nil, name + " has its columns' groups in any order (act-order)"
 		case f.Cols != 0 && f.Cols != 32 && f.Cols != 64 && f.Cols != 128:
-			return nil, fmt.Sprintf("%s has groups of %d columns, want 32, 64, 128 or a whole row", stored.Name, f.Cols)
+			return nil, fmt.Sprintf("%s has groups of %d columns, want 32, 64, 128 or a whole row", name, f.Cols)
 		case c != nil && (c.F16 != f16 || c.Bits != f.Code.bits() || c.Float != (f.Code == E4M3) || c.Float && (c.Group > 0) != blocks):
-			return nil, fmt.Sprintf("%s is %s, and others are not", stored.Name, f)
+			return nil, fmt.Sprintf("%s is %s, and others are not", name, f)
 		case c == nil:
 			c = &Coded{Model: m, Bits: f.Code.bits(), Float: f.Code == E4M3, F16: f16}
 		}
 		if f.Scale == ScaleF32 && !blocks {
-			f32 = fmt.Sprintf("%s is %s, and others have groups", stored.Name, f)
+			f32 = fmt.Sprintf("%s is %s, and others have groups", name, f)
 		}
 		c.Zeros = c.Zeros || f.Zeros
 		if f.Cols > 0 && (c.Group == 0 || f.Cols < c.Group) {
@@ -54,7 +85,7 @@ func (m *Model) Coded() (c *Coded, why string) {
 		}
 	}
 	if c == nil {
-		return nil, "no matrix of a layer is quantised"
+		return nil, ""
 	}
 	if c.Zeros && c.Group == 0 {
 		c.Group = 128
@@ -68,6 +99,9 @@ func (m *Model) Coded() (c *Coded, why string) {
 // Int4Row fills codes, of each column, e4m3 as bits, and scales and zeros, of each of Group columns, with those of a
 // row.
 func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
+	if tensor == headName && c.Head != nil {
+		return c.Head.Int4Row(tensor, row, codes, scales, zeros)
+	}
 	w := c.found[tensor]
 	if w == nil {
 		return fmt.Errorf("quant: found no tensor %s", tensor)

@@ -215,7 +215,7 @@ func TestKernelsOfEveryFormatForEveryFamily(t *testing.T) {
 						rounded[name] = slices.Clone(w[name])
 					}
 					roundAs(t, mk, rounded)
-					want := logitsOf(t, config, rounded, tokens, reference.AsKernelWith(config, mk.RoundInput))
+					want := logitsOf(t, config, rounded, tokens, reference.AsKernelWith(config, mk.RoundInput, mk.RoundHeadInput))
 					own := distance(want, logitsOf(t, config, rounded, tokens, reference.Hooks{}))
 					near := distance(run(t, mk, w, tokens), want)
 					t.Logf("%s, %d rows: %.4f from the reference, whose roundings cost %.4f", format, rows, near, own)

@@ -91,14 +91,24 @@ def rounded(w, name):
     return e4m3(w) if name == "e4m3" else int8(w)
 
 
-def round_model(model, name):
-    """Rounds the layers' matrices of a float32 model in place."""
-    if name == "bf16":
-        return
-    for key, w in model.named_parameters():
-        if key.endswith("_proj.weight"):
-            for part in w.split(1024):
-                part.copy_(rounded(part, name))
+def round_model(model, name, head="bf16"):
+    """Rounds the layers' matrices of a float32 model in place, and the LM head: one that is tied to the embedding becomes a matrix of its own."""
+    if name != "bf16":
+        for key, w in model.named_parameters():
+            if key.endswith("_proj.weight"):
+                round_rows(w, name)
+    if head != "bf16":
+        w = model.get_output_embeddings().weight
+        if w.data_ptr() == model.get_input_embeddings().weight.data_ptr():
+            w = torch.nn.Parameter(w.detach().clone(), requires_grad=False)
+            model.get_output_embeddings().weight = w
+            model.config.tie_word_embeddings = False
+        round_rows(w, head)
+
+
+def round_rows(w, name):
+    for part in w.split(1024):
+        part.copy_(rounded(part, name))
 
 
 def golden():

@@ -76,7 +76,7 @@ AttentionInterface.register("sliced", sliced_attention)
 AttentionInterface.register("variant", variant_attention)
 
 
-def build(config, seed, device, attention="sliced", weight_format="bf16", description=None):
+def build(config, seed, device, attention="sliced", weight_format="bf16", description=None, head_format="bf16"):
     """The float32 model on the device with every parameter from the generator, rounded to a format, and the hash of its weights before."""
     config._attn_implementation = attention
     with torch.device(device):
@@ -90,7 +90,7 @@ def build(config, seed, device, attention="sliced", weight_format="bf16", descri
             sys.exit(f"reference: {name} is {tuple(params[name].shape)}, the generator's {shape}")
         synth.fill(params[name], seed, name, recipe)
     weights_hash = synth.sample_hash(tensors, params.__getitem__)
-    formats.round_model(model, weight_format)
+    formats.round_model(model, weight_format, head_format)
     return model, weights_hash
 
 
@@ -102,12 +102,12 @@ def tensors_of(config, description):
     return synth.of_config(config)
 
 
-def load(directory, config, device, weight_format="bf16", description=None):
+def load(directory, config, device, weight_format="bf16", description=None, head_format="bf16"):
     """The float32 model on the device with a checkpoint's weights rounded to bfloat16, and the hash of its weights."""
     model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16).to(device).float().eval().requires_grad_(False)
     model.set_attn_implementation("sliced")
     weights_hash = synth.sample_hash(tensors_of(config, description), dict(model.named_parameters()).__getitem__)
-    formats.round_model(model, weight_format)
+    formats.round_model(model, weight_format, head_format)
     return model, weights_hash
 
 
@@ -249,6 +249,7 @@ def main():
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--save", type=pathlib.Path, help="also write the model there as transformers does: config.json, safetensors")
     parser.add_argument("--weight-format", default="bf16", choices=formats.FORMATS, help="that the layers' matrices are rounded to, as the kernel has them")
+    parser.add_argument("--head-format", default="bf16", choices=formats.FORMATS, help="that the LM head is rounded to; an embedding that is tied to it stays as it is")
     parser.add_argument("--prefill", action="store_true", help="s is of prefill kernels, whose products have inputs in bf16 whatever the weights are")
     parser.add_argument("--seed", type=int, default=1, help="of synthetic weights, and of the tokens")
     parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
@@ -286,11 +287,12 @@ def main():
         for q, t in enumerate(tokens):
             (out / f"tokens.{q}.i32").write_bytes(t.to(torch.int32).numpy().astype("<i4").tobytes())
     if args.checkpoint:
-        model, weights_hash = load(args.checkpoint, config, args.device, args.weight_format, description)
+        model, weights_hash = load(args.checkpoint, config, args.device, args.weight_format, description, args.head_format)
     else:
-        model, weights_hash = build(config, args.seed, args.device, weight_format=args.weight_format, description=description)
+        model, weights_hash = build(config, args.seed, args.device, weight_format=args.weight_format, description=description, head_format=args.head_format)
     manifest = {
-        "config": settings, "seed": args.seed, **({} if args.weight_format == "bf16" else {"weight_format": args.weight_format}), "weights_hash": weights_hash, "vocab": config.vocab_size,
+        "config": settings, "seed": args.seed, **({} if args.weight_format == "bf16" else {"weight_format": args.weight_format}),
+        **({} if args.head_format == "bf16" else {"head_format": args.head_format}), "weights_hash": weights_hash, "vocab": config.vocab_size,
         "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",
                        "o": f"o.{q}.f32", "h": f"h.{q}.f32", "s": f"s.{q}.kl.f64",
                        **({"kv": f"kv.{q}.f16"} if args.kv_rows else {})} for q, (length, scored) in enumerate(sequences)],
@@ -306,7 +308,7 @@ def main():
         use(now)
         model.set_attn_implementation("sliced" if now.plain else "variant")
         rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded, weights=args.weight_format,
-                                    description=description, inputs="bf16" if args.prefill else None)
+                                    description=description, inputs="bf16" if args.prefill else None, head=args.head_format)
         places[out] = rounded.describe()
         run(model, rounded, sequences, tokens, out, args.device, args.kv_rows)
     model = to_bf16(model, attention)

@@ -4,7 +4,7 @@
 the kernel rounds (docs/numerics.md, "Where the kernel rounds"):
 
     input of q, k, v, of gate, up and of the LM head   bf16, of x times the norm's gain; the norm's scale comes after the rounding; of
-                    products of e4m3 weights, which the LM head's are not, f16 of a sixteenth of that; of 4-bit weights fixed point of 16 bits
+                    products of e4m3 weights f16 of a sixteenth of that; of 4-bit weights fixed point of 16 bits
     query           bf16, rotated and times log2(e)/sqrt(D): scores are powers of two
     keys, values    bf16; or e4m3 times the scale of the layer and KV head
     token's weight  bf16 relative to the row's maximum (f16 with an e4m3 cache); the sum is of the weights before that
@@ -121,16 +121,17 @@ class Rounded:
 
     description is what `mkgen describe --json` prints of the model, None for a Llama.
     kv is the cache's format, bf16 or e4m3, weights the layers' matrices'; scales are an e4m3 cache's, [layers, KV heads, 2] for keys and values, None for 1.
-    inputs is the format of weights whose kernels round the inputs of products as this one does: None the same; prefill kernels' are bf16's.
+    head is the LM head's format. inputs is the format of weights whose kernels round the inputs of products as this one does: None the same; prefill kernels' are bf16's.
     attend(layer, q, k, v, weight) replaces attention above, for variants; round replaces the rounding to bf16, for studies of it.
     """
 
-    def __init__(self, model, kv="bf16", scales=None, attend=None, round=bf16, weights="bf16", description=None, inputs=None):
+    def __init__(self, model, kv="bf16", scales=None, attend=None, round=bf16, weights="bf16", description=None, inputs=None, head="bf16"):
         if kv not in ("bf16", "e4m3"):
             raise ValueError(f"a KV cache in {kv}, want bf16 or e4m3")
         self.kv, self.scales, self.round = kv, scales, round
         self.weights, self.inputs = weights, inputs or weights
-        self.input, self.passed = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth), "e4m3b128": (sixteenth, sixteenth)}.get(self.inputs, (fixed, passed_fixed))
+        of = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth), "e4m3b128": (sixteenth, sixteenth)}
+        (self.input, self.passed), (self.head, _) = (of.get(f, (fixed, passed_fixed)) for f in (self.inputs, head))
         d = description or llama(model)
         self.arch, self.inv_freq = d["arch"], d["inv_freq"]
         parameters = dict(model.named_parameters())
@@ -211,7 +212,7 @@ class Rounded:
         x = F.embedding(tokens, self.tensors["embedding", -1]) * self.arch["Embed"]["Scale"]
         for index in range(len(self.arch["Pattern"])):
             x = self.layer(index, x)
-        return self.norm(x[-last:], self.arch["Final"], "final norm", -1, self.round)
+        return self.norm(x[-last:], self.arch["Final"], "final norm", -1, self.head)
 
 
 def growth(grows, q):

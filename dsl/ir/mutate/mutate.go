@@ -63,32 +63,40 @@ type place struct {
 
 func (e *edit) here() *place { return &e.trail[len(e.trail)-1] }
 
-// Apply returns a copy of k broken as m says. It fails when m does not come from
-// List of the same kernel.
-func Apply(k *ir.Kernel, m Mutation) (*ir.Kernel, error) {
+// Apply returns a copy of k broken as all of ms say, one after the other, each of another instruction. It fails when
+// one does not come from List of the same kernel, and when one leaves another nothing to break: a move may have lost
+// its neighbour.
+func Apply(k *ir.Kernel, ms ...Mutation) (*ir.Kernel, error) {
 	e := &edit{k: Clone(k)}
-	n := 0
-	if !e.find(e.k.Body, m.instr, &n) {
-		return nil, fmt.Errorf("kernel %s has no instruction %d; the mutation %s is not of it", k.Name, m.instr, m.Name)
-	}
-	if err := m.edit(e); err != nil {
-		return nil, fmt.Errorf("%s: %w", m, err)
+	var all []*ir.Instr
+	e.k.Instrs(func(in *ir.Instr) { all = append(all, in) })
+	for i, m := range ms {
+		if m.instr >= len(all) {
+			return nil, fmt.Errorf("kernel %s has no instruction %d; the mutation %s is not of it", k.Name, m.instr, m.Name)
+		}
+		if slices.ContainsFunc(ms[:i], func(o Mutation) bool { return o.instr == m.instr }) {
+			return nil, fmt.Errorf("%s: another mutation is of the same instruction", m)
+		}
+		e.in, e.trail = all[m.instr], nil
+		if !e.find(e.k.Body) {
+			return nil, fmt.Errorf("%s: another mutation has removed it", m)
+		}
+		if err := m.edit(e); err != nil {
+			return nil, fmt.Errorf("%s: %w", m, err)
+		}
 	}
 	return e.k, nil
 }
 
-func (e *edit) find(b *ir.Block, want int, n *int) bool {
+// find makes the trail to the instruction.
+func (e *edit) find(b *ir.Block) bool {
 	for i, s := range b.Stmts {
 		e.trail = append(e.trail, place{b, i})
-		if in, ok := s.(*ir.Instr); ok {
-			if *n == want {
-				e.in = in
-				return true
-			}
-			*n++
+		if in, ok := s.(*ir.Instr); ok && in == e.in {
+			return true
 		}
 		for _, inner := range ir.Blocks(s) {
-			if e.find(inner, want, n) {
+			if e.find(inner) {
 				return true
 			}
 		}
@@ -133,7 +141,7 @@ func (l *lister) block(b *ir.Block, region, role string) {
 func (l *lister) instr(in *ir.Instr, region, role string) {
 	for _, m := range mutationsOf(in) {
 		m.Pos, m.Key, m.Region, m.Role, m.instr = in.Pos, l.keys[l.n], region, role, l.n
-		if l.possible(m) {
+		if l.possible(m, in) {
 			l.out = append(l.out, m)
 		}
 	}
@@ -141,12 +149,12 @@ func (l *lister) instr(in *ir.Instr, region, role string) {
 }
 
 // possible reports whether the edit applies; moves may have nowhere to go.
-func (l *lister) possible(m Mutation) bool {
+func (l *lister) possible(m Mutation, in *ir.Instr) bool {
 	if m.Class != Earlier && m.Class != Later {
 		return true
 	}
-	e, n := &edit{k: l.k}, 0
-	e.find(l.k.Body, m.instr, &n)
+	e := &edit{k: l.k, in: in}
+	e.find(l.k.Body)
 	for i, p := range e.trail { // a move changes the order in one of these blocks
 		e.trail[i].block = &ir.Block{Stmts: slices.Clone(p.block.Stmts)}
 	}

@@ -117,6 +117,25 @@ func TestApplyLeavesTheOriginalAlone(t *testing.T) {
 	require.Equal(t, same.String(), k.String())
 }
 
+func TestApplyOfTwoBreaksBothWhicheverComesFirst(t *testing.T) {
+	k := kernel()
+	named := map[string]mutate.Mutation{}
+	for _, m := range mutate.List(k) {
+		named[m.Name] = m
+	}
+	fence, wait := named["remove fence.proxy.async"], named["count wait @x: one less"]
+	for _, ms := range [][]mutate.Mutation{{fence, wait}, {wait, fence}} {
+		both, err := mutate.Apply(k, ms...)
+		require.NoError(t, err)
+		ops := map[string]int{}
+		both.Instrs(func(in *ir.Instr) { ops[in.Op.String()]++ })
+		require.Equal(t, []int{0, 1, 1}, []int{ops["fence.proxy.async"], ops["sub"], ops["wait"]})
+	}
+	_, err := mutate.Apply(k, named["remove wait @x"], wait)
+	require.ErrorContains(t, err, "another mutation is of the same instruction")
+	require.Equal(t, kernel().String(), k.String())
+}
+
 func TestRemovedResultsBecomeZero(t *testing.T) {
 	k := kernel()
 	_, ops := broken(t, k, "remove atom.add @x")

@@ -1,8 +1,9 @@
-package compile
+package sass_test
 
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/emit/sass"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,11 +24,11 @@ const somePTX = `.visible .entry k()
 `
 
 func TestLinesOfPTXLeadThroughInlinedFunctionsToTheKernel(t *testing.T) {
-	o := readPTX([]byte(somePTX))
+	o := sass.OriginsOf(somePTX)
 	for ptx, want := range map[int][2]int{1: {0, 0}, 2: {333, 0}, 3: {333, 0}, 4: {336, 0}, 7: {336, 0}, 10: {400, 130}, 12: {400, 112}, 99: {400, 112}} {
-		line, inside := o.at(ptx)
+		line, inside := o.At(ptx)
 		require.Equal(t, want, [2]int{line, inside}, "line %d of the PTX", ptx)
 	}
-	line, inside := readPTX(nil).at(3)
+	line, inside := sass.OriginsOf("").At(3)
 	require.Zero(t, line+inside)
 }

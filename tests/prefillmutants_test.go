@@ -1,13 +1,15 @@
-package runtime_test
+package tests
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
-	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
@@ -18,21 +20,16 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var (
-	mutantEarlier = []mutate.Class{mutate.Earlier}
-	mutantLater   = []mutate.Class{mutate.Later}
-)
-
 // prefillExcuses are of the prefill kernel, whatever of clusters it is run in.
 var prefillExcuses = mutate.Excuses{
-	{Op: "bar.cluster", Classes: mutantEarlier, Front: "st @notes", Why: "passes a note for the host",
+	{Op: "bar.cluster", Classes: earlier, Front: "st @notes", Why: "passes a note for the host",
 		Rule: mutate.Conflict},
 	{Op: "bar.cluster", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Front: "bar.cluster", Behind: "none",
 		Why:  "the last one: a barrier of the grid lies before it, behind the last arrival at another CTA",
 		Rule: mutate.Causality},
-	{Op: "fence.proxy.async.global", Classes: mutantLater, Role: "consumers", Behind: "bar.sync",
+	{Op: "fence.proxy.async.global", Classes: later, Role: "consumers", Behind: "bar.sync",
 		Why: "the thread that arrives for its CTA fences behind the barrier, for all", Rule: mutate.Causality},
-	{Op: "bar.sync", Classes: mutantEarlier, Role: "consumers", Front: "fence.proxy.async.global",
+	{Op: "bar.sync", Classes: earlier, Role: "consumers", Front: "fence.proxy.async.global",
 		Why: "the thread that arrives for its CTA fences behind the barrier, for all", Rule: mutate.Causality},
 	{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken, mutate.Count},
 		Role: "consumers", Regions: []string{"sync after attention", "sync after gate_up"}, Behind: "bar.sync",
@@ -48,95 +45,63 @@ var prefillExcuses = mutate.Excuses{
 	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"lm_head"}, Front: "st @logits",
 		Behind: "st @scratch", Why: "barriers of the syncs before lie behind the last read of the scratch",
 		Rule: mutate.Causality},
-	{Op: "wait.mbar @tiles_full", Classes: mutantLater, Role: "consumers", Behind: "wgmma.fence",
+	{Op: "wait.mbar @tiles_full", Classes: later, Role: "consumers", Behind: "wgmma.fence",
 		Why: "it goes behind wgmma.fence, which orders registers only", Rule: mutate.WGMMAFence},
-	{Op: "wgmma.fence", Classes: mutantEarlier, Role: "consumers", Front: "wait.mbar @tiles_full | bar.sync",
+	{Op: "wgmma.fence", Classes: earlier, Role: "consumers", Front: "wait.mbar @tiles_full | bar.sync",
 		Why: "it goes in front of a wait for memory", Rule: mutate.WGMMAFence},
 	{Op: "mbar.arrive.at @tiles_empty", Classes: []mutate.Class{mutate.Count}, Role: "consumers", Front: "wgmma.wait",
 		Why: "each of two lanes arrives at the other's CTA instead of its own", Rule: mutate.Phases},
-	{Op: "mbar.arrive.at @tiles_empty", Classes: mutantLater, Role: "consumers",
+	{Op: "mbar.arrive.at @tiles_empty", Classes: later, Role: "consumers",
 		Behind: "ld @squares | ld @squares_mlp | ld @x | st @logits",
 		Why:    "the last stage of a tile is released behind an access to other memory: later than it could",
 		Rule:   mutate.Causality},
-	{Op: "fence.proxy.async.shared", Classes: mutantLater, Role: "consumers", Regions: []string{"attention"},
+	{Op: "fence.proxy.async.shared", Classes: later, Role: "consumers", Regions: []string{"attention"},
 		Behind: "bar.sync", Why: "each warp fences behind the barrier, for what the others have written",
 		Rule: mutate.Causality},
-	{Op: "bar.sync", Classes: mutantEarlier, Role: "consumers", Regions: []string{"attention"},
+	{Op: "bar.sync", Classes: earlier, Role: "consumers", Regions: []string{"attention"},
 		Front: "fence.proxy.async.shared", Why: "each warp fences behind the barrier, for what the others have written",
 		Rule: mutate.Causality},
-	{Op: "wgmma.commit", Classes: mutantLater, Role: "consumers", Regions: []string{"attention"},
+	{Op: "wgmma.commit", Classes: later, Role: "consumers", Regions: []string{"attention"},
 		Behind: "wait.mbar @tiles_full", Why: "no product lies between: the group is the same", Rule: mutate.Causality},
-	{Op: "wait.mbar @tiles_full", Classes: mutantEarlier, Role: "consumers", Regions: []string{"attention"},
+	{Op: "wait.mbar @tiles_full", Classes: earlier, Role: "consumers", Regions: []string{"attention"},
 		Front: "wgmma.commit", Why: "no product lies between: the group is the same", Rule: mutate.Causality},
 	{Op: "wgmma.fence", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers",
 		Regions: []string{"attention"}, Front: "wait.mbar @tiles_full", Behind: "wgmma @tiles",
 		Why:  "nothing has touched a register of values' product since the fence in front of keys' product",
 		Rule: mutate.WGMMAFence},
-	{Op: "mbar.arrive.at @tiles_empty", Classes: mutantLater, Role: "consumers", Regions: []string{"attention"},
+	{Op: "mbar.arrive.at @tiles_empty", Classes: later, Role: "consumers", Regions: []string{"attention"},
 		Behind: "wgmma.wait", Why: "keys are released behind arithmetic and a wait: later than they could",
 		Rule: mutate.Causality},
-	{Op: "wgmma.wait", Classes: mutantEarlier, Role: "consumers", Regions: []string{"attention"},
+	{Op: "wgmma.wait", Classes: earlier, Role: "consumers", Regions: []string{"attention"},
 		Front: "mbar.arrive.at @tiles_empty", Behind: "mbar.arrive.at @tiles_empty",
 		Why: "it goes in front of arithmetic: earlier than it must", Rule: mutate.Causality},
-	{Op: "wait.mbar @tiles_empty", Classes: mutantEarlier, Role: "producer", Front: "ld @page_table",
+	{Op: "wait.mbar @tiles_empty", Classes: earlier, Role: "producer", Front: "ld @page_table",
 		Why: "it goes in front of a load of what no thread of a launch writes", Rule: mutate.Conflict},
 	{Op: "syncwarp", Classes: mutate.Gone, Role: "producer", Front: "mbar.expect @tiles_full", Behind: "tensor.g2s *",
 		Why: "a copy may complete before its bytes are expected while the phase lacks its arrival", Rule: mutate.Phases},
-	{Op: "syncwarp", Classes: mutantLater, Role: "producer", Front: "tensor.g2s *", Behind: "ld @page_table",
+	{Op: "syncwarp", Classes: later, Role: "producer", Front: "tensor.g2s *", Behind: "ld @page_table",
 		Why: "it goes behind a load of what no thread of a launch writes", Rule: mutate.Conflict},
-	{Op: "wait.acquire @barrier", Classes: mutantEarlier, Role: "producer", Front: "syncwarp",
+	{Op: "wait.acquire @barrier", Classes: earlier, Role: "producer", Front: "syncwarp",
 		Why: "weights wait for the input's barrier, too: later than they could", Rule: mutate.Causality},
 	{Op: "syncwarp", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Role: "producer", Front: "tensor.g2s *",
 		Why: "the lanes come together where one of them is elected, in each Fill and Add", Rule: mutate.Elect},
-	{Op: "mbar.expect @tiles_full", Classes: mutantLater, Role: "producer", Behind: "tensor.g2s * | syncwarp",
+	{Op: "mbar.expect @tiles_full", Classes: later, Role: "producer", Behind: "tensor.g2s * | syncwarp",
 		Why: "a copy may complete before its bytes are expected while the phase lacks its arrival", Rule: mutate.Phases},
 }
 
-// prefillSubject is a grid of clusters of two and its prompt: 40 tokens behind cached ones.
-type prefillSubject struct{ sms, room, hidden, cached int }
+// promptSubject is a grid of clusters of two and its prompt: 40 tokens behind cached ones.
+type promptSubject struct{ sms, room, hidden, cached int }
 
-// prefillSubjects are grids of one cluster and of two, whose CTAs share tokens or weights, one whose attention has
+// promptSubjects are grids of one cluster and of two, whose CTAs share tokens or weights, one whose attention has
 // several blocks of tokens, and one whose products have several tiles a cluster. A mutant need be reported in one of
 // them.
-var prefillSubjects = []prefillSubject{{2, 64, 0, 0}, {2, 64, 0, 300}, {2, 128, 0, 0}, {4, 128, 0, 0}, {2, 64, 256, 0}}
+var promptSubjects = []promptSubject{{2, 64, 0, 0}, {2, 64, 0, 300}, {2, 128, 0, 0}, {4, 128, 0, 0}, {2, 64, 256, 0}}
 
-// Every synchronisation of the whole kernel that is left out, weakened, miscounted or moved is reported, in a ring of
-// two stages. Of mutants with equal keys the first is run.
-func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
-	deep.Only(t)
-	var left []mutate.Mutation
-	for i, x := range prefillSubjects {
-		wanted := func(mu mutate.Mutation) bool {
-			return i == 0 || slices.ContainsFunc(left, func(l mutate.Mutation) bool { return l.SameKind(mu) })
-		}
-		if i > 0 && prefillExcuses.Check(left, nil) == nil {
-			break
-		}
-		found, missed := tryPrefill(t, pipeline.FormatBF16, x, wanted)
-		left = slices.DeleteFunc(left, func(l mutate.Mutation) bool { return slices.ContainsFunc(found, l.SameKind) })
-		if i == 0 {
-			left = missed
-		}
-	}
-	require.NoError(t, prefillExcuses.Check(left, prefillExcuses))
-	// of matrices that the step writes, too
-	_, left = tryPrefill(t, pipeline.FormatE4M3, prefillSubject{4, 128, 0, 0}, func(mu mutate.Mutation) bool {
-		fence, waits := strings.Contains(mu.Name, "fence.proxy"), strings.Contains(mu.Name, "@barrier")
-		return mu.Class == mutate.Remove && (fence && mu.Role == "consumers" || (fence || waits) && mu.Role == "producer")
-	})
-	require.Empty(t, left)
-}
+const promptSeeds = 6 // schedules that a mutant of a prefill kernel must survive
 
-// tryPrefill are the mutants of tiny's prefill kernel that a schedule of subject x shows, and those that none does.
-func tryPrefill(t *testing.T, weights pipeline.Format, x prefillSubject,
-	wanted func(mu mutate.Mutation) bool) (reported, left []mutate.Mutation) {
+// build is tiny's prefill kernel.
+func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.Prefill {
 	t.Helper()
-	pages := 8 + x.cached/16
-	tokens := synth.Tokens(7, 0, x.cached+40, 320)
-	table := make([]uint32, (len(tokens)+15)/16)
-	for i := range table {
-		table[i] = uint32((3 + 5*i) % pages)
-	}
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Hidden = cmp.Or(x.hidden, c.Hidden)
@@ -144,11 +109,26 @@ func tryPrefill(t *testing.T, weights pipeline.Format, x prefillSubject,
 	require.NoError(t, err)
 	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.room, Groups: 1, Cluster: 2})
 	require.NoError(t, err)
+	return p
+}
+
+// open is the kernel in front of the prompt's last step, which each run repeats. What a run writes is not judged: the
+// bits of its matrices are another test's.
+func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
+	t.Helper()
+	pages := 8 + x.cached/16
+	tokens := synth.Tokens(7, 0, x.cached+40, 320)
+	table := make([]uint32, (len(tokens)+15)/16)
+	for i := range table {
+		table[i] = uint32((3 + 5*i) % pages)
+	}
+	p := x.build(t, weights)
+	mk := p.Of
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	wide, err := runtime.NewSim(p.IR, 1)
 	require.NoError(t, err)
-	_, err = runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c),
+	_, err = runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, mk.Config),
 		runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: []uint32{1}})
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
@@ -162,33 +142,67 @@ func tryPrefill(t *testing.T, weights pipeline.Format, x prefillSubject,
 		require.NoError(t, err)
 		at += n
 	}
-	all := 0
-	for _, mu := range mutate.Kinds(mutate.List(p.IR)) {
-		if !wanted(mu) || prefillExcuses.Of(mu) != nil && x != prefillSubjects[0] {
+	var one sync.Mutex
+	return &subject{seeds: promptSeeds, ir: p.IR, run: func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+		one.Lock()
+		defer one.Unlock()
+		if err := wide.Swap(k); err != nil {
+			return "", "", err
+		}
+		wide.Options.MaxSteps = 3e6
+		wide.Reseed(seed)
+		if err := errors.Join(wide.Zero("barrier"), wide.Zero("epoch")); err != nil {
+			return "", "", err
+		}
+		return reportOf(runtime.Launch(wide, map[string]uint64{megakernel.ScalarPos: uint64(x.cached), megakernel.ScalarRows: 40,
+			megakernel.ScalarPages: uint64(pages), megakernel.ScalarChooses: 1}))
+	}}
+}
+
+// Every synchronisation of the whole kernel that is left out, weakened, miscounted or moved is reported, in a ring of
+// two stages. Of mutants with equal keys the first is run.
+func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
+	deep.Only(t)
+	var left []mutate.Mutation
+	for i, x := range promptSubjects {
+		wanted := func(mu mutate.Mutation) bool {
+			return i == 0 || slices.ContainsFunc(left, func(l mutate.Mutation) bool { return l.SameKind(mu) })
+		}
+		if i > 0 && prefillExcuses.Check(left, nil) == nil {
+			break
+		}
+		found, missed := x.try(t, pipeline.FormatBF16, wanted)
+		left = slices.DeleteFunc(left, func(l mutate.Mutation) bool { return slices.ContainsFunc(found, l.SameKind) })
+		if i == 0 {
+			left = missed
+		}
+	}
+	require.NoError(t, prefillExcuses.Check(left, prefillExcuses))
+	// of matrices that the step writes, too
+	_, left = promptSubject{4, 128, 0, 0}.try(t, pipeline.FormatE4M3, func(mu mutate.Mutation) bool {
+		fence, waits := strings.Contains(mu.Name, "fence.proxy"), strings.Contains(mu.Name, "@barrier")
+		return mu.Class == mutate.Remove && (fence && mu.Role == "consumers" || (fence || waits) && mu.Role == "producer")
+	})
+	require.Empty(t, left)
+}
+
+// try are the mutants of tiny's prefill kernel that a schedule of subject x shows, and those that none does.
+func (x promptSubject) try(t *testing.T, weights pipeline.Format,
+	wanted func(mu mutate.Mutation) bool) (reported, left []mutate.Mutation) {
+	t.Helper()
+	s, all := x.open(t, weights), 0
+	for _, mu := range mutate.Kinds(mutate.List(s.ir)) {
+		if !wanted(mu) || prefillExcuses.Of(mu) != nil && x != promptSubjects[0] {
 			continue
 		}
-		broken, err := mutate.Apply(p.IR, mu)
+		o, err := s.try(t.Context(), mutant{Mutation: mu}, s.seeds)
 		require.NoError(t, err)
-		require.NoError(t, wide.Swap(broken))
-		wide.Options.MaxSteps = 3e6
-		found := false
-		for seed := uint64(1); seed < 7 && !found; seed++ {
-			wide.Reseed(seed)
-			require.NoError(t, errors.Join(wide.Zero("barrier"), wide.Zero("epoch")))
-			err := runtime.Launch(wide, map[string]uint64{megakernel.ScalarPos: uint64(x.cached), megakernel.ScalarRows: 40,
-				megakernel.ScalarPages: uint64(pages), megakernel.ScalarChooses: 1})
-			var f *interp.Fault
-			if found = errors.As(err, &f); !found {
-				require.NoError(t, err)
-			}
-		}
-		if all++; found {
+		if all++; o.Report != "" {
 			reported = append(reported, mu)
 		} else {
 			left = append(left, mu)
 		}
 	}
-	t.Logf("%d CTAs, %d cached, %d stages: %d kinds of mutants, %d not reported", x.sms, x.cached, p.Stages, all,
-		len(left))
+	t.Logf("%d CTAs, %d cached: %d kinds of mutants, %d not reported", x.sms, x.cached, all, len(left))
 	return reported, left
 }

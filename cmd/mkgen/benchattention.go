@@ -1,0 +1,70 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"syscall"
+
+	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/lab/attend"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/spf13/cobra"
+)
+
+// The lengths of prompts whose attention is measured where nothing is said.
+var attentionLengths = contexts{1024, 4096, 16384}
+
+// checkPrefillAttention refuses what does not go with --prefill-attention.
+func (b *benchFlags) checkPrefillAttention(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	for _, name := range []string{"record", "plot", "tokens", "tokens-per-launch", "rows", "budget", "ablate", "prefill", "reference", "checkpoint", "random"} {
+		if given(name) {
+			return usagef("--%s and --prefill-attention exclude each other", name)
+		}
+	}
+	if !given("contexts") {
+		if b.contexts = attentionLengths; b.device == deviceSim {
+			b.contexts = contexts{80}
+		}
+	}
+	if slices.Contains(b.contexts, 0) {
+		return usagef("--contexts: a prompt of 0 tokens, want at least 1")
+	}
+	return nil
+}
+
+// prefillAttention measures attention of prompts alone, and prints how long it took.
+func (b *benchFlags) prefillAttention(cmd *cobra.Command) (err error) {
+	config, err := b.load(cmd)
+	if err != nil {
+		return err
+	}
+	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases, ours: ourPrompts}); err != nil {
+		return err
+	}
+	o := b.options()
+	s := &bench.PrefillAttentionSuite{Sequences: int(b.attention), Lengths: b.contexts, Rounds: int(b.rounds),
+		Config: attend.PrefillConfig{Heads: config.Heads, KVHeads: config.KVHeads, HeadDim: config.HeadDim, SMs: o.SMs, Page: cmp.Or(o.Page, megakernel.DefaultPage)}}
+	machine, closeMachine, err := openBenchMachine(b.device, b.arch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeMachine()) }()
+	s.Machine, s.Progress = machine, progressOf(cmd, machine)
+	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	out, err := s.Run(ctx)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	out.Commit = revision.String()
+	if b.cases != "" {
+		if err := out.Write(b.cases); err != nil {
+			return fmt.Errorf("--cases: %w", err)
+		}
+	}
+	return out.WriteTable(cmd.OutOrStdout(), machine.Facts())
+}

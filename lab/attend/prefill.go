@@ -1,0 +1,138 @@
+package attend
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// PrefillConfig is what a kernel of the attention of prompts is built for. Zero fields from SMs on choose: what a
+// megakernel's prefill kernel has.
+type PrefillConfig struct {
+	Heads, KVHeads, HeadDim int // query heads, a multiple of KVHeads; at most tasks.MaxPrefillHead dimensions
+	Page                    int // tokens a page, a power of two
+	SMs, Groups, Cluster    int
+	Shared                  int // bytes
+}
+
+// Prefill is a kernel of nothing but the causal attention of prompts, made of the parts of a prefill kernel: sequences of
+// equal length, none of whose tokens is cached before.
+type Prefill struct {
+	Config PrefillConfig // nothing left open
+	Stages int           // of the ring
+	IR     *ir.Kernel
+}
+
+// The kernel's buffers, which the host sizes; BufferOut is of tasks.PrefillActivations.
+const (
+	BufferPrefillQ     = "q"          // in: [sequences][tokens][Heads][HeadDim] bf16, times log2(e)/√HeadDim; tokens: Room
+	BufferPrefillTable = "page_table" // in: [sequences][pages of a sequence]
+)
+
+// prefillReserve is the shared memory beside the ring.
+const prefillReserve = 2560
+
+// prefillBlock is the number of tokens of a block of keys.
+const prefillBlock = 128
+
+// spread is how far a sequence's pieces begin behind those of the one before, of all clusters: as many have long ones
+// with every number of sequences, since no two shares of the golden ratio come close to each other.
+const spread = 0.618034
+
+// BuildPrefill plans and assembles a kernel.
+func BuildPrefill(c PrefillConfig) (*Prefill, error) {
+	for _, f := range []struct {
+		v   *int
+		def int
+	}{{&c.SMs, defaultSMs}, {&c.Groups, 2}, {&c.Shared, defaultShared}} {
+		if *f.v == 0 {
+			*f.v = f.def
+		}
+	}
+	if c.Cluster == 0 {
+		c.Cluster = 1
+		if c.SMs%2 == 0 && c.Page >= tasks.PrefillPage {
+			c.Cluster = 2
+		}
+	}
+	if c.KVHeads < 1 || c.Groups < 1 || c.Cluster < 1 || c.Groups > 2 || c.Cluster > 2 || c.SMs < 1 || c.SMs%c.Cluster != 0 {
+		return nil, fmt.Errorf("attend: %d KV heads, %d warpgroups and clusters of %d in a grid of %d CTAs, want at least 1, at most 2, and a multiple", c.KVHeads, c.Groups, c.Cluster, c.SMs)
+	}
+	p := &Prefill{Config: c}
+	stage := (prefillBlock*2*c.HeadDim + 1023) / 1024 * 1024
+	p.Stages = min(6, (c.Shared-prefillReserve)/stage)
+	k := dsl.New("mkgen_prefill_attention", dsl.Options{Warps: 4*c.Groups + 4, Grid: c.SMs, Cluster: c.Cluster, SharedLimit: c.Shared, Doc: []string{
+		fmt.Sprintf("Causal attention of prompts: %d query and %d KV heads of %d; KV pages of %d tokens.", c.Heads, c.KVHeads, c.HeadDim, c.Page)}})
+	p.assemble(k, stage)
+	var err error
+	p.IR, err = k.Finish()
+	return p, err
+}
+
+// Layout is that of the cache, of one layer.
+func (p *Prefill) Layout() tasks.KVLayout {
+	return tasks.KVLayout{Layers: 1, Heads: p.Config.KVHeads, D: p.Config.HeadDim, Page: p.Config.Page}
+}
+
+// Room is the number of rows that a sequence of n tokens has in queries and outputs.
+func (p *Prefill) Room(n int) int {
+	padded := p.padded()
+	return (n + padded - 1) / padded * padded
+}
+
+func (p *Prefill) padded() int { return tasks.PrefillTokens(p.Config.Groups) * p.Config.Cluster }
+
+// Scalars are the parameters of a launch over sequences of n tokens, whose cache has so many pages.
+func (p *Prefill) Scalars(sequences, n, pages int) map[string]uint64 {
+	page := p.Config.Page
+	return map[string]uint64{"sequences": uint64(sequences), "tokens": uint64(n), "room": uint64(p.Room(n)), "pages": uint64(pages),
+		"entries": uint64((n + page - 1) / page)}
+}
+
+func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
+	c, consumers := &p.Config, 4*p.Config.Groups
+	e := tasks.NewEnv(k, c.SMs, consumers, dsl.Shared[dsl.F32](k, "scratch", consumers))
+	scalar := func(name, doc string) dsl.Val[dsl.U32] { return dsl.Scalar[dsl.U32](k, name, doc) }
+	sequences, n := scalar("sequences", "prompts"), scalar("tokens", "of each")
+	room, entries := scalar("room", "rows of a prompt in queries and outputs"), scalar("entries", "of a prompt in the page table")
+	s := tasks.Step{Pos: k.U32(0), Layer: k.U32(0), Pages: scalar("pages", "of the cache"),
+		Table: dsl.Global[dsl.U32](k, BufferPrefillTable, 0, dsl.ReadOnly(), dsl.Doc("pages of the prompts, in order")),
+		Cache: dsl.Global[dsl.B128](k, BufferCache, 0, dsl.ReadOnly(), dsl.Align(128), dsl.Doc("the KV cache"))}
+	att := &tasks.PrefillAttention{Heads: c.Heads, KV: p.Layout(), Out: tasks.PrefillActivations{K: c.Heads * c.HeadDim},
+		Q:      dsl.Global[dsl.BF16](k, BufferPrefillQ, 0, dsl.ReadOnly(), dsl.Align(16), dsl.Doc("queries, scaled")),
+		To:     dsl.Global[dsl.BF16](k, BufferOut, 0, dsl.Align(16), dsl.Doc("outputs, as tiles of 8 tokens")),
+		Groups: c.Groups, Cluster: c.Cluster, Stage: stage}
+	k.Assert(sequences.GeC(1).And(n.GeC(1)), "a launch has at least one prompt of at least one token")
+	att.Map(k, s.Cache)
+	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: stage, Warps: consumers, Cluster: c.Cluster}, nil)
+	k.If(e.Tid.EqC(0), ring.Init)
+	k.ClusterBarrier()
+	each := func(body func(e *tasks.Env, span tasks.PrefillSpan)) {
+		clusters := c.SMs / c.Cluster
+		by := max(1, int(spread*float64(clusters)))
+		k.For(k.U32(0), sequences, func(q dsl.Val[dsl.U32]) {
+			turned := *e // the same CTAs, dealt out from another one on
+			turned.CTA = e.CTA.Add(q.MulC(by).RemC(clusters).MulC(c.Cluster)).RemC(c.SMs)
+			body(&turned, tasks.PrefillSpan{N: n, Begin: &tasks.PrefillBegin{Row: dsl.Optional(q.Mul(room)), Entry: dsl.Optional(q.Mul(entries))}})
+		}, dsl.Unroll(1))
+	}
+	k.Roles(dsl.Role{Name: "consumers", First: 0, End: consumers, Body: func() {
+		if c.Groups == 2 {
+			k.MoreRegisters(232)
+		}
+		cons := ring.Consumer()
+		each(func(e *tasks.Env, span tasks.PrefillSpan) { att.Consume(e, cons, ring.Data, s, span, p.padded()) })
+	}}, dsl.Role{Name: "producer", First: consumers, End: consumers + 4, Body: func() {
+		if c.Groups == 2 {
+			k.FewerRegisters(40)
+		}
+		k.If(e.Warp.EqC(consumers), func() {
+			prod := ring.Producer()
+			each(func(e *tasks.Env, span tasks.PrefillSpan) { att.Produce(e, prod, s, span, p.padded(), func() {}) })
+		})
+	}})
+	k.ClusterBarrier()
+}

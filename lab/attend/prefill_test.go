@@ -1,0 +1,52 @@
+package attend_test
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
+	"github.com/mkgen/mkgen/lab/attend"
+	"github.com/stretchr/testify/require"
+)
+
+func TestWhatAKernelOfPromptsAttentionRefuses(t *testing.T) {
+	for want, c := range map[string]attend.PrefillConfig{
+		"attend: 0 KV heads":                         {Heads: 4, HeadDim: 32},
+		"want at least 1, at most 2, and a multiple": {Heads: 4, KVHeads: 4, HeadDim: 32, SMs: 3, Cluster: 2},
+		"a head dimension of 256, want at most 128":  {Heads: 4, KVHeads: 4, HeadDim: 256, Page: 16},
+		"page size 24 is not a power of two":         {Heads: 4, KVHeads: 4, HeadDim: 64, Page: 24},
+	} {
+		_, err := attend.BuildPrefill(c)
+		require.ErrorContains(t, err, want)
+	}
+	p, err := attend.BuildPrefill(attend.PrefillConfig{Heads: 16, KVHeads: 16, HeadDim: 128, Page: 16})
+	require.NoError(t, err)
+	require.Equal(t, []int{2, 2, 6, 512}, []int{p.Config.Groups, p.Config.Cluster, p.Stages, p.Room(257)})
+	p, err = attend.BuildPrefill(attend.PrefillConfig{Heads: 16, KVHeads: 16, HeadDim: 128, Page: 1})
+	require.NoError(t, err)
+	require.Equal(t, 1, p.Config.Cluster)
+}
+
+// The kernel of 16 heads of 128, over pages of 16 tokens and of one.
+func TestTheKernelOfPromptsAttentionCompilesWithoutSpills(t *testing.T) {
+	deep.Only(t)
+	compiler := nvcctest.Need(t)
+	target, err := emit.TargetFor("sm_90a")
+	require.NoError(t, err)
+	for _, page := range []int{16, 1} {
+		p, err := attend.BuildPrefill(attend.PrefillConfig{Heads: 16, KVHeads: 16, HeadDim: 128, Page: page})
+		require.NoError(t, err)
+		src, err := emit.Print(p.IR, target, emit.Options{})
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "attention.cu")
+		require.NoError(t, os.WriteFile(path, src.Text, 0o644))
+		report, err := compiler.Compile(t.Context(), path, path+"bin", nvcc.Options{Arch: target.Arch, Flags: []string{"-Werror", "all-warnings"}})
+		require.NoError(t, err)
+		require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
+		require.Zero(t, report.Functions[0].SpillStores, "page %d: %+v", page, report.Functions[0])
+	}
+}

@@ -1,0 +1,146 @@
+package tests
+
+import (
+	"context"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/stretchr/testify/require"
+)
+
+// family is a set of kernels whose mutants are tried on the same subjects and have the same excuses.
+type family string
+
+// The families: kernels of one row a step, of several, and of prompts.
+const (
+	oneRow   family = "one row"
+	manyRows family = "several rows"
+	prompts  family = "prefill"
+)
+
+// killSubject is a small kernel whose mutants stand for those of kernels that ship.
+type killSubject struct {
+	name   string
+	family family
+	kernel func(t *testing.T) *ir.Kernel // nil where it has no kind that others lack
+	open   func(t *testing.T) *subject
+}
+
+// ofOneRow is a subject that runs so many steps of one row.
+func ofOneRow(name string, c models.Config, o megakernel.Options, steps int) killSubject {
+	return killSubject{name, oneRow, func(t *testing.T) *ir.Kernel { return buildOf(t, c, o).IR },
+		func(t *testing.T) *subject { return subjectOf(t, c, o, steps) }}
+}
+
+// ofRows is a subject that a mixed play is played on.
+func ofRows(name string, c models.Config, pin int, o megakernel.Options) killSubject {
+	return killSubject{name, manyRows, func(t *testing.T) *ir.Kernel { return buildOf(t, c, o).IR },
+		func(t *testing.T) *subject {
+			p := mixedPlay(t, buildOf(t, c, o))
+			p.pin = pin
+			return p.subject(t)
+		}}
+}
+
+// ofPrompts is a subject of prefill.
+func ofPrompts(name string, weights pipeline.Format, x promptSubject) killSubject {
+	open := func(t *testing.T) *subject { return x.open(t, weights) }
+	return killSubject{name, prompts, func(t *testing.T) *ir.Kernel { return x.build(t, weights).IR }, open}
+}
+
+// ofHanging is a subject whose launches are given up.
+func ofHanging(name string, f family, open func(t *testing.T) *hanging) killSubject {
+	return killSubject{name, f, nil, func(t *testing.T) *subject {
+		h := open(t)
+		run := func(ctx context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+			report, err = h.run(ctx, k, seed)
+			return report, "", err
+		}
+		return &subject{seeds: h.seeds, ir: h.ir, run: run}
+	}}
+}
+
+func buildOf(t *testing.T, c models.Config, o megakernel.Options) *megakernel.Kernel {
+	t.Helper()
+	mk, err := megakernel.Build(c, o)
+	require.NoError(t, err)
+	return mk
+}
+
+// smallConfig is tiny with these sizes and a token for no end.
+func smallConfig(t *testing.T, change func(c *models.Config)) models.Config {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Intermediate, c.BOS, c.EOS = 160, models.NoToken, nil
+	change(&c)
+	return c
+}
+
+// killSubjects are the small kernels. A mutant of one row's is tried on all that have its kind until one reports it.
+func killSubjects(t *testing.T) []killSubject {
+	t.Helper()
+	ships := megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 8, InFlight: 4, Leads: "5:2", Held: 3,
+		Queries: megakernel.SyncWords, Merge: megakernel.MergeWords, Vectors: string(megakernel.SyncCounted)}
+	with := func(o megakernel.Options, change func(o *megakernel.Options)) megakernel.Options {
+		change(&o)
+		return o
+	}
+	vocab := func(n int) func(*models.Config) {
+		return func(c *models.Config) { c.Vocab, c.TieEmbeddings = n, false }
+	}
+	wide := smallConfig(t, func(c *models.Config) {
+		c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab, c.TieEmbeddings = 768, 256, 6, 2, 128, 48, false
+	})
+	short := smallConfig(t, func(c *models.Config) { c.Layers, c.Vocab, c.TieEmbeddings = 1, 16, false })
+	all := []killSubject{
+		ofOneRow("bf16", smallConfig(t, vocab(320)), ships, 2),
+		ofOneRow("wide i8", wide,
+			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
+	}
+	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128, pipeline.FormatMXFP4, pipeline.FormatI8} {
+		c := smallConfig(t, func(c *models.Config) { c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false })
+		all = append(all, ofOneRow(string(f), c, with(ships, func(o *megakernel.Options) { o.Weights = f }), 2))
+	}
+	all = append(all,
+		ofOneRow("wide bf16", wide, with(ships, func(o *megakernel.Options) { o.Consumers, o.Held = 1, megakernel.HeldNone }), 2),
+		ofOneRow("few tiles", smallConfig(t, vocab(16)), with(ships, func(o *megakernel.Options) { o.SMs = 4 }), 3),
+		ofOneRow("more SMs than tiles", smallConfig(t, vocab(16)), with(ships, func(o *megakernel.Options) { o.SMs, o.Consumers = 110, 1 }), 3),
+		ofOneRow("one layer in the ring", short, with(ships, func(o *megakernel.Options) { o.Stages = 32 }), 3),
+		ofHanging("given up", oneRow, func(t *testing.T) *hanging { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
+	rows := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 4, StageBytes: 2048, Stages: 3, InFlight: 2, Page: 4, Draws: true}
+	heads := func(hidden, intermediate, n int) models.Config {
+		return smallConfig(t, func(c *models.Config) {
+			c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab, c.TieEmbeddings = hidden, intermediate, 4, 1, n, 96, false
+		})
+	}
+	all = append(all,
+		ofRows("bf16, 8 rows", heads(96, 120, 16), 0, with(rows, func(o *megakernel.Options) { o.Leads = "none" })),
+		ofRows("bf16, 8 rows with leads", heads(96, 120, 16), 0,
+			with(rows, func(o *megakernel.Options) { o.Stages, o.InFlight, o.Leads = 6, 3, "4:2" })),
+		ofRows("bf16, 5 rows of 2 warps", heads(96, 120, 16), 32, with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers = 5, 2 })),
+		ofRows("bf16, 4 rows of 128 dimensions", heads(96, 120, 128), 0,
+			with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers, o.StageBytes = 4, 8, 0 })),
+		ofRows("bf16, 16 rows", heads(96, 120, 16), 32, with(rows, func(o *megakernel.Options) { o.Tokens = 16 })),
+		ofRows("more SMs than tiles, 5 rows", heads(96, 16, 16), 0, with(rows, func(o *megakernel.Options) { o.SMs, o.Tokens, o.Consumers = 50, 5, 1 })))
+	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatI8, pipeline.FormatI4G128} {
+		for _, n := range []int{8, 16} {
+			o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights = n, f })
+			if f == pipeline.FormatI4G128 && n == 16 {
+				o.InFlight = o.Stages // no wait for the copies in flight
+			}
+			all = append(all, ofRows(string(f)+map[int]string{8: ", 8 rows", 16: ", 16 rows"}[n], heads(256, 256, 16), 0, o))
+		}
+	}
+	all = append(all, ofHanging("given up, rows", manyRows, func(t *testing.T) *hanging {
+		return newRaggedHanging(t, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Stages: 3, InFlight: 2, Page: 4})
+	}))
+	for i, x := range promptSubjects {
+		name := [...]string{"bf16, prompt", "bf16, cached tokens", "bf16, two tiles", "bf16, two clusters", "bf16, wide"}[i]
+		all = append(all, ofPrompts(name, pipeline.FormatBF16, x))
+	}
+	return append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, promptSubjects[3]))
+}
