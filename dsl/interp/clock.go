@@ -194,11 +194,12 @@ type warpClock struct {
 	extra [32]stamp // valid where ahead has a bit; includes base
 	ahead uint32
 	apart bool             // lanes have waited or learnt something since they were together last
+	come  uint32           // what the warp's lanes did before this epoch is behind them, in every lane
 	frel  *[2]fenceRelease // release fences: narrower than gpu, gpu and wider
 	pend  *[32][]message   // messages read by relaxed loads, for a later fence
 }
 
-func (k *warpClock) init() { k.epoch, k.sync = 1, 1 }
+func (k *warpClock) init() { k.epoch, k.sync, k.come = 1, 1, 1 }
 
 // of is what lane l knows; anyLane asks for what every lane knows.
 func (k *warpClock) of(l uint8) stamp {
@@ -251,6 +252,9 @@ func (m *machine) released(w *warp, l uint8) stamp {
 		}
 	}
 	s.hb = s.hb.raised(m.parts, m.comps, w.cta.id, w.wi, k.sync-1, l, k.epoch)
+	if k.come > k.sync {
+		s.came = s.came.raisedTo(m.comps, aheadLane{w.wi, anyLane, k.come - 1})
+	}
 	return s
 }
 

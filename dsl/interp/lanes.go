@@ -16,17 +16,19 @@ func (m *machine) together(w *warp) {
 	if !k.apart || !m.o.races() {
 		return
 	}
-	k.apart = false
-	came := k.base.cameIn(w.cta)
+	m.tick(w)
+	k.apart, k.come = false, k.epoch
+	if k.ahead == 0 {
+		return
+	}
+	came := k.base.came
 	for mask := k.ahead; mask != 0; mask &= mask - 1 {
 		came = joinSub(came, k.extra[bits.TrailingZeros32(mask)].cameIn(w.cta))
 	}
-	came = came.raisedTo(m.comps, aheadLane{w.wi, anyLane, k.epoch})
 	k.base.came = came
 	for mask := k.ahead; mask != 0; mask &= mask - 1 {
 		k.extra[bits.TrailingZeros32(mask)].came = came
 	}
-	m.tick(w)
 }
 
 // cameIn is how far lanes of c, the CTA that s is of, have come as s tells.
@@ -40,12 +42,13 @@ func (s *stamp) cameIn(c *cta) *sub {
 // cameBy is how far lanes of c have come when lane l of w does the next thing. Of another CTA than w's it is what
 // happens before.
 func (m *machine) cameBy(w *warp, l uint8, c *cta) *sub {
-	s := w.clk.of(l)
+	k := &w.clk
+	s := k.of(l)
 	if c != w.cta {
 		s.came = nil
 		return s.cameIn(c)
 	}
-	return s.cameIn(c).raisedTo(m.comps, aheadLane{w.wi, anyLane, w.clk.sync - 1}, aheadLane{w.wi, l, w.clk.epoch})
+	return s.cameIn(c).raisedTo(m.comps, aheadLane{w.wi, anyLane, max(k.sync, k.come) - 1}, aheadLane{w.wi, l, k.epoch})
 }
 
 // raisedTo is s with more lanes known further. s stays what it is.
