@@ -12,6 +12,7 @@ import (
 // buffers are the kernel's arrays in device memory, in the order of the params
 // block, and its scalars.
 type buffers struct {
+	prefill bool // they are a prefill kernel's
 	weights dsl.Buf[dsl.B128]
 	embed   dsl.Buf[dsl.BF16] // absent where the LM head is the same matrix
 	gains   dsl.Buf[dsl.BF16]

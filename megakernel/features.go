@@ -251,6 +251,7 @@ func (mk *Kernel) declareFeatures(k *dsl.Kernel, b *buffers) {
 		rows := (c.Heads + c.KVHeads) * c.HeadDim
 		b.qkGains = dsl.Global[dsl.BF16](k, BufferQKGains, product(c.Layers, rows), ro, dsl.Align(16), bufDoc("[%d][%d] gains of the norms of q and k, of their packed rows", c.Layers, rows))
 		switch {
+		case b.prefill: // see prefillFlow.declareNorms
 		case mk.Ragged():
 			b.rawQK = dsl.Global[dsl.B128](k, "raw_qk", product(o.Tokens, rows/2), bufDoc("[%d rows] queries [%d][%d], then keys [%d][%d], before their norm: a pair, and the sum of its squares", o.Tokens, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
 		case a.QKNormWide:

@@ -2,7 +2,6 @@ package megakernel
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -65,8 +64,8 @@ const (
 	prefillHead     = layerMatrices
 )
 
-// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet: other models than
-// those of Llama's mathematics, caches in other formats than bf16, attention that is not plain.
+// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: heads of more
+// than 128 dimensions, caches in other formats than bf16, attention with more than windows and soft caps.
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {
@@ -89,16 +88,18 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("steps of %d tokens, want 1 to %d", o.Tokens, maxPrefill)
 	case o.Groups < 1 || o.Groups > 2 || o.Cluster < 1 || o.Cluster > 2 || mk.Options.SMs%o.Cluster != 0:
 		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple", o.Groups, o.Cluster, mk.Options.SMs)
-	case !reflect.DeepEqual(c.Traits, models.Traits{}) || c.Rope.Interleaved || c.Rope.Dims != 0 || c.Rope.Scaling != nil && c.Rope.Scaling.Type != models.ScalingLlama3:
-		return refuse("the model is of family %q, want the mathematics of Llama", c.Family)
 	case mk.Options.otherHead() != "":
 		return refuse("an LM head in %s, want bf16", mk.Options.Head)
+	case mk.prefillAttentionLacks() != "":
+		return refuse("%s, which prefill kernels do not have", mk.prefillAttentionLacks())
 	case mk.Options.MLP == MLPFused:
 		return refuse("an MLP of %q, want weights packed by rows", mk.Options.MLP)
-	case mk.KV.ScalesLen() > 0 || len(mk.classes) != 1 || mk.classes[0] != nil || mk.Options.graph():
-		return refuse("a cache of %q and attention %q, want bf16 and plain, in one kernel", mk.Options.KV, mk.Options.Attention)
-	case c.HeadDim > tasks.MaxPrefillHead || o.Cluster > 1 && mk.Options.Page < tasks.PrefillPage:
-		return refuse("heads of %d, pages of %d tokens and clusters of %d, want at most %d dimensions, and at least %d tokens for clusters", c.HeadDim, mk.Options.Page, o.Cluster, tasks.MaxPrefillHead, tasks.PrefillPage)
+	case mk.KV.ScalesLen() > 0 || mk.Options.graph():
+		return refuse("a cache of %q, want bf16, in one kernel", mk.Options.KV)
+	case c.HeadDim > tasks.MaxPrefillHead:
+		return refuse("heads of %d dimensions, want at most %d", c.HeadDim, tasks.MaxPrefillHead)
+	case o.Cluster > 1 && mk.Options.Page < tasks.PrefillPage:
+		return refuse("pages of %d tokens and clusters of %d, want at least %d tokens for clusters", mk.Options.Page, o.Cluster, tasks.PrefillPage)
 	case c.Hidden%32 != 0 || c.Intermediate%32 != 0 || c.Heads*c.HeadDim%32 != 0:
 		return refuse("inputs of %d, %d and %d columns, want multiples of 32", c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
 	}
@@ -116,6 +117,12 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	p.IR, err = f.k.Finish()
 	p.Sites = f.watch.Sites
 	return p, err
+}
+
+// byHead is whether every head of q and k has a norm of its own.
+func (p *Prefill) byHead() bool {
+	a := &p.Of.kind().Attn
+	return a.QKNorm.Kind != models.NoNorm && !a.QKNormWide
 }
 
 // smallPrefill is the number of tokens of the kernel for short prompts: those of a CTA's tile.
@@ -164,8 +171,12 @@ func (p *Prefill) choose() {
 			together = 1 // of the last token alone
 		}
 		m, best, rows := p.matrix(i), 0, 0
-		for n := 16; n <= 256; n += 16 {
-			if n > 16 && n-16 >= m.Rows || i == prefillHead && n > slices.Max(p.Columns[:prefillHead]) {
+		by := 16
+		if i == MatrixQKV && p.byHead() {
+			by = p.Of.Config.HeadDim // whole heads, see tasks.PrefillQKV
+		}
+		for n := by; n <= 256; n += by {
+			if n > by && n-by >= m.Rows || i == prefillHead && n > slices.Max(p.Columns[:prefillHead]) {
 				break
 			}
 			p.Columns[i], p.Depth[i] = n, prefillDepth

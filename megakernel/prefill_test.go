@@ -79,7 +79,9 @@ func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {
 		{p: megakernel.PrefillOptions{Groups: 3}, want: "3 consumer warpgroups"},
 		{o: megakernel.Options{KV: "e4m3"}, want: `a cache of "e4m3"`},
 		{o: megakernel.Options{MLP: megakernel.MLPFused}, want: `an MLP of "fused", want weights packed by rows`},
-		{o: megakernel.Options{Attention: "window=64"}, want: `attention "window=64", want bf16 and plain`},
+		{o: megakernel.Options{Attention: "window=64+sinks=4"}, want: `attention "window=64+sinks=4", which prefill kernels do not have`},
+		{change: func(c *models.Config) { c.HeadDim = 256 }, want: "heads of 256 dimensions, want at most 128"},
+		{o: megakernel.Options{Attention: "softcap=5/causal"}, want: `attention "softcap=5/causal", with soft caps in some layers`},
 		{change: func(c *models.Config) { c.Intermediate = 360 }, want: "inputs of 96, 192 and 360 columns, want multiples of 32"},
 	} {
 		if c.o.SMs == 0 {

@@ -4,24 +4,22 @@ import (
 	"fmt"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
 // prefillFlow assembles the kernel of a prefill step.
 type prefillFlow struct {
+	*builder
 	p    *Prefill
-	k    *dsl.Kernel
-	env  *tasks.Env
 	ring *pipeline.TileRing
-	bufs *buffers
-
-	watch *pipeline.Watch
 
 	prompt    dsl.Buf[dsl.U32]
-	image     dsl.Buf[dsl.B128] // of a layer in bf16, see Prefill.Scratch
-	normed    dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
-	norms     [2]*tasks.PrefillNorm
+	image     dsl.Buf[dsl.B128]     // of a layer in bf16, see Prefill.Scratch
+	normed    dsl.Buf[dsl.BF16]     // the residual vectors times the next norm's gains
+	norms     [2]*tasks.PrefillNorm // of the inputs of QKV and of gate and up; nil where these have none
+	final     *tasks.PrefillNorm    // of the LM head's input
 	count     dsl.Val[dsl.U32]
 	chooses   dsl.Val[dsl.U32]
 	gemms     [prefillMatrices]*tasks.PrefillGEMM
@@ -29,7 +27,8 @@ type prefillFlow struct {
 	argmax    *tasks.Argmax
 	chosen    dsl.Buf[dsl.U32]
 	residuals map[int]*tasks.PrefillResidual // behind o and behind down
-	bar       *tasks.GridBarrier
+	branches  map[int]*tasks.PrefillBranch   // the same, with norms behind attention and the MLP; else none
+	syncs     prefillSyncs
 	cons      *pipeline.TileConsumer
 	prod      *pipeline.TileProducer
 }
@@ -52,7 +51,8 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 		fmt.Sprintf("%d CTAs in clusters of %d; %d stages of %d bytes; tiles of %d tokens by %v rows; KV pages of %d tokens.",
 			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, tasks.PrefillTokens(p.Options.Groups), p.Columns, o.Page)}
 	k := dsl.New("mkgen_prefill", dsl.Options{Warps: consumers + prefillProducers, Grid: o.SMs, Cluster: p.Options.Cluster, SharedLimit: o.SharedLimit, Doc: doc})
-	f := &prefillFlow{p: p, k: k}
+	f := &prefillFlow{builder: &builder{mk: p.Of, k: k}, p: p}
+	f.syncs = f.p.layerSyncs()
 	f.declare()
 	notes := dsl.Shared[dsl.U32](k, regionNotes, pipeline.NoteWords*k.Warps(), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
 	f.watch = pipeline.NewWatch(k, f.bufs.abort, f.bufs.records, notes)
@@ -76,10 +76,9 @@ func (f *prefillFlow) declare() {
 		return dsl.Global[dsl.BF16](k, name, int64(f.activations(n).Len()), dsl.Align(16), bufDoc("[%d][%d] %s, as tiles of 8 tokens", room, n, what))
 	}
 	f.bufs = &buffers{
+		prefill: true,
 		weights: dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16, ro, bufDoc("packed matrices, see the layout")),
-		gains: dsl.Global[dsl.BF16](k, "gains", product(2*c.Layers+1, c.Hidden), ro, dsl.Align(16),
-			bufDoc("[%d][%d] norm gains: attention and MLP of each layer, then the final one", 2*c.Layers+1, c.Hidden)),
-		invFreq: dsl.Global[dsl.F32](k, "inv_freq", product(c.HeadDim/2), ro, bufDoc("[%d] RoPE, radians a position", c.HeadDim/2)),
+		gains:   mk.declareGains(k),
 		table:   dsl.Global[dsl.U32](k, BufferPrefillTable, 0, ro, bufDoc("page of tokens %d·i …, in order", o.Page)),
 		kv: dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
 			bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s", c.Layers, c.KVHeads, o.Page, c.HeadDim, o.KV)),
@@ -95,6 +94,7 @@ func (f *prefillFlow) declare() {
 		barrier: dsl.Global[dsl.U32](k, "barrier", 1,
 			bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
 	}
+	mk.declareFeatures(k, f.bufs)
 	if !c.TieEmbeddings {
 		f.bufs.embed = mk.declareEmbed(k)
 	}
@@ -115,19 +115,14 @@ func (f *prefillFlow) declare() {
 	}
 	f.att = &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(qRows), To: f.bufs.attn,
 		Groups: f.p.Options.Groups, Cluster: f.p.Options.Cluster, Stage: f.p.stageBytes}
+	f.attends()
 	f.att.Map(k, f.bufs.kv)
 	f.argmax = &tasks.Argmax{Vocab: c.Vocab,
 		Logits: dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out, of the last token", c.Vocab)),
 		Best:   dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
 		Index:  dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))}
 	f.chosen = dsl.Global[dsl.U32](k, BufferChosen, 1, bufDoc("out: the token that follows the last one"))
-	f.residuals = map[int]*tasks.PrefillResidual{}
-	for n, i := range [...]int{MatrixDown, MatrixO} { // what QKV's norm has is behind down, or the embedding
-		parts := f.gemms[i].Tiles()
-		sq := dsl.Global[dsl.F32](k, [...]string{"squares", "squares_mlp"}[n], product(room, parts), dsl.Align(16), bufDoc("[%d][%d] sums of squares of the residual vectors, in parts", room, parts))
-		f.norms[n] = &tasks.PrefillNorm{N: c.Hidden, Eps: c.NormEps, SQ: sq, Parts: parts}
-		f.residuals[i] = &tasks.PrefillResidual{Out: f.activations(c.Hidden), X: f.bufs.x, Next: f.normed, Gain: f.bufs.gains, Norm: *f.norms[n]}
-	}
+	f.declareNorms()
 	f.bufs.pos = dsl.Scalar[dsl.U32](k, ScalarPos, "position of the step's first token; the cache holds tokens 0 … pos-1")
 	f.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("tokens of the step, 1 to %d", f.p.Options.Tokens))
 	f.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses, "0: the step ends behind the last layer's keys and values, without logits; else 1")
@@ -171,11 +166,14 @@ func (f *prefillFlow) consumers() {
 	f.bar = tasks.NewGridBarrier(e, f.bufs.barrier, f.epochNow())
 	f.bar.Watch = f.watch
 	f.phase("embed", true, func() {
-		b := &builder{mk: mk, bufs: f.bufs}
-		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, b.embedding().Row)
+		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, f.embedding().Row)
 		f.dequantize(MatrixQKV, k.U32(0))
 	})
-	qkv := &tasks.PrefillQKV{QKV: tasks.QKV{Heads: c.Heads, KV: mk.KV, InvFreq: f.bufs.invFreq, Q: f.bufs.q}, Norm: f.norms[0]}
+	qkv := &tasks.PrefillQKV{QKV: f.qkv(), Input: f.norms[0]}
+	wide := qkv.Norm != nil && !f.p.byHead()
+	if f.p.byHead() {
+		qkv.ByHead, qkv.Norm = qkv.Norm, nil
+	}
 	switch mk.Options.Fault {
 	case FaultRope:
 		qkv.QueryShift = 1
@@ -186,21 +184,26 @@ func (f *prefillFlow) consumers() {
 		s := f.step(l.Named("layer"))
 		f.watch.Layer(s.Layer)
 		f.product(MatrixQKV, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count), nil)
+		if wide {
+			f.phase("qk_norm", true, func() { qkv.Normalise(e, s, f.count) })
+		}
 		k.If(f.goesOn(l), func() {
 			span := f.span(l)
 			f.phase("attention", true, func() {
 				f.att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
 				f.dequantize(MatrixO, l)
 			})
-			f.product(MatrixO, span, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)),
+			f.product(MatrixO, span, f.residual(s, MatrixO, f.gainRow(l, models.RolePreMLP)),
 				func() { f.dequantize(MatrixGateUp, l) })
-			f.product(MatrixGateUp, span, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
+			f.add(s, MatrixO, span)
+			f.product(MatrixGateUp, span, f.glu(s).Prefill(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
 				func() { f.dequantize(MatrixDown, l) })
-			f.product(MatrixDown, span, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)), func() {
+			f.product(MatrixDown, span, f.residual(s, MatrixDown, f.gainRow(l.AddC(1), models.RolePreAttn)), func() {
 				if f.p.image != nil {
 					k.If(l.NeC(c.Layers-1), func() { f.dequantize(MatrixQKV, l.AddC(1)) })
 				}
 			})
+			f.add(s, MatrixDown, span)
 		})
 		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.progress.Store(dsl.At(0), s.Layer.AddC(1), dsl.Relaxed(dsl.SysScope)) })
 	}, dsl.Unroll(1))
@@ -208,6 +211,16 @@ func (f *prefillFlow) consumers() {
 	k.If(f.chooses.NeC(0), f.choose)
 	f.watch.Publish(k)
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.epoch.Store(dsl.At(0), f.bar.Epoch()) })
+}
+
+// residual is the epilogue of matrix i, a projection back into the residual vectors; norm is the row of gains of the
+// norm that these go through next.
+func (f *prefillFlow) residual(s tasks.Step, i int, norm dsl.Val[dsl.U32]) tasks.PrefillEpilogue {
+	if b := f.branches[i]; b != nil {
+		dsl.Optional(norm)
+		return b.Epilogue(f.env, f.biasRows(s, i))
+	}
+	return f.residuals[i].Epilogue(f.env, norm, f.biasRows(s, i), f.mk.kind().Residual)
 }
 
 // goesOn is whether a layer has more to do than keys and values: all but the last one do, and that one where the step
@@ -233,8 +246,18 @@ func (f *prefillFlow) only() tasks.PrefillSpan {
 func (f *prefillFlow) choose() {
 	e := f.env
 	f.phase(f.gemms[prefillHead].Name, false, func() {
-		search, publish := f.argmax.Start(e, f.norms[0].Of(e, f.count.SubC(1)))
-		g := f.gemms[prefillHead]
+		g, scale := f.gemms[prefillHead], f.final.Of(e, f.count.SubC(1))
+		by := scale
+		if !f.mk.plainLogits() {
+			by = f.k.F32(1)
+		}
+		of, publish := f.argmax.Start(e, by)
+		search := of
+		if !f.mk.plainLogits() {
+			search = func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+				of(row, f.logit(y0.Mul(scale)), f.logit(y1.Mul(scale)))
+			}
+		}
 		g.Consume(e, f.cons, f.ring, f.only(), f.p.stageBytes, tasks.PrefillLogits(e, f.count, search))
 		publish()
 	})
@@ -278,15 +301,6 @@ func (f *prefillFlow) dequantize(i int, layer dsl.Val[dsl.U32]) {
 	f.k.Region("dequantize "+d.M.Name, func() { d.Emit(f.env, layer) })
 }
 
-// The barriers of a layer, and which of them keys and values, and a product's input, wait for, counted from the layer's
-// first.
-const (
-	prefillBarriers = 5
-	prefillKeys     = 1
-)
-
-var prefillInputs = [prefillMatrices]int{MatrixQKV: 0, MatrixO: 2, MatrixGateUp: 3, MatrixDown: 4, prefillHead: 0}
-
 // producer streams tiles. Weights run ahead as far as the ring goes; inputs wait for the barrier in front of their
 // product.
 func (f *prefillFlow) producer() {
@@ -298,7 +312,7 @@ func (f *prefillFlow) producer() {
 		f.prod = f.ring.Producer()
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
 		input := func(layer dsl.Val[dsl.U32], barrier int) {
-			want := first.Add(layer.MulC(prefillBarriers).AddC(barrier).MulC(e.Grid))
+			want := first.Add(layer.MulC(f.syncs.all).AddC(barrier).MulC(e.Grid))
 			f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals",
 				dsl.Acquire(dsl.GPUScope))
 			k.FenceProxyAsyncGlobal()
@@ -308,7 +322,7 @@ func (f *prefillFlow) producer() {
 				weights = k.U32(0)
 			}
 			k.Region(f.gemms[i].Name, func() {
-				f.gemms[i].Produce(e, f.prod, weights, span, f.p.Stages, func() { input(layer, prefillInputs[i]) })
+				f.gemms[i].Produce(e, f.prod, weights, span, f.p.Stages, func() { input(layer, f.syncs.inputs[i]) })
 			})
 		}
 		layers := f.p.Of.Config.Layers
@@ -317,7 +331,7 @@ func (f *prefillFlow) producer() {
 			produce(MatrixQKV, l, l, tasks.PrefillSpan{N: f.count})
 			k.If(f.goesOn(l), func() {
 				k.Region("attention", func() {
-					f.att.Produce(e, f.prod, f.step(l), f.span(l), f.p.Options.Padded(), func() { input(l, prefillKeys) })
+					f.att.Produce(e, f.prod, f.step(l), f.span(l), f.p.Options.Padded(), func() { input(l, f.syncs.keys) })
 				})
 				for _, i := range []int{MatrixO, MatrixGateUp, MatrixDown} {
 					produce(i, l, l, f.span(l))

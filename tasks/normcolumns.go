@@ -50,7 +50,7 @@ func (t *QKVColumns) Normalise(e *Env, s Step, rows *ColumnRows) {
 
 // normalise calls use in one warp for the pairs of a row of Raw, normalised with the sum of squares of its own pairs,
 // or of those of so many rows from first on.
-func (t *QKVColumns) normalise(e *Env, row, first u32, heads int, asTheyAre bool, use func(i u32, r turned)) {
+func (t *QKV) normalise(e *Env, row, first u32, heads int, asTheyAre bool, use func(i u32, r turned)) {
 	k, pairs, norm := e.K, t.KV.D/2, t.Norm
 	load := func(at u32) (r turned) {
 		v := dsl.Split(norm.Raw.Load(at))

@@ -24,6 +24,11 @@ type PrefillAttention struct {
 	Stage   int  // bytes of a stage
 	Blind   bool // no query sees the token right before it: a planted fault
 
+	// Window is the tokens that a query of a step's layer sees, its own among them, at least 1; nil where it sees all.
+	// Blocks that no row of a cluster's tiles sees are not fetched.
+	Window  func(s Step) u32
+	SoftCap float64 // of scores, see SoftCap; 0 for none
+
 	pages dsl.TensorMap // see Map
 }
 
@@ -106,7 +111,9 @@ func (t *PrefillAttention) Map(k *dsl.Kernel, cache dsl.Buf[dsl.B128]) {
 // prefillPiece is what a cluster works on at a time: tiles of a KV head from a token of the step on.
 type prefillPiece struct {
 	token, head u32
-	blocks      u32 // of tokens that some row sees; 0: all tokens pad the step
+	blocks      u32 // of tokens, up to the last that some row sees; 0: all tokens pad the step
+	from        u32 // the first block that some row sees
+	sees        u32 // tokens of the sequence up to the last that some row sees
 }
 
 // prefillPieces is how a step's attention is dealt out.
@@ -120,6 +127,7 @@ type prefillPieces struct {
 	count   u32 // tiles that are worked on, and the first of them
 	from    u32
 	begin   *PrefillBegin
+	window  u32 // with PrefillAttention.Window
 }
 
 // queryRow is a token's row of queries and outputs.
@@ -144,6 +152,9 @@ func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) 
 	p := &prefillPieces{t: t, e: e, s: s, n: n, begin: span.Begin, room: n.AddC(padded - 1).DivC(padded).MulC(padded),
 		end: s.Pos.Add(n).Named("end")}
 	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
+	if t.Window != nil {
+		p.window = t.Window(s)
+	}
 	p.count, p.from = p.tiles, e.K.U32(0)
 	if span.Last != nil {
 		last := ceilDiv(padded, t.together()) // tiles that have the last tokens
@@ -169,7 +180,11 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 			token := tile.MulC(t.together()).Named("first_token")
 			sees := p.s.Pos.Add(token.AddC(t.together()).Min(p.n))
 			blocks := dsl.Select(token.Lt(p.n), sees.AddC(t.block()-1).DivC(t.block()), k.U32(0)).Named("blocks")
-			body(prefillPiece{token, at.RemC(t.KV.Heads).Named("kv_head"), blocks})
+			piece := prefillPiece{token: token, head: at.RemC(t.KV.Heads).Named("kv_head"), blocks: blocks, from: k.U32(0), sees: dsl.Optional(sees)}
+			if t.Window != nil { // what the first of the tokens sees
+				piece.from = p.s.Pos.Add(token).AddC(1).Max(p.window).Sub(p.window).DivC(t.block()).Min(blocks).Named("first_block")
+			}
+			body(piece)
 		})
 	}, dsl.Unroll(1))
 }
@@ -186,9 +201,9 @@ func (t *PrefillAttention) Produce(e *Env, c *pipeline.TileProducer, s Step, spa
 	ready()
 	p := t.pieces(e, s, span, padded)
 	p.each(func(piece prefillPiece) {
-		k.For(k.U32(0), piece.blocks, func(b u32) {
+		k.For(piece.from, piece.blocks, func(b u32) {
 			p.fetch(c, piece, 0, b)
-			k.If(b.NeC(0), func() { p.fetch(c, piece, 1, b.SubC(1)) })
+			k.If(b.Ne(piece.from), func() { p.fetch(c, piece, 1, b.SubC(1)) })
 		}, dsl.Unroll(1))
 		k.If(piece.blocks.NeC(0), func() { p.fetch(c, piece, 1, piece.blocks.SubC(1)) })
 	})

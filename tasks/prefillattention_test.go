@@ -22,6 +22,8 @@ type promptAttention struct {
 	groups, cluster, sms    int
 	block                   int // tokens of a block
 	stages                  int // of the ring, 3 at least
+	window                  int // tokens that a query sees; 0: all
+	cap                     float64
 }
 
 func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
@@ -33,6 +35,11 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 5, n: 40, groups: 1, cluster: 1, sms: 2, block: 16},
 		{heads: 14, kvHeads: 2, d: 80, page: 32, pos: 0, n: 1, groups: 1, cluster: 2, sms: 2, block: 64},
 		{heads: 2, kvHeads: 2, d: 48, page: 8, pos: 100, n: 90, groups: 1, cluster: 2, sms: 4, block: 128},
+		// windows that begin in the first block that is fetched, at its end, behind rows' first blocks, and before the prompt
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 75, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, window: 9},
+		{heads: 4, kvHeads: 4, d: 32, page: 8, pos: 64, n: 70, groups: 1, cluster: 2, sms: 2, block: 32, window: 1, cap: 2},
+		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16, window: 17},
+		{heads: 8, kvHeads: 1, d: 128, page: 64, pos: 3, n: 30, groups: 1, cluster: 1, sms: 2, block: 32, window: 64, cap: 0.5},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			r, q, kv, out := c.build(t)
@@ -93,6 +100,10 @@ func (c promptAttention) build(t *testing.T) (r *rig, q []uint16, kv [2][][]floa
 		Table: in[dsl.U32](r, "table", u32Bytes(words...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(cache), 0)}
 	n := r.scalar("n", uint32(c.n))
 	a.Map(k, s.Cache)
+	a.SoftCap = c.cap
+	if c.window > 0 {
+		a.Window = func(tasks.Step) dsl.Val[dsl.U32] { return k.U32(c.window) }
+	}
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: max(c.stages, 3), Bytes: stage, Warps: consumers,
 		Cluster: c.cluster}, nil)
 	k.If(r.e.Tid.EqC(0), ring.Init)
@@ -190,6 +201,12 @@ func promptHead(c promptAttention, q []float64, kv [2][][]float64, head, pos int
 	for j := range weights {
 		for i := range q {
 			weights[j] += q[i] * kv[0][j][first+i]
+		}
+		if limit := c.cap * math.Log2E; limit > 0 {
+			weights[j] = limit * math.Tanh(weights[j]/limit)
+		}
+		if c.window > 0 && j+c.window <= pos {
+			weights[j] = math.Inf(-1)
 		}
 		most = max(most, weights[j])
 	}

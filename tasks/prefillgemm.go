@@ -104,11 +104,27 @@ func (s PrefillSpan) tiles(k *dsl.Kernel, size int) (all, count, first u32) {
 	return all, dsl.Select(*s.Last, k.U32(1), all), dsl.Select(*s.Last, all.SubC(1), k.U32(0))
 }
 
-// PrefillEpilogue begins to finish a thread's part of a tile: two tokens, 8 apart, and pairs of rows of the packed
-// matrix. each gets row and row+1 (row even) of a token, whose dot products are y0 and y1; rows that pad the matrix are
-// left out, tokens that pad the step are not. done, which may be nil, comes behind the tile's last, in all lanes
-// together; the four lanes that differ in their last two bits share the tokens. tile is the number of the tile of rows.
-type PrefillEpilogue func(tokens [2]u32, tile u32) (each func(half int, row u32, y0, y1 f32), done func())
+// PrefillEpilogue finishes a thread's part of a tile. All lanes run it together.
+type PrefillEpilogue func(part *PrefillPart)
+
+// PrefillPart is a thread's part of a tile: two tokens, 8 apart, and pairs of rows of the packed matrix. The four lanes
+// that differ in their last two bits share the tokens. Tokens that pad the step are not left out.
+type PrefillPart struct {
+	Tokens [2]u32
+	Tile   u32 // the number of the tile of rows
+	g      *PrefillGEMM
+	e      *Env
+	first  u32
+	sums   []*dsl.Var[dsl.F32]
+}
+
+// PrefillPair is the products of rows Row and Row + 1 (Row even) with token Half of a part. In every lane Row lies among
+// the 8 rows of the tile from Column on.
+type PrefillPair struct {
+	Half, Column int
+	Row          u32
+	Y0, Y1       f32
+}
 
 // StageBytes is what a stage must hold.
 func (g *PrefillGEMM) StageBytes() int {
@@ -274,14 +290,19 @@ func (g *PrefillGEMM) Consume(e *Env, c *pipeline.TileConsumer, r *pipeline.Tile
 // finish hands out a tile's sums.
 func (g *PrefillGEMM) finish(e *Env, u prefillUnit, sums []*dsl.Var[dsl.F32], epilogue PrefillEpilogue) {
 	token := u.token.Add(e.Warp.MulC(16)).Add(e.Lane.DivC(4)).Named("token")
-	each, done := epilogue([2]u32{token, token.AddC(8)}, u.tile)
-	first := u.tile.MulC(g.Columns).Add(e.Lane.RemC(4).MulC(2)).Named("row")
+	epilogue(&PrefillPart{Tokens: [2]u32{token, token.AddC(8)}, Tile: u.tile, g: g, e: e, sums: sums,
+		first: u.tile.MulC(g.Columns).Add(e.Lane.RemC(4).MulC(2)).Named("row")})
+}
+
+// Each calls body for the pairs of the part, but for those that pad the matrix.
+func (p *PrefillPart) Each(body func(v PrefillPair)) {
+	g, e := p.g, p.e
 	all := func(guarded bool) {
 		for j := range g.Columns / 8 {
-			row := first.AddC(8 * j)
+			row := dsl.Optional(p.first.AddC(8 * j))
 			pairs := func() {
 				for half := range 2 {
-					each(half, row, sums[4*j+2*half].Get(), sums[4*j+2*half+1].Get())
+					body(PrefillPair{half, 8 * j, row, p.sums[4*j+2*half].Get(), p.sums[4*j+2*half+1].Get()})
 				}
 			}
 			if guarded {
@@ -295,11 +316,8 @@ func (g *PrefillGEMM) finish(e *Env, u prefillUnit, sums []*dsl.Var[dsl.F32], ep
 	case g.M.Rows%g.Columns != 0:
 		all(true)
 	case whole < g.Tiles():
-		e.K.If(u.tile.LtC(whole), func() { all(false) })
+		e.K.If(p.Tile.LtC(whole), func() { all(false) })
 	default:
 		all(false)
-	}
-	if done != nil {
-		done()
 	}
 }

@@ -74,12 +74,12 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 		next := e.CTA.AddC(1).RemC(p.sms).MulC(e.Threads()).Add(e.Tid) // what another CTA has written
 		seen.Store(next, x.Load(next))
 		k.For(k.U32(0), k.U32(p.layers), func(layer dsl.Val[dsl.U32]) {
-			g.Consume(e, c, ring, span, stage, func(token [2]dsl.Val[dsl.U32], tile dsl.Val[dsl.U32]) (func(int, dsl.Val[dsl.U32], dsl.Val[dsl.F32], dsl.Val[dsl.F32]), func()) {
-				return func(half int, row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
-					k.If(token[half].Lt(n), func() {
-						y.StoreN(layer.MulC(p.tokens).Add(token[half]).MulC(p.rows).Add(row), []dsl.Val[dsl.F32]{y0, y1})
+			g.Consume(e, c, ring, span, stage, func(part *tasks.PrefillPart) {
+				part.Each(func(v tasks.PrefillPair) {
+					k.If(part.Tokens[v.Half].Lt(n), func() {
+						y.StoreN(layer.MulC(p.tokens).Add(part.Tokens[v.Half]).MulC(p.rows).Add(v.Row), []dsl.Val[dsl.F32]{v.Y0, v.Y1})
 					})
-				}, nil
+				})
 			})
 		}, dsl.Unroll(1))
 	}}, dsl.Role{Name: "producer", First: consumers, End: consumers + 4, Body: func() {

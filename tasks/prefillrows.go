@@ -1,11 +1,6 @@
 package tasks
 
-import (
-	"cmp"
-	"math"
-
-	"github.com/mkgen/mkgen/dsl"
-)
+import "github.com/mkgen/mkgen/dsl"
 
 // PrefillNorm is RMSNorm's scale of the tokens of a prefill step, 1/√(mean(x²) + ε), from sums of squares in parts.
 type PrefillNorm struct {
@@ -15,8 +10,11 @@ type PrefillNorm struct {
 	Parts int
 }
 
-// Of is a token's scale. Four lanes that differ in their last two bits have the same token.
+// Of is a token's scale; 1 where t is nil. Four lanes that differ in their last two bits have the same token.
 func (t *PrefillNorm) Of(e *Env, token u32) f32 {
+	if t == nil {
+		return e.K.F32(1)
+	}
 	sum, at := e.K.F32(0), token.MulC(t.Parts)
 	if t.Parts%16 == 0 { // each has a quarter of the parts
 		at = at.Add(e.Lane.RemC(4).MulC(4))
@@ -38,45 +36,61 @@ func (t *PrefillNorm) Of(e *Env, token u32) f32 {
 
 // PrefillResidual is what keeps the residual vectors of a prefill step and makes the next product's input of them.
 type PrefillResidual struct {
-	Out  PrefillActivations // of the next product: K is the vectors' length
-	X    dsl.Buf[dsl.F32]   // [T][K] residual vectors
-	Next dsl.Buf[dsl.BF16]  // x·gain out, Out.Len() long
-	Gain dsl.Buf[dsl.BF16]  // [norms][K]
-	Norm PrefillNorm        // whose sums are written
+	Out     PrefillActivations // of the next product: K is the vectors' length
+	X       dsl.Buf[dsl.F32]   // [T][K] residual vectors
+	Next    dsl.Buf[dsl.BF16]  // x·gain out, Out.Len() long
+	Gain    dsl.Buf[dsl.BF16]  // [norms][K]
+	Norm    PrefillNorm        // whose sums are written
+	PlusOne bool               // the factor of an element is 1 + gain
+	None    bool               // the next product has no norm before it: Next is x itself, and Gain is not read
 }
 
-// Epilogue is x += y of a projection back into the residual vectors, whose tiles are the parts of the sums of squares.
-// norm is the next norm's row of Gain.
-func (t *PrefillResidual) Epilogue(e *Env, norm u32) PrefillEpilogue {
+// Epilogue is x += factor·(y + bias) of a projection back into the residual vectors, whose tiles are the parts of the
+// sums of squares. norm is the next norm's row of Gain; bias may be nil.
+func (t *PrefillResidual) Epilogue(e *Env, norm u32, bias Rows, factor float64) PrefillEpilogue {
 	k := e.K
-	return func(tokens [2]u32, tile u32) (func(half int, row u32, y0, y1 f32), func()) {
+	return func(p *PrefillPart) {
 		squares := dsl.NewArray(k.F32(0), 2, "squares")
-		each := func(half int, row u32, y0, y1 f32) {
-			at := tokens[half].MulC(t.Out.K).Add(row)
+		p.Each(func(v PrefillPair) {
+			token := p.Tokens[v.Half]
+			y0, y1 := biased(e, bias, factor, v.Row, v.Y0, v.Y1)
+			at := token.MulC(t.Out.K).Add(v.Row)
 			x := t.X.LoadN(at, 2)
-			t.keep(k, tokens[half], at, row, norm, []f32{x[0].Add(y0), x[1].Add(y1)}, squares[half])
+			t.keep(k, token, at, v.Row, norm, []f32{x[0].Add(y0), x[1].Add(y1)}, squares[v.Half])
+		})
+		t.Norm.publish(e, p, squares)
+	}
+}
+
+// publish stores what a thread's part of a tile adds to the sums of squares.
+func (t *PrefillNorm) publish(e *Env, p *PrefillPart, squares []*dsl.Var[dsl.F32]) {
+	for half, s := range squares {
+		sum := s.Get()
+		for d := 1; d < 4; d *= 2 {
+			sum = sum.Add(dsl.ShflXor(sum, d))
 		}
-		return each, func() {
-			for half, s := range squares {
-				sum := s.Get()
-				for d := 1; d < 4; d *= 2 {
-					sum = sum.Add(dsl.ShflXor(sum, d))
-				}
-				k.If(e.Lane.AndC(3).EqC(0), func() { t.Norm.SQ.Store(tokens[half].MulC(t.Norm.Parts).Add(tile), sum) })
-			}
-		}
+		e.K.If(e.Lane.AndC(3).EqC(0), func() { t.SQ.Store(p.Tokens[half].MulC(t.Parts).Add(p.Tile), sum) })
 	}
 }
 
 // keep stores neighbouring elements of a token's vector, from element row on at at in X, and what the next product has
 // of them.
 func (t *PrefillResidual) keep(k *dsl.Kernel, token, at, row, norm u32, x []f32, squares *dsl.Var[dsl.F32]) {
+	var next []pair
+	if t.None {
+		dsl.Optional(norm)
+		t.X.StoreN(at, x)
+		for i := 0; i < len(x); i += 2 {
+			next = append(next, dsl.Pack[dsl.BF16x2](x[i], x[i+1]))
+		}
+		dsl.View[dsl.BF16x2](t.Next).StoreN(t.Out.At(token, row).DivC(2), next)
+		return
+	}
 	gains := dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.Out.K/2).Add(row.DivC(2)), len(x)/2, dsl.CacheHint(dsl.NonCoherent))
 	t.X.StoreN(at, x)
-	var next []pair
 	s := squares.Get()
 	for i, g := range gains {
-		lo, hi := dsl.Unpack(g)
+		lo, hi := gainsOf(k, g, t.PlusOne)
 		next = append(next, dsl.Pack[dsl.BF16x2](x[2*i].Mul(lo), x[2*i+1].Mul(hi)))
 		s = dsl.FMA(x[2*i+1], x[2*i+1], dsl.FMA(x[2*i], x[2*i], s))
 	}
@@ -87,15 +101,35 @@ func (t *PrefillResidual) keep(k *dsl.Kernel, token, at, row, norm u32, x []f32,
 // Embed makes the vectors of n tokens, and zeros for those that pad them up to a multiple of padded. A warp makes a
 // token's, whose sum of squares is the first part.
 func (t *PrefillResidual) Embed(e *Env, n, norm u32, padded int, id func(token u32) u32, embedding func(e *Env, token u32) Vector) {
-	k := e.K
+	t.each(e, PrefillSpan{N: n}, norm, padded, 1, func(token u32) Vector { return embedding(e, id(token.Min(n.SubC(1)))) })
+}
+
+// Add adds a branch, behind its own norm, to the vectors of a span's tokens, as Embed makes them.
+func (t *PrefillResidual) Add(e *Env, span PrefillSpan, norm u32, padded int, b *PrefillBranch, gain u32) {
+	t.each(e, span, norm, padded, 2, func(token u32) Vector {
+		scale := e.K.F32(1)
+		if !b.Unscaled {
+			scale = b.Norm.Of(e, token).Named("branch_scale")
+		}
+		added := &AddedColumns{N: t.Out.K, X: t.X, Y: b.Y, Gain: t.Gain, PlusOne: b.PlusOne, Factor: b.Factor, Scale: func(u32) f32 { return scale }}
+		return added.Row(e, token, gain)
+	})
+}
+
+// each makes the vectors of a span's tokens, of row, and zeros for those that pad them, unroll times 128 elements at a
+// time.
+func (t *PrefillResidual) each(e *Env, span PrefillSpan, norm u32, padded, unroll int, row func(token u32) Vector) {
+	k, n := e.K, span.N
 	if t.Out.K%4 != 0 {
 		k.Require(false, "embedding: vectors of %d elements, want a multiple of 4", t.Out.K)
 		return
 	}
-	first := e.CTA.MulC(e.Consumers).Add(e.Warp)
-	k.ForStep(first, n.AddC(padded-1).DivC(padded).MulC(padded), e.Grid*e.Consumers, func(token u32) {
+	all, count, from := span.tiles(k, padded)
+	dsl.Optional(count)
+	first := from.MulC(padded).Add(e.CTA.MulC(e.Consumers).Add(e.Warp))
+	k.ForStep(first, all.MulC(padded), e.Grid*e.Consumers, func(token u32) {
 		squares := dsl.NewVar(k.F32(0), "squares")
-		row := embedding(e, id(token.Min(n.SubC(1))))
+		row := row(token)
 		k.ForStep(e.Lane, k.U32(t.Out.K/4), dsl.WarpSize, func(i u32) {
 			at := i.MulC(4)
 			x := row(at, 4)
@@ -103,7 +137,10 @@ func (t *PrefillResidual) Embed(e *Env, n, norm u32, padded int, id func(token u
 				x[i] = dsl.Select(token.Lt(n), x[i], k.F32(0))
 			}
 			t.keep(k, token, token.MulC(t.Out.K).Add(at), at, norm, x, squares)
-		}, dsl.Unroll(1))
+		}, dsl.Unroll(unroll))
+		if t.None {
+			return
+		}
 		sum := dsl.WarpSum(squares.Get())
 		k.ForStep(e.Lane, k.U32(t.Norm.Parts), dsl.WarpSize, func(part u32) {
 			t.Norm.SQ.Store(token.MulC(t.Norm.Parts).Add(part), dsl.Select(part.EqC(0), sum, k.F32(0)))
@@ -111,56 +148,48 @@ func (t *PrefillResidual) Embed(e *Env, n, norm u32, padded int, id func(token u
 	}, dsl.Unroll(1))
 }
 
-// PrefillSwiGLU is SwiGLU's epilogue; out.K is half the matrix's rows.
-func PrefillSwiGLU(e *Env, out PrefillActivations, act dsl.Buf[dsl.BF16], norm *PrefillNorm) PrefillEpilogue {
-	k := e.K
-	return func(tokens [2]u32, _ u32) (func(half int, row u32, y0, y1 f32), func()) {
-		scales := [2]f32{norm.Of(e, tokens[0]), norm.Of(e, tokens[1])}
-		return func(half int, row u32, y0, y1 f32) {
-			gate, up := y0.Mul(scales[half]), y1.Mul(scales[half])
-			silu := gate.Mul(dsl.Rcp(dsl.Exp2(gate.Mul(k.F32(-math.Log2E))).Add(k.F32(1))))
-			act.Store(out.At(tokens[half], row.DivC(2)), dsl.Cast[dsl.BF16](silu.Mul(up)))
-		}, nil
+// PrefillBranch is what attention or the MLP adds to the residual vectors behind a norm of its own.
+type PrefillBranch struct {
+	N        int              // length of the vectors
+	Y        dsl.Buf[dsl.F32] // [T][N] before the norm
+	Norm     PrefillNorm      // of Y
+	PlusOne  bool             // the factor of an element is 1 + gain
+	Factor   float64          // of norm(y)
+	Unscaled bool             // plants a fault: y gets its gains, and no more
+}
+
+// Epilogue is y + bias of the branch's last projection, whose tiles are the parts of the sums of squares. bias may be
+// nil.
+func (b *PrefillBranch) Epilogue(e *Env, bias Rows) PrefillEpilogue {
+	return func(p *PrefillPart) {
+		squares := dsl.NewArray(e.K.F32(0), 2, "squares")
+		p.Each(func(v PrefillPair) {
+			y0, y1 := biased(e, bias, 1, v.Row, v.Y0, v.Y1)
+			b.Y.StoreN(p.Tokens[v.Half].MulC(b.N).Add(v.Row), []f32{y0, y1})
+			s := squares[v.Half]
+			s.Set(dsl.FMA(y1, y1, dsl.FMA(y0, y0, s.Get())))
+		})
+		b.Norm.publish(e, p, squares)
 	}
 }
 
-// PrefillQKV is QKV of consecutive tokens of one sequence, the first at position First. Q is [T][Heads][D].
-type PrefillQKV struct {
-	QKV
-	Norm *PrefillNorm
-}
-
-// Epilogue finishes the rows of the n tokens of a step, and leaves those out that pad them.
-func (t *PrefillQKV) Epilogue(e *Env, s Step, n u32) PrefillEpilogue {
-	k := e.K
-	if p := cmp.Or(t.problem(), t.KV.stepProblem(s)); p != "" {
-		k.Require(false, "%s", p)
-		return func([2]u32, u32) (func(int, u32, f32, f32), func()) { return func(int, u32, f32, f32) {}, nil }
-	}
-	return func(tokens [2]u32, _ u32) (func(half int, row u32, y0, y1 f32), func()) {
-		var scale [2]f32
-		var at [2]u32
-		var st [2]stores
-		for half, token := range tokens {
-			scale[half] = t.Norm.Of(e, token)
-			at[half] = s.Pos.Add(token.Min(n.SubC(1)))
-			page := s.Table.Load(at[half].DivC(t.KV.Page)).Named("page")
-			st[half] = t.stores(place{t: &t.QKV, e: e, s: s, page: page, slot: at[half].RemC(t.KV.Page).Named("slot")})
-		}
-		return func(half int, row u32, y0, y1 f32) {
-			k.If(tokens[half].Lt(n), func() {
-				t.finish(e, s, row, y0.Mul(scale[half]), y1.Mul(scale[half]), at[half], st[half], func(head u32) u32 { return tokens[half].MulC(t.Heads).Add(head) })
-			})
-		}, nil
+// Prefill is Epilogue of a prefill step's tokens; out.K is half the matrix's rows. norm is of the product's input.
+func (g GLU) Prefill(e *Env, out PrefillActivations, act dsl.Buf[dsl.BF16], norm *PrefillNorm) PrefillEpilogue {
+	return func(p *PrefillPart) {
+		scales := [2]f32{norm.Of(e, p.Tokens[0]), norm.Of(e, p.Tokens[1])}
+		p.Each(func(v PrefillPair) {
+			gate, up := g.of(e.K, v.Row, v.Y0, v.Y1, scales[v.Half])
+			act.Store(out.At(p.Tokens[v.Half], v.Row.DivC(2)), dsl.Cast[dsl.BF16](gate.Mul(up)))
+		})
 	}
 }
 
 // PrefillLogits is the epilogue of an LM head whose logits are wanted of the step's last token, the last of n, alone.
 // The others' are not stored. search is begun before the first tile, of that token's scale, see Argmax.Start.
 func PrefillLogits(e *Env, n u32, search Epilogue) PrefillEpilogue {
-	return func(tokens [2]u32, _ u32) (func(half int, row u32, y0, y1 f32), func()) {
-		return func(half int, row u32, y0, y1 f32) {
-			e.K.If(tokens[half].AddC(1).Eq(n), func() { search(row, y0, y1) })
-		}, nil
+	return func(p *PrefillPart) {
+		p.Each(func(v PrefillPair) {
+			e.K.If(p.Tokens[v.Half].AddC(1).Eq(n), func() { search(v.Row, v.Y0, v.Y1) })
+		})
 	}
 }

@@ -60,7 +60,7 @@ func (w *prefillTile) run() {
 		w.heads[half] = w.piece.head.MulC(t.group()).Add(r.RemC(t.group()))
 		w.used[half] = r.LtC(t.groupTokens() * t.group()).And(w.rows[half].Lt(w.p.n))
 		w.sees[half] = w.p.s.Pos.Add(w.rows[half].Min(w.p.n.SubC(1))).Named("sees")
-		w.most[half], w.total[half] = dsl.NewVar(k.F32(math.Inf(-1)), "most"), dsl.NewVar(k.F32(0), "total")
+		w.most[half], w.total[half] = dsl.NewVar(k.F32(t.least()), "most"), dsl.NewVar(k.F32(0), "total")
 	}
 	w.o = dsl.NewArray(k.F32(0), t.KV.D/2, "o")
 	w.scores = dsl.NewArray(k.F32(0), t.block()/2, "score")
@@ -70,6 +70,14 @@ func (w *prefillTile) run() {
 	w.queries()
 	k.If(w.piece.blocks.NeC(0), w.attend)
 	w.store()
+}
+
+// least is below every score. With a window a row may see nothing of its first blocks: -inf less -inf would be NaN.
+func (t *PrefillAttention) least() float64 {
+	if t.Window == nil {
+		return math.Inf(-1)
+	}
+	return -1e30
 }
 
 // queries loads this lane's pairs of its two rows as operand A.
@@ -94,16 +102,20 @@ func (w *prefillTile) queries() {
 func (w *prefillTile) attend() {
 	t, k, c := w.t, w.e.K, w.c
 	keys := c.Next("waits for keys in stage %d")
-	w.clear(0, keys, k.U32(0))
+	first := k.U32(0)
+	if t.Window != nil {
+		first = w.piece.from.MulC(t.block()).Named("first_seen")
+	}
+	w.clear(0, keys, first)
 	k.WGMMAFence()
 	w.multiplyKeys(keys)
 	k.WGMMACommit()
 	k.WGMMAWait(0)
 	c.Release(keys)
-	w.weigh(k.U32(0))
+	w.weigh(first)
 	w.pack()
 	last := w.piece.blocks.SubC(1).MulC(t.block()).Named("last_block")
-	k.ForStep(k.U32(t.block()), last.AddC(1), t.block(), func(from u32) {
+	k.ForStep(first.AddC(t.block()), last.AddC(1), t.block(), func(from u32) {
 		keys := c.Next("waits for keys in stage %d")
 		w.clear(0, keys, from)
 		k.WGMMAFence()
@@ -195,11 +207,19 @@ func (w *prefillTile) multiplyValues(s pipeline.TileStage) {
 // reports whether this lane's rows are, and by how much their outputs are to be scaled.
 func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 	k := w.e.K
+	if w.t.SoftCap > 0 {
+		for _, s := range w.scores { // exponents of 2
+			s.Set(Cap(k, w.t.SoftCap*math.Log2E, s.Get()))
+		}
+	}
 	var hide dsl.Pred
 	if w.t.Blind {
 		hide = from.GeC(0)
 	} else {
 		hide = from.AddC(w.t.block() - 1).Gt(w.p.s.Pos.Add(w.piece.token)) // tokens that a row may not see
+	}
+	if w.t.Window != nil && !w.t.Blind {
+		hide = hide.Or(from.Add(w.p.window).Lt(w.piece.sees))
 	}
 	k.If(hide, func() { w.hide(from) })
 	for half := range 2 {
@@ -245,9 +265,16 @@ func (w *prefillTile) hide(from u32) {
 		// Of this lane's columns, the one of the last token that the row sees; behind or before them all where it is
 		// not there.
 		last := dsl.Bits[dsl.I32](w.sees[half].Sub(from).Sub(w.e.Lane.RemC(4).MulC(2))).Named("last_seen")
+		var first dsl.Val[dsl.I32]
+		if w.t.Window != nil {
+			first = last.Sub(dsl.Bits[dsl.I32](w.p.window)).Named("before_seen")
+		}
 		for i := 2 * half; i < len(w.scores); i += 4 {
 			for x := range 2 {
 				seen := last.GeC(2*i - 4*half + x)
+				if w.t.Window != nil {
+					seen = seen.And(first.LtC(2*i - 4*half + x))
+				}
 				if w.t.Blind {
 					seen = seen.And(last.NeC(2*i - 4*half + x + 1))
 				}

@@ -6,7 +6,7 @@ type barrier struct {
 	arrived int
 	gen     int64 // generations before
 	st      stamp
-	gl      []*clock // a cluster's: what each of its CTAs has fenced of global memory, which counts nowhere else
+	own     []stamp // a cluster's: what counts in one of its CTAs only, gl and came
 	waiting []*warp
 	first   *inst // who opened the generation
 	opener  *warp
@@ -36,7 +36,7 @@ const clusterBarrier = -1
 
 // meet counts a warp's 32 threads in at a barrier.
 func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool) {
-	if !m.converged(w, in) {
+	if !m.whole(w, in) {
 		return
 	}
 	if b.arrived == 0 {
@@ -50,11 +50,12 @@ func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool
 	if m.o.races() {
 		st := m.released(w, anyLane)
 		if id == clusterBarrier {
-			if b.gl == nil {
-				b.gl = make([]*clock, m.clusterSize())
+			if b.own == nil {
+				b.own = make([]stamp, m.clusterSize())
 			}
-			own := &b.gl[w.cta.id%m.clusterSize()]
-			*own, st.gl = joinClock(*own, st.gl), nil
+			own := &b.own[w.cta.id%m.clusterSize()]
+			*own = own.join(stamp{gl: st.gl, came: st.came})
+			st.gl, st.came = nil, nil
 		}
 		b.st = b.st.join(st)
 		m.tick(w)
@@ -87,8 +88,9 @@ func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool
 func (m *machine) leaveBarrier(w *warp, b *barrier) {
 	if m.o.races() {
 		s := b.st
-		if b.gl != nil {
-			s.gl = b.gl[w.cta.id%m.clusterSize()]
+		if b.own != nil {
+			own := b.own[w.cta.id%m.clusterSize()]
+			s.gl, s.came = own.gl, own.came
 		}
 		w.clk.converge()
 		w.clk.learn(fullMask, s)

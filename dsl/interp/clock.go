@@ -167,13 +167,16 @@ func (c *clock) raised(ctas int, comps, cta, comp int32, all uint32, lane uint8,
 // stamp is what a thread knows: hb, everything that happens before it; of that
 // sh and gl, the part that a proxy fence lies behind, on a path of its own, for
 // shared and for global memory; and out, the accesses to global memory behind
-// which a thread of the CTA that made them has fenced.
+// which a thread of the CTA that made them has fenced; and came, how far the
+// lanes of its own CTA have come at least, whose memory accesses may be unordered
+// (lanes.go).
 type stamp struct {
 	hb, sh, gl, out *clock
+	came            *sub
 }
 
 func (s stamp) join(t stamp) stamp {
-	out := stamp{hb: joinClock(s.hb, t.hb), sh: joinClock(s.sh, t.sh), out: joinClock(s.out, t.out)}
+	out := stamp{hb: joinClock(s.hb, t.hb), sh: joinClock(s.sh, t.sh), out: joinClock(s.out, t.out), came: joinSub(s.came, t.came)}
 	if s.sh == s.gl && t.sh == t.gl {
 		out.gl = out.sh
 	} else {
@@ -190,11 +193,13 @@ type warpClock struct {
 	base  stamp
 	extra [32]stamp // valid where ahead has a bit; includes base
 	ahead uint32
+	apart bool             // lanes have waited or learnt something since they were together last
+	come  uint32           // what the warp's lanes did before this epoch is behind them, in every lane
 	frel  *[2]fenceRelease // release fences: narrower than gpu, gpu and wider
 	pend  *[32][]message   // messages read by relaxed loads, for a later fence
 }
 
-func (k *warpClock) init() { k.epoch, k.sync = 1, 1 }
+func (k *warpClock) init() { k.epoch, k.sync, k.come = 1, 1, 1 }
 
 // of is what lane l knows; anyLane asks for what every lane knows.
 func (k *warpClock) of(l uint8) stamp {
@@ -209,6 +214,8 @@ func (k *warpClock) learn(mask uint32, s stamp) {
 	if mask == fullMask {
 		k.base = k.base.join(s)
 		mask = k.ahead
+	} else {
+		k.apart = true
 	}
 	for l := uint8(0); mask != 0; l, mask = l+1, mask>>1 {
 		if mask&1 != 0 {
@@ -228,6 +235,7 @@ func (k *warpClock) converge() {
 	}
 	k.epoch++
 	k.sync = k.epoch
+	k.apart = false // what comes before this epoch is in each lane's releases
 }
 
 // released is what a release by lane l (anyLane: by every lane) carries: what it
@@ -244,6 +252,9 @@ func (m *machine) released(w *warp, l uint8) stamp {
 		}
 	}
 	s.hb = s.hb.raised(m.parts, m.comps, w.cta.id, w.wi, k.sync-1, l, k.epoch)
+	if k.come > k.sync {
+		s.came = s.came.raisedTo(m.comps, aheadLane{w.wi, anyLane, k.come - 1})
+	}
 	return s
 }
 

@@ -17,6 +17,7 @@ type flight struct {
 	n        int64
 	parts    []piece // of a tensor copy; a bulk copy is one piece
 	rec      record
+	came     *sub    // how far the lanes of the mbarrier's CTA have come that the issuing lane knows of
 	proc     int     // of an exploration
 	priority float64 // of PolicyPCT; 0: not drawn yet
 }
@@ -31,6 +32,9 @@ func stepBulk(m *machine, w *warp, in *inst) {
 		if w.mask>>l&1 != 0 && !m.issue(w, in, l, int64(bytes[l])) {
 			return
 		}
+	}
+	if m.o.races() {
+		m.tick(w) // what lanes do behind the copy is not before it
 	}
 }
 
@@ -55,6 +59,7 @@ func (m *machine) issue(w *warp, in *inst, l int, n int64) bool {
 		dst: dst, src: src, dstOff: dstOff, srcOff: srcOff, n: n}
 	f.rec = pack(w.cta.id*m.comps+comp, b.phase+1, anyLane, in.pc)
 	if m.o.races() {
+		f.came = m.cameBy(w, uint8(l), w.cta)
 		a := accessor{w: w, in: in, lane: uint8(l), async: true, rec: f.rec}
 		if src.shadow != nil && !m.touch(src, srcOff, n, &a) {
 			return false
@@ -116,6 +121,7 @@ func (m *machine) complete(i int) {
 	f.cta.bytes += f.n
 	b.total += f.n
 	b.copied = b.phase + 1
+	b.acc.came = joinSub(b.acc.came, f.came)
 	if b.tx -= f.n; b.tx < -maxCount {
 		m.fail(f.w, f.in, int(f.lane), TxOverflow, "mbarrier %d of %s has %d transaction bytes, at least %d are possible", b.index, b.buf, b.tx, -maxCount).at(b.buf, int64(b.index))
 		return

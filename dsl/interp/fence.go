@@ -87,6 +87,7 @@ func (m *machine) fenceSC(w *warp, scope ir.Scope) {
 		s := m.released(w, l)
 		w.cta.sc = w.cta.sc.join(s)
 		if scope >= ir.GPU {
+			s.came = nil // of one CTA
 			m.sc = m.sc.join(s)
 		}
 	}

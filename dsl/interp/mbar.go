@@ -15,7 +15,7 @@ type mbar struct {
 	tx      int64 // transaction bytes expected and not yet complete
 	total   int64
 	phase   uint32 // completed phases
-	acc     stamp  // of the arrivals of the phase in progress
+	acc     stamp  // of the arrivals of the phase in progress, and how far lanes had come that issued its copies
 	done    stamp  // of the last completed phase: what its waiters acquire
 	init    record // who initialised it
 	fence   record // the initialising lane's fence.mbarrier_init
@@ -32,6 +32,7 @@ type waiterMark struct {
 	comp int32
 	ep   uint32
 	mask uint32
+	pc   int32
 }
 
 func (b *mbar) name(buf *ir.Buf, index int) { b.buf, b.index = buf, index }
@@ -162,7 +163,7 @@ func (m *machine) arriveLanes(w *warp, in *inst, how arrival) {
 				st = m.released(w, uint8(l))
 			}
 			if c != w.cta {
-				st.gl = nil // see message.seenFrom
+				st.gl, st.came = nil, nil // see message.seenFrom
 			}
 			b.acc = b.acc.join(st)
 		}
@@ -251,6 +252,9 @@ func (m *machine) advance(c *cta, b *mbar, comp int32) {
 				at(b.buf, int64(b.index)).side("latest arrival", b.lastW, 0, b.lastIn)
 			return
 		}
+	}
+	if m.o.races() && !m.allSaw(b) {
+		return
 	}
 	b.done, b.acc = b.acc, stamp{}
 	b.phase++

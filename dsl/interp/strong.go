@@ -166,11 +166,12 @@ func (m *machine) acquire(w *warp, mask uint32, msg message, scope ir.Scope) {
 
 // seenFrom is what msg tells a thread of CTA cta. That a proxy fence lies behind an
 // access counts only in the CTA that executes it, so it is forgotten on the way;
-// what a CTA has fenced of its own accesses is not. See docs/memory-model.md.
+// what a CTA has fenced of its own accesses is not. See docs/memory-model.md. How far
+// lanes have come is told in their own CTA only.
 func (msg *message) seenFrom(cta int32) stamp {
 	st := msg.st
 	if msg.cta != cta {
-		st.gl = nil
+		st.gl, st.came = nil, nil
 	}
 	return st
 }
@@ -179,6 +180,9 @@ func (msg *message) seenFrom(cta int32) stamp {
 func addMessage(list []message, msg message) []message {
 	for i := range list {
 		if l := &list[i]; l.scope == msg.scope && (l.cta == msg.cta || l.scope >= ir.GPU) {
+			if l.cta != msg.cta {
+				l.st.came, msg.st.came = nil, nil // of two CTAs
+			}
 			if l.st = l.st.join(msg.st); l.cta != msg.cta {
 				l.st.gl = nil // see seenFrom
 			}

@@ -22,6 +22,9 @@ func stepTensor(m *machine, w *warp, in *inst) {
 			}
 		}
 	}
+	if m.o.races() {
+		m.tick(w) // what lanes do behind the copy is not before it
+	}
 }
 
 func (m *machine) issueTensor(w *warp, in *inst, l int, c *cta) bool {
@@ -44,6 +47,9 @@ func (m *machine) issueTensor(w *warp, in *inst, l int, c *cta) bool {
 	src := m.global[m.p.rootOf[t.Of]]
 	f := &flight{cta: c, w: w, in: in, lane: uint8(l), bar: b, comp: comp, phase: b.phase, dst: dst, src: src, dstOff: off, n: t.BoxBytes()}
 	f.rec = pack(c.id*m.comps+comp, b.phase+1, anyLane, in.pc)
+	if m.o.races() {
+		f.came = m.cameBy(w, uint8(l), c)
+	}
 	f.parts = m.boxRows(w, in, l, t, int64(len(src.data)))
 	a := accessor{w: w, in: in, lane: uint8(l), async: true, rec: f.rec}
 	for _, p := range f.parts {

@@ -256,15 +256,18 @@ func stepWaitMBar(m *machine, w *warp, in *inst) {
 	m.settle(w, in, poll)
 }
 
-// sawPhase lets the lanes of mask acquire b's last completed phase, if there is one.
+// sawPhase notes that the lanes of mask have passed a wait for b's last completed phase, which they acquire. Of a phase
+// before the first there is nothing to acquire.
 func (m *machine) sawPhase(w *warp, b *mbar, mask uint32) {
-	if b == nil || b.phase == 0 {
+	if b == nil {
 		return
 	}
 	b.waited = b.phase
 	if !m.o.races() {
 		return
 	}
-	b.seen = append(b.seen, waiterMark{comp: w.comp, ep: w.clk.epoch, mask: mask})
-	w.clk.learn(mask, b.done)
+	b.seen = append(b.seen, waiterMark{comp: w.comp, ep: w.clk.epoch, mask: mask, pc: w.wait.in.pc})
+	if w.clk.apart = true; b.phase > 0 {
+		w.clk.learn(mask, b.done)
+	}
 }

@@ -6,8 +6,17 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 )
 
-// converged checks that a warp collective has all its lanes.
+// converged checks that a warp collective has all its lanes, which wait for each other there.
 func (m *machine) converged(w *warp, in *inst) bool {
+	if !m.whole(w, in) {
+		return false
+	}
+	m.together(w)
+	return true
+}
+
+// whole checks that all lanes of a warp come to a collective.
+func (m *machine) whole(w *warp, in *inst) bool {
 	if w.mask == fullMask {
 		return true
 	}

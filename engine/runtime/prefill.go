@@ -53,6 +53,11 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 	if err := r.floats("inv_freq", p.Of.InvFreq()); err != nil {
 		return nil, err
 	}
+	if f := p.Of.RopeFactors(); f != nil {
+		if err := r.floats(megakernel.BufferRopeFactors, f); err != nil {
+			return nil, err
+		}
+	}
 	if err := dev.Write(megakernel.BufferPrefillTable, 0, words(r.table)); err != nil {
 		return nil, err
 	}

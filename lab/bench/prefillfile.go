@@ -106,7 +106,7 @@ func (o *PrefillOutcome) File(s *PrefillSuite, facts Facts, commit string) *Pref
 
 func (c *PrefillCase) figures(mk *megakernel.Kernel) PrefillFigures {
 	t := c.Seconds()
-	f := PrefillFigures{System: SystemMkgen, Model: mk.Config.Name, DType: dtypeOf(mk.Config, mk.Options.Weights), Batch: 1, Prompt: c.Tokens, First: significant(1e6 * t),
+	f := PrefillFigures{System: SystemMkgen, Model: mk.Config.Name, DType: dtypeOf(mk.Config, mk.Options.Weights, mk.Options.Head), Batch: 1, Prompt: c.Tokens, First: significant(1e6 * t),
 		Rate: significant(float64(c.Tokens) / t), FLOP: c.FLOP, TFLOPS: significant(c.FLOP / t / 1e12), Logits: c.Logits}
 	for _, d := range c.First {
 		f.Rounds = append(f.Rounds, significant(1e6*d.Seconds()))

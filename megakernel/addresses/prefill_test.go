@@ -39,7 +39,7 @@ func TestPrefillKernels(t *testing.T) {
 func TestPrefillIndicesOneTooFar(t *testing.T) {
 	p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4}), megakernel.PrefillOptions{Tokens: 64})
 	require.NoError(t, err)
-	m := mutant{at: line(t, "tasks/prefillrows.go", "page := s.Table.Load(at[half].DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)}
+	m := mutant{at: line(t, "tasks/prefillqkv.go", "page := s.Table.Load(at[half].DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)}
 	m.lines = []string{m.at}
 	k, n := m.plant(p.IR)
 	require.Positive(t, n)

@@ -94,14 +94,15 @@ type Compared struct {
 	Transitions int64   `json:"spin_transitions"`
 	SpinVerdict string  `json:"spin_verdict"`
 	SpinSeconds float64 `json:"spin_seconds"` // with making the verifier
-	// why SPIN alone finds the fault: a rule of PTX that the executor does not apply
+	// why the fault is a skipped phase for the executor and a deadlock for SPIN
 	Differs string `json:"differs,omitempty"`
 }
 
-// Agree reports whether both say the same, or SPIN alone finds a fault that the executor is known not to see.
+// Agree reports whether both say the same, or name a lane that misses a phase by the executor's rule and by what becomes
+// of the lane in SPIN.
 func (c *Compared) Agree() bool {
 	if c.Differs != "" {
-		return c.Verdict == "no fault" && c.SpinVerdict != "no fault"
+		return c.Verdict == interp.PhaseSkipped.String() && c.SpinVerdict == interp.Deadlock.String()
 	}
 	return c.Verdict == c.SpinVerdict
 }

@@ -29,7 +29,7 @@ type subject struct {
 	fault string // planted
 	// without is a mutation that the kernel gets, by its name; the first of that name.
 	without string
-	differs string // why SPIN finds the fault and the executor does not, with PTX's rule
+	differs string // why SPIN says deadlock where the executor says that a phase is skipped
 }
 
 const sharedLimit = 232448
@@ -68,9 +68,9 @@ func subjects() []subject {
 	return list
 }
 
-// lanesApart is what the executor does not see.
-const lanesApart = "the executor runs a warp's lanes in step; in PTX only bar.warp.sync joins them, and mbarrier.test_wait with a parity is valid for the " +
-	"current phase and the one before: a lane that is still in its wait when another has released misses the phase and waits for ever"
+// lanesApart is one fault with two names.
+const lanesApart = "mbarrier.test_wait with a parity is valid for the current phase and the one before. The executor reports a lane whose wait need not end " +
+	"before the next phase completes. SPIN's lanes run apart, so there the lane waits for ever"
 
 // planted are subjects with a fault each.
 func planted() (list []subject) {

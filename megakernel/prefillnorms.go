@@ -1,0 +1,100 @@
+package megakernel
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// prefillSyncs are the barriers of a layer of a prefill kernel: how many, and which of them keys and values, and a
+// product's input, wait for, counted from the layer's first.
+type prefillSyncs struct {
+	all, keys int
+	inputs    [prefillMatrices]int
+}
+
+// layerSyncs counts them: one behind every product and attention, one behind norms of all of q and of k, and one behind
+// each branch that is added behind a norm.
+func (p *Prefill) layerSyncs() (s prefillSyncs) {
+	l, branch := p.Of.kind(), 0
+	if p.Of.kept() {
+		branch = 1
+	}
+	s.keys = 1
+	if l.Attn.QKNorm.Kind != models.NoNorm && !p.byHead() {
+		s.keys++
+	}
+	s.inputs[MatrixO] = s.keys + 1
+	s.inputs[MatrixGateUp] = s.inputs[MatrixO] + 1 + branch
+	s.inputs[MatrixDown] = s.inputs[MatrixGateUp] + 1
+	s.all = s.inputs[MatrixDown] + 1 + branch
+	return s
+}
+
+// declareNorms declares sums of squares, and what a norm keeps until they are known.
+func (f *prefillFlow) declareNorms() {
+	mk, k, room := f.mk, f.k, f.p.Room()
+	c, l := &mk.Config, f.mk.kind()
+	norm := func(name, of string, i int, n models.Norm) *tasks.PrefillNorm {
+		parts := f.gemms[i].Tiles()
+		sq := dsl.Global[dsl.F32](k, name, product(room, parts), dsl.Align(16), bufDoc("[%d][%d] sums of squares of %s, in parts", room, parts, of))
+		return &tasks.PrefillNorm{N: c.Hidden, Eps: n.Eps, SQ: sq, Parts: parts}
+	}
+	f.residuals, f.branches = map[int]*tasks.PrefillResidual{}, map[int]*tasks.PrefillBranch{}
+	for n, i := range [...]int{MatrixDown, MatrixO} { // what QKV's norm has is behind down, or the embedding
+		of, post := [...]models.Norm{mk.arch.Final, l.PreMLP}[n], [...]models.Norm{l.PostMLP, l.PostAttn}[n]
+		r := &tasks.PrefillResidual{Out: f.activations(c.Hidden), X: f.bufs.x, Next: f.normed, Gain: f.bufs.gains, PlusOne: mk.plusOne(mk.arch.Final),
+			None: [...]models.Norm{l.PreAttn, l.PreMLP}[n].Kind == models.NoNorm}
+		if of.Kind != models.NoNorm {
+			f.norms[n] = norm([...]string{"squares", "squares_mlp"}[n], "the residual vectors", i, of)
+			r.Norm = *f.norms[n]
+		}
+		f.residuals[i] = r
+		if post.Kind != models.NoNorm {
+			f.branches[i] = &tasks.PrefillBranch{N: c.Hidden, Norm: *norm([...]string{"squares_down", "squares_o"}[n], "what is added", i, post),
+				PlusOne: mk.plusOne(post), Factor: l.Residual, Unscaled: mk.Options.Fault == FaultPostNorm && i == MatrixO}
+		}
+	}
+	f.final = f.norms[0]
+	if l.PreAttn.Kind == models.NoNorm {
+		f.norms[0] = nil
+	}
+	if len(f.branches) > 0 {
+		y := dsl.Global[dsl.F32](k, "branch", product(room, c.Hidden), dsl.Align(16), bufDoc("[%d][%d] what attention or the MLP adds, before its norm", room, c.Hidden))
+		f.branches[MatrixO].Y, f.branches[MatrixDown].Y = y, y
+	}
+	if f.syncs.keys > 1 {
+		rows := (c.Heads + c.KVHeads) * c.HeadDim
+		f.bufs.rawQK = dsl.Global[dsl.B128](k, "raw_qk", product(room, rows/2), bufDoc("[%d tokens] queries [%d][%d], then keys [%d][%d], before their norm: a pair, and the sum of its squares", room, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
+	}
+}
+
+// add is the phase that adds what matrix i has made behind its norm, where it has one: for the next product, or behind
+// the last layer for the LM head.
+func (f *prefillFlow) add(s tasks.Step, i int, span tasks.PrefillSpan) {
+	b := f.branches[i]
+	if b == nil {
+		return
+	}
+	add := func(r *tasks.PrefillResidual, next, own dsl.Val[dsl.U32]) {
+		r.Add(f.env, span, next, f.p.Options.Padded(), b, own)
+	}
+	r, l := f.residuals[i], f.mk.kind()
+	switch {
+	case i == MatrixO:
+		f.phase("add_attention", true, func() {
+			add(r, f.gainRow(s.Layer, models.RolePreMLP), f.gainRow(s.Layer, models.RolePostAttn))
+		})
+	case l.PreAttn.Kind != models.NoNorm: // the final norm's gains lie behind the last layer's
+		f.phase("add_mlp", true, func() {
+			add(r, f.gainRow(s.Layer.AddC(1), models.RolePreAttn), f.gainRow(s.Layer, models.RolePostMLP))
+		})
+	default:
+		final := *r
+		final.None = false
+		f.phase("add_mlp", true, func() {
+			own := f.gainRow(s.Layer, models.RolePostMLP)
+			f.k.IfElse(s.Layer.LtC(f.mk.Config.Layers-1), func() { add(r, f.k.U32(0), own) }, func() { add(&final, f.k.U32(f.mk.finalGain()), own) })
+		})
+	}
+}

@@ -1,0 +1,98 @@
+package families
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/stretchr/testify/require"
+)
+
+// prefillRefused are the cases that have no prefill kernel, and what each refusal names.
+var prefillRefused = map[string]string{}
+
+// asPrefill is a case's model as wide as prefill kernels want.
+func asPrefill(t *testing.T, c *Case) models.Config {
+	t.Helper()
+	config, err := c.Config(nil)
+	require.NoError(t, err)
+	config.Hidden, config.Intermediate, config.MaxPositions = 128, 160, max(config.MaxPositions, 128)
+	return config
+}
+
+// prefillPair is a case's decode kernel of one row and its prefill kernel.
+func prefillPair(t *testing.T, config models.Config, fault megakernel.Fault) (*megakernel.Kernel, *megakernel.Prefill, error) {
+	t.Helper()
+	mk, err := megakernel.Build(config, megakernel.Options{SMs: 2, Page: 8, Fault: fault})
+	require.NoError(t, err)
+	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: 64, Groups: 1})
+	return mk, p, err
+}
+
+// prefilled are the logits behind each of several steps of a prompt through the prefill kernel, and behind the token
+// after them, which the decode kernel reads over the cache that these have filled.
+func prefilled(t *testing.T, mk *megakernel.Kernel, p *megakernel.Prefill, w reference.Weights, tokens []int, steps ...int) (logits [][]float64) {
+	t.Helper()
+	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	long, err := runtime.NewSim(p.IR, 2)
+	require.NoError(t, err)
+	s, err := runtime.NewSequence(mk, sim, tensors(w), pages+1, backwards(pages), 0)
+	require.NoError(t, err)
+	r, err := runtime.OpenPrefill(p, long, sim, pages+1, 0)
+	require.NoError(t, err)
+	out, table, cached := make([]float32, mk.Config.Vocab), make([]uint32, pages), 0
+	copy(table, backwards(pages))
+	for _, n := range steps {
+		_, err := r.Run(t.Context(), tokens[cached:][:n], cached, table, false)
+		require.NoError(t, err, "%d tokens behind %d", n, cached)
+		require.NoError(t, r.Logits(out))
+		logits, cached = append(logits, wide(out)), cached+n
+	}
+	require.NoError(t, s.Skip(cached))
+	_, err = s.Step(tokens[cached])
+	require.NoError(t, err)
+	require.NoError(t, s.Logits(out))
+	return append(logits, wide(out))
+}
+
+// A prompt in steps of other lengths, each behind cached tokens but the first, through every family's prefill kernel.
+func TestPrefillKernelsEqualTheReferenceForEveryFamily(t *testing.T) {
+	for _, c := range cases(t) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			config := asPrefill(t, &c)
+			mk, p, err := prefillPair(t, config, megakernel.NoFault)
+			if want := prefillRefused[c.Name]; want != "" {
+				require.ErrorContains(t, err, want)
+				return
+			}
+			require.NoError(t, err)
+			steps := []int{13, 1, 22}
+			if deep.On() {
+				steps = []int{1, 64, 7, 30}
+			}
+			n := 1
+			for _, step := range steps {
+				n += step
+			}
+			w, tokens := reference.Synthetic(config, Seed), synth.Tokens(Seed, 0, n, config.Vocab)
+			want, exact := logitsOf(t, config, w, tokens, reference.AsKernel(config)), logitsOf(t, config, w, tokens, reference.Hooks{})
+			var near, float [][]float64
+			at := -1
+			for _, step := range append(steps, 1) {
+				at += step
+				near, float = append(near, want[at]), append(float, exact[at])
+			}
+			own := distance(near, float)
+			got := distance(prefilled(t, mk, p, w, tokens, steps...), near)
+			t.Logf("%.4f from the reference, whose roundings cost %.4f", got, own)
+			require.Less(t, got, limit(own))
+		})
+	}
+}
