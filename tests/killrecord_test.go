@@ -23,6 +23,7 @@ type killRecord struct {
 	Kinds         int           `json:"kinds"`
 	Reported      int           `json:"reported"`
 	Excused       int           `json:"excused"`
+	NotRun        int           `json:"not_run"` // kinds that the run had not come to
 	Runs          int           `json:"runs"`
 	PairSeed      uint64        `json:"pair_seed"`
 	Pairs         int           `json:"pairs"`
@@ -43,6 +44,7 @@ type killKernel struct {
 	Kinds        int    `json:"kinds"`
 	Reported     int    `json:"reported"`
 	Excused      int    `json:"excused"`
+	NotRun       int    `json:"not_run"`
 	Survivors    int    `json:"survivors"`
 	NoRule       int    `json:"no_rule"` // of the excused, by an excuse that cites no rule
 	Pairs        int    `json:"pairs"`
@@ -80,6 +82,8 @@ func (rec *killRecord) countKinds(r *killRun) {
 	for k, v := range r.verdicts {
 		rec.Runs += v.runs
 		switch {
+		case v.runs == 0:
+			rec.NotRun++
 		case v.report != "":
 			rec.Reported++
 		case v.excuse != nil:
@@ -123,6 +127,8 @@ func (rec *killRecord) kernel(r *killRun, k shippedKernel, found []pair) {
 	for x, n := range has {
 		out.Mutants += n
 		switch v := r.verdicts[x]; {
+		case v.runs == 0:
+			out.NotRun += n
 		case v.report != "":
 			out.Reported += n
 		case v.excuse != nil:
@@ -159,7 +165,7 @@ func TestARecordOfKillsSaysWhatBecameOfKindsAndPairs(t *testing.T) {
 		return strings.Join(strings.Fields(lines), " ")
 	}
 	small := func(name string, faulty ...string) killSubject {
-		return killSubject{name, oneRow, nil, func(*testing.T) *subject {
+		return killSubject{name, oneRow, func(*testing.T) *ir.Kernel { return k }, func(*testing.T) *subject {
 			return &subject{seeds: 8, ir: k, run: func(_ context.Context, k *ir.Kernel, _ uint64) (string, string, error) {
 				if slices.Contains(faulty, has(k)) {
 					return "data race", "", nil
@@ -177,7 +183,8 @@ func TestARecordOfKillsSaysWhatBecameOfKindsAndPairs(t *testing.T) {
 	for x := range kernel.kinds {
 		r.verdicts[x] = &verdict{}
 	}
-	r.kinds(t)
+	require.Equal(t, 4, newKillRecord(r, []shippedKernel{kernel}, nil, 0).Kernels[0].NotRun)
+	r.kinds(t, func() {})
 	rec := newKillRecord(r, []shippedKernel{kernel}, r.pairs(t, 30), 0)
 	require.Equal(t, []int{4, 1, 2}, []int{rec.Kinds, rec.Reported, rec.Excused},
 		"removed first; the last removed or earlier")

@@ -101,31 +101,40 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("wide i8", wide,
 			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
 	}
-	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128, pipeline.FormatMXFP4, pipeline.FormatI8} {
-		c := smallConfig(t, func(c *models.Config) { c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false })
+	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128,
+		pipeline.FormatMXFP4, pipeline.FormatI8} {
+		c := smallConfig(t, func(c *models.Config) {
+			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false
+		})
 		all = append(all, ofOneRow(string(f), c, with(ships, func(o *megakernel.Options) { o.Weights = f }), 2))
 	}
 	all = append(all,
-		ofOneRow("wide bf16", wide, with(ships, func(o *megakernel.Options) { o.Consumers, o.Held = 1, megakernel.HeldNone }), 2),
+		ofOneRow("wide bf16", wide,
+			with(ships, func(o *megakernel.Options) { o.Consumers, o.Held = 1, megakernel.HeldNone }), 2),
 		ofOneRow("few tiles", smallConfig(t, vocab(16)), with(ships, func(o *megakernel.Options) { o.SMs = 4 }), 3),
-		ofOneRow("more SMs than tiles", smallConfig(t, vocab(16)), with(ships, func(o *megakernel.Options) { o.SMs, o.Consumers = 110, 1 }), 3),
+		ofOneRow("more SMs than tiles", smallConfig(t, vocab(16)),
+			with(ships, func(o *megakernel.Options) { o.SMs, o.Consumers = 110, 1 }), 3),
 		ofOneRow("one layer in the ring", short, with(ships, func(o *megakernel.Options) { o.Stages = 32 }), 3),
 		ofHanging("given up", oneRow, func(t *testing.T) *hanging { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
-	rows := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 4, StageBytes: 2048, Stages: 3, InFlight: 2, Page: 4, Draws: true}
+	rows := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 4, StageBytes: 2048, Stages: 3, InFlight: 2, Page: 4,
+		Draws: true}
 	heads := func(hidden, intermediate, n int) models.Config {
 		return smallConfig(t, func(c *models.Config) {
-			c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab, c.TieEmbeddings = hidden, intermediate, 4, 1, n, 96, false
+			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = hidden, intermediate, 96, false
+			c.Heads, c.KVHeads, c.HeadDim = 4, 1, n
 		})
 	}
 	all = append(all,
 		ofRows("bf16, 8 rows", heads(96, 120, 16), 0, with(rows, func(o *megakernel.Options) { o.Leads = "none" })),
 		ofRows("bf16, 8 rows with leads", heads(96, 120, 16), 0,
 			with(rows, func(o *megakernel.Options) { o.Stages, o.InFlight, o.Leads = 6, 3, "4:2" })),
-		ofRows("bf16, 5 rows of 2 warps", heads(96, 120, 16), 32, with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers = 5, 2 })),
+		ofRows("bf16, 5 rows of 2 warps", heads(96, 120, 16), 32,
+			with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers = 5, 2 })),
 		ofRows("bf16, 4 rows of 128 dimensions", heads(96, 120, 128), 0,
 			with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers, o.StageBytes = 4, 8, 0 })),
 		ofRows("bf16, 16 rows", heads(96, 120, 16), 32, with(rows, func(o *megakernel.Options) { o.Tokens = 16 })),
-		ofRows("more SMs than tiles, 5 rows", heads(96, 16, 16), 0, with(rows, func(o *megakernel.Options) { o.SMs, o.Tokens, o.Consumers = 50, 5, 1 })))
+		ofRows("more SMs than tiles, 5 rows", heads(96, 16, 16), 0,
+			with(rows, func(o *megakernel.Options) { o.SMs, o.Tokens, o.Consumers = 50, 5, 1 })))
 	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatI8, pipeline.FormatI4G128} {
 		for _, n := range []int{8, 16} {
 			o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights = n, f })
@@ -136,7 +145,8 @@ func killSubjects(t *testing.T) []killSubject {
 		}
 	}
 	all = append(all, ofHanging("given up, rows", manyRows, func(t *testing.T) *hanging {
-		return newRaggedHanging(t, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Stages: 3, InFlight: 2, Page: 4})
+		return newRaggedHanging(t, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Stages: 3,
+			InFlight: 2, Page: 4})
 	}))
 	for i, x := range promptSubjects {
 		name := [...]string{"bf16, prompt", "bf16, cached tokens", "bf16, two tiles", "bf16, two clusters", "bf16, wide"}[i]

@@ -34,8 +34,8 @@ func newPlot() *cobra.Command {
 				switch kindOf(data) {
 				case sweep.What:
 					return plotSweep(cmd, path, len(files), out)
-				case bench.PrefillWhat:
-					return plotPrefill(cmd, path, data, len(files), out)
+				case bench.PrefillWhat, bench.AttentionBesideWhat:
+					return plotRates(cmd, path, data, len(files), out)
 				}
 				r, err := bench.Parse(data)
 				if err != nil {
@@ -67,12 +67,18 @@ func kindOf(data []byte) string {
 	return of.What
 }
 
-// plotPrefill draws a file of prompts, which goes alone.
-func plotPrefill(cmd *cobra.Command, path string, data []byte, files int, out string) error {
+// plotRates draws a file of prompts, or of their attention alone, which goes alone.
+func plotRates(cmd *cobra.Command, path string, data []byte, files int, out string) error {
 	if files > 1 {
 		return usagef("plot: %s is a file of prompts, which is drawn alone", path)
 	}
-	f, err := bench.ParsePrefill(data)
+	var f interface{ Plot() *bench.RatePlot }
+	var err error
+	if kindOf(data) == bench.PrefillWhat {
+		f, err = bench.ParsePrefill(data)
+	} else {
+		f, err = bench.ParseAttentionBeside(data)
+	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", path, err)
 	}

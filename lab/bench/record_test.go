@@ -177,6 +177,11 @@ func TestCommittedRecordsAreValid(t *testing.T) {
 			Cases []map[string]json.RawMessage `json:"cases"`
 		}
 		require.NoError(t, json.Unmarshal(data, &kind), path)
+		if kind.What == AttentionBesideWhat {
+			_, err := ParseAttentionBeside(data)
+			require.NoError(t, err, path)
+			continue
+		}
 		if kind.What == PrefillWhat {
 			f, err := ParsePrefill(data)
 			require.NoError(t, err, path)

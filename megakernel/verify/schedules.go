@@ -34,10 +34,14 @@ func (r *Request) schedules() ([]uint64, error) {
 	return seeds, nil
 }
 
-// policiesOf names the policies of seeds, each once.
+// policiesOf names the policies of seeds, each once, with the depth of the one that has one.
 func policiesOf(seeds []uint64) (names []string) {
 	for _, seed := range seeds {
-		if name := interp.PolicyOf(seed).String(); !slices.Contains(names, name) {
+		name := interp.PolicyOf(seed).String()
+		if interp.PolicyOf(seed) == interp.PolicyPCT {
+			name += fmt.Sprintf(" of depth %d", interp.PCTDepth)
+		}
+		if !slices.Contains(names, name) {
 			names = append(names, name)
 		}
 	}

@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mkgen/mkgen/internal/jsonfile"
+)
+
+// AttentionBeside is what bench/attention.py writes: attention of prompts alone by mkgen and by others in one run.
+type AttentionBeside struct {
+	What      string                `json:"what"` // AttentionBesideWhat
+	GPU       string                `json:"gpu"`
+	Driver    string                `json:"driver"`
+	CUDA      string                `json:"cuda"`
+	Commit    string                `json:"commit"`
+	Compiler  string                `json:"compiler"`
+	Heads     int                   `json:"heads"`
+	KVHeads   int                   `json:"kv_heads"`
+	HeadDim   int                   `json:"head_dim"`
+	Sequences int                   `json:"sequences"`
+	Torch     string                `json:"torch"`
+	Cases     []AttentionBesideCase `json:"cases"`
+}
+
+// AttentionBesideWhat is the field what of an AttentionBeside.
+const AttentionBesideWhat = "attention of prompts beside PyTorch"
+
+// AttentionBesideCase is one system at one length. OfBest is over the largest rate of the systems that are not mkgen.
+type AttentionBesideCase struct {
+	System string    `json:"system"`
+	Page   int       `json:"page,omitempty"` // of mkgen's
+	Tokens int       `json:"tokens"`
+	FLOP   float64   `json:"flop"`
+	Micros float64   `json:"device_us"` // the rounds' median
+	TFLOPS float64   `json:"tflop_s"`
+	OfBest float64   `json:"of_best,omitempty"`
+	Error  float64   `json:"error,omitempty"` // of mkgen's, see MaxAttentionError
+	Apart  float64   `json:"apart,omitempty"` // of the others from mkgen's
+	Rounds []float64 `json:"rounds_us"`
+}
+
+// ParseAttentionBeside reads an AttentionBeside strictly; what Check finds is an error.
+func ParseAttentionBeside(data []byte) (*AttentionBeside, error) {
+	return jsonfile.ParseChecked[AttentionBeside](data, jsonfile.Kind{Name: "a file of bench/attention.py", What: AttentionBesideWhat})
+}
+
+// Check returns nil when the figures agree with each other and outputs are near enough to float64; else all that is
+// wrong, joined.
+func (f *AttentionBeside) Check() error {
+	var errs []error
+	best := map[int]float64{}
+	for _, c := range f.Cases {
+		if c.System != SystemMkgen {
+			best[c.Tokens] = max(best[c.Tokens], c.TFLOPS)
+		}
+	}
+	near := func(got, want float64) bool { return math.Abs(got-want) <= 1e-4*math.Abs(want) }
+	for i, c := range f.Cases {
+		n := float64(c.Tokens)
+		switch {
+		case !near(c.FLOP, float64(f.Sequences)*n*(n+1)*2*float64(f.Heads*f.HeadDim)):
+			errs = append(errs, fmt.Errorf("case %d: flop is %v for %d tokens", i, c.FLOP, c.Tokens))
+		case len(c.Rounds) == 0 || !near(c.Micros, median(c.Rounds)) || !near(c.TFLOPS, c.FLOP/c.Micros/1e6):
+			errs = append(errs, fmt.Errorf("case %d: device_us is %v, tflop_s %v, the rounds %v", i, c.Micros, c.TFLOPS, c.Rounds))
+		case best[c.Tokens] > 0 && !near(c.OfBest, c.TFLOPS/best[c.Tokens]):
+			errs = append(errs, fmt.Errorf("case %d: of_best is %v, from the rates %v", i, c.OfBest, c.TFLOPS/best[c.Tokens]))
+		case c.System == SystemMkgen && !(c.Error > 0 && c.Error <= MaxAttentionError):
+			errs = append(errs, fmt.Errorf("case %d: error is %v, want at most %v", i, c.Error, MaxAttentionError))
+		}
+	}
+	if len(f.Cases) == 0 || f.GPU == "" {
+		errs = append(errs, errors.New("no cases, or no GPU"))
+	}
+	return errors.Join(errs...)
+}
+
+// Plot is the picture: a curve for each system and page size.
+func (f *AttentionBeside) Plot() *RatePlot {
+	p := &RatePlot{X: "tokens of a prompt",
+		Title: fmt.Sprintf("Causal attention of %d prompts, %d heads of %d, %s", f.Sequences, f.Heads, f.HeadDim, f.GPU)}
+	for _, c := range f.Cases {
+		name := "PyTorch, " + c.System
+		if c.System == SystemMkgen {
+			name = fmt.Sprintf("mkgen, pages of %d tokens", c.Page)
+		}
+		i := slices.IndexFunc(p.Curves, func(k Curve) bool { return k.Name == name })
+		if i < 0 {
+			i, p.Curves = len(p.Curves), append(p.Curves, Curve{Name: name, LabelMeaning: "TFLOP/s"})
+		}
+		k := &p.Curves[i]
+		k.X, k.Y, k.Labels = append(k.X, float64(c.Tokens)), append(k.Y, c.TFLOPS), append(k.Labels, fmt.Sprintf("%.0f", c.TFLOPS))
+		k.Low, k.High = append(k.Low, c.FLOP/slices.Max(c.Rounds)/1e6), append(k.High, c.FLOP/slices.Min(c.Rounds)/1e6)
+	}
+	return p
+}
