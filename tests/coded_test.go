@@ -66,38 +66,42 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 
 // holdsCodes looks at every weight of the layers' images.
 func holdsCodes(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Coded, dir string) {
-	digits := map[models.DType]float64{models.BF16: 0x1p-8, models.F16: 0x1p-11}
 	for layer := range mk.Config.Layers {
 		image := make([]byte, mk.Plan.LayerBytes)
 		require.NoError(t, mk.PackLayer(image, layer, c))
 		for i := range mk.Plan.Layer {
-			p, source := &mk.Plan.Layer[i], mk.Sources(i)
-			for row := range p.Rows {
-				at := source(row)
-				name := megakernel.TensorName(at.Tensor, layer)
-				w := m.Matrix(name)
-				codes, scales, zeros := make([]int8, w.Cols), make([]float32, w.Blocks()), make([]int8, w.Blocks())
-				require.NoError(t, w.Codes(at.Row, codes))
-				require.NoError(t, w.Scales(at.Row, scales))
-				require.NoError(t, w.Zeros(at.Row, zeros))
-				numbers := make([]float32, w.Cols)
-				require.NoError(t, w.Row(at.Row, numbers))
-				columns := w.Cols
-				if w.Format.Cols > 0 {
-					columns = w.Format.Cols
-				}
-				got := meant(p, image[p.Start+int64(row/8)*p.TileBytes():][:p.TileBytes()], row%8)
-				for k, v := range got {
-					g := k / columns
-					code, roundings := float64(int(codes[k])-int(zeros[g])), 1.0
-					if c.Float {
-						roundings = 2 // modelopt rounds the scale, too
-						code = float64(quant.FromE4M3(byte(codes[k])))
-					}
-					require.Equal(t, code*float64(scales[g]), v, "%s: %s [%d, %d]", dir, name, at.Row, k)
-					require.InDelta(t, v, float64(numbers[k]), 1e-7+math.Abs(v)*roundings*digits[w.DType], "%s: %s [%d, %d]", dir, name, at.Row, k)
-				}
+			holdsRows(t, mk, m, c, layer, i, &mk.Plan.Layer[i], image, dir)
+		}
+	}
+}
+
+// holdsRows looks at every weight of matrix i of the plan table, which lies in an image of a layer.
+func holdsRows(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Coded, layer, i int, p *pipeline.MatrixPlan, image []byte, dir string) {
+	digits, source := map[models.DType]float64{models.BF16: 0x1p-8, models.F16: 0x1p-11}, mk.Sources(i)
+	for row := range p.Rows {
+		at := source(row)
+		name := megakernel.TensorName(at.Tensor, layer)
+		w := m.Matrix(name)
+		codes, scales, zeros := make([]int8, w.Cols), make([]float32, w.Blocks()), make([]int8, w.Blocks())
+		require.NoError(t, w.Codes(at.Row, codes))
+		require.NoError(t, w.Scales(at.Row, scales))
+		require.NoError(t, w.Zeros(at.Row, zeros))
+		numbers := make([]float32, w.Cols)
+		require.NoError(t, w.Row(at.Row, numbers))
+		columns := w.Cols
+		if w.Format.Cols > 0 {
+			columns = w.Format.Cols
+		}
+		got := meant(p, image[p.Start+int64(row/8)*p.TileBytes():][:p.TileBytes()], row%8)
+		for k, v := range got {
+			g := k / columns
+			code, roundings := float64(int(codes[k])-int(zeros[g])), 1.0
+			if c.Float {
+				roundings = 2 // modelopt rounds the scale, too
+				code = float64(quant.FromE4M3(byte(codes[k])))
 			}
+			require.Equal(t, code*float64(scales[g]), v, "%s: %s [%d, %d]", dir, name, at.Row, k)
+			require.InDelta(t, v, float64(numbers[k]), 1e-7+math.Abs(v)*roundings*digits[w.DType], "%s: %s [%d, %d]", dir, name, at.Row, k)
 		}
 	}
 }
