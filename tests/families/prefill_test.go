@@ -1,6 +1,7 @@
 package families
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/runtime"
@@ -11,9 +12,6 @@ import (
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
 )
-
-// prefillRefused are the cases that have no prefill kernel, and what each refusal names.
-var prefillRefused = map[string]string{}
 
 // asPrefill is a case's model as wide as prefill kernels want.
 func asPrefill(t *testing.T, c *Case) models.Config {
@@ -61,6 +59,24 @@ func prefilled(t *testing.T, mk *megakernel.Kernel, p *megakernel.Prefill, w ref
 	return append(logits, wide(out))
 }
 
+// prompt is a case's weights and a prompt, and the reference's logits where prefilled has some: rounded as the kernel
+// rounds, and not.
+func prompt(t *testing.T, config models.Config, steps ...int) (w reference.Weights, tokens []int, want, exact [][]float64) {
+	t.Helper()
+	n := 1
+	for _, step := range steps {
+		n += step
+	}
+	w, tokens = reference.Synthetic(config, Seed), synth.Tokens(Seed, 0, n, config.Vocab)
+	rounded, float := logitsOf(t, config, w, tokens, reference.AsKernel(config)), logitsOf(t, config, w, tokens, reference.Hooks{})
+	at := -1
+	for _, step := range append(steps, 1) {
+		at += step
+		want, exact = append(want, rounded[at]), append(exact, float[at])
+	}
+	return w, tokens, want, exact
+}
+
 // A prompt in steps of other lengths, each behind cached tokens but the first, through every family's prefill kernel.
 func TestPrefillKernelsEqualTheReferenceForEveryFamily(t *testing.T) {
 	for _, c := range cases(t) {
@@ -68,31 +84,40 @@ func TestPrefillKernelsEqualTheReferenceForEveryFamily(t *testing.T) {
 			t.Parallel()
 			config := asPrefill(t, &c)
 			mk, p, err := prefillPair(t, config, megakernel.NoFault)
-			if want := prefillRefused[c.Name]; want != "" {
-				require.ErrorContains(t, err, want)
-				return
-			}
 			require.NoError(t, err)
 			steps := []int{13, 1, 22}
 			if deep.On() {
 				steps = []int{1, 64, 7, 30}
 			}
-			n := 1
-			for _, step := range steps {
-				n += step
-			}
-			w, tokens := reference.Synthetic(config, Seed), synth.Tokens(Seed, 0, n, config.Vocab)
-			want, exact := logitsOf(t, config, w, tokens, reference.AsKernel(config)), logitsOf(t, config, w, tokens, reference.Hooks{})
-			var near, float [][]float64
-			at := -1
-			for _, step := range append(steps, 1) {
-				at += step
-				near, float = append(near, want[at]), append(float, exact[at])
-			}
-			own := distance(near, float)
-			got := distance(prefilled(t, mk, p, w, tokens, steps...), near)
+			w, tokens, want, exact := prompt(t, config, steps...)
+			own := distance(want, exact)
+			got := distance(prefilled(t, mk, p, w, tokens, steps...), want)
 			t.Logf("%.4f from the reference, whose roundings cost %.4f", got, own)
 			require.Less(t, got, limit(own))
+		})
+	}
+}
+
+// A prefill kernel with a planted fault is not the model any more, beside a decode kernel without.
+func TestFaultsOfFeaturesShowInPrefillKernels(t *testing.T) {
+	all := cases(t)
+	for _, f := range []struct {
+		name  string
+		fault megakernel.Fault
+	}{{"qwen2", megakernel.FaultBias}, {"qwen3", megakernel.FaultQKNorm}, {"olmo2", megakernel.FaultQKNorm}, {"gemma3", megakernel.FaultPlusOne},
+		{"gemma3", megakernel.FaultRopeBase}, {"gemma2", megakernel.FaultLogitCap}, {"gemma2", megakernel.FaultPostNorm}, {"olmo2", megakernel.FaultPostNorm},
+		{"mistral", megakernel.FaultAttention}, {"gemma2", megakernel.FaultAttention}, {"ministral3", megakernel.FaultGrowth}, {"smollm3", megakernel.FaultDropToken}} {
+		t.Run(f.name+" "+string(f.fault), func(t *testing.T) {
+			t.Parallel()
+			config := asPrefill(t, &all[slices.IndexFunc(all, func(c Case) bool { return c.Name == f.name })])
+			mk, _, err := prefillPair(t, config, megakernel.NoFault)
+			require.NoError(t, err)
+			_, p, err := prefillPair(t, config, f.fault)
+			require.NoError(t, err)
+			w, tokens, want, exact := prompt(t, config, 15, 21)
+			far, most := distance(prefilled(t, mk, p, w, tokens, 15, 21), want), limit(distance(want, exact))
+			t.Logf("%.3f, limit %.3f", far, most)
+			require.Greater(t, far, 1.5*most)
 		})
 	}
 }
