@@ -90,12 +90,16 @@ var prefillExcuses = mutate.Excuses{
 }
 
 // promptSubject is a grid of clusters of two and its prompt: 40 tokens behind cached ones.
-type promptSubject struct{ sms, room, hidden, cached int }
+type promptSubject struct {
+	sms, room, hidden, cached int
+	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
+}
 
 // promptSubjects are grids of one cluster and of two, whose CTAs share tokens or weights, one whose attention has
 // several blocks of tokens, and one whose products have several tiles a cluster. A mutant need be reported in one of
 // them.
-var promptSubjects = []promptSubject{{2, 64, 0, 0}, {2, 64, 0, 300}, {2, 128, 0, 0}, {4, 128, 0, 0}, {2, 64, 256, 0}}
+var promptSubjects = []promptSubject{{sms: 2, room: 64}, {sms: 2, room: 64, cached: 300}, {sms: 2, room: 128},
+	{sms: 4, room: 128}, {sms: 2, room: 64, hidden: 256}}
 
 const promptSeeds = 6 // schedules that a mutant of a prefill kernel must survive
 
@@ -105,6 +109,10 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Hidden = cmp.Or(x.hidden, c.Hidden)
+	if x.norms {
+		c.Traits.Norms, c.Traits.QKNorm = models.NormsAfter, models.QKNormWide
+		c.Names = models.TensorNames{models.RolePostAttn: "attn.%d", models.RolePostMLP: "mlp.%d"}
+	}
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: 80 << 10, Weights: weights})
 	require.NoError(t, err)
 	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.room, Groups: 1, Cluster: 2})
@@ -179,11 +187,32 @@ func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 	}
 	require.NoError(t, prefillExcuses.Check(left, prefillExcuses))
 	// of matrices that the step writes, too
-	_, left = promptSubject{4, 128, 0, 0}.try(t, pipeline.FormatE4M3, func(mu mutate.Mutation) bool {
+	_, left = promptSubject{sms: 4, room: 128}.try(t, pipeline.FormatE4M3, func(mu mutate.Mutation) bool {
 		fence, waits := strings.Contains(mu.Name, "fence.proxy"), strings.Contains(mu.Name, "@barrier")
 		return mu.Class == mutate.Remove && (fence && mu.Role == "consumers" || (fence || waits) && mu.Role == "producer")
 	})
 	require.Empty(t, left)
+}
+
+// Each synchronisation behind a phase that norms add is reported when it is left out or weakened.
+func TestMutantsOfThePhasesOfNormsInAPrefillKernelAreReported(t *testing.T) {
+	deep.Only(t)
+	reported, left := promptSubject{sms: 2, room: 64, norms: true}.try(t, pipeline.FormatBF16, func(mu mutate.Mutation) bool {
+		phase := slices.ContainsFunc([]string{"qk_norm", "add_attention", "add_mlp"}, func(phase string) bool {
+			return mu.Region == "sync after "+phase
+		})
+		return phase && (mu.Class == mutate.Remove || mu.Class == mutate.Weaken)
+	})
+	require.Len(t, reported, 24)
+	excuses := mutate.Excuses{
+		{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken}, Role: "consumers",
+			Regions: []string{"sync after add_attention"}, Behind: "bar.sync", Rule: mutate.Causality,
+			Why: "no norm is in front of gate and up: consumers wait for what the producer copies behind the same barrier"},
+		{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers",
+			Regions: []string{"sync after add_attention"}, Front: "wait.acquire @barrier", Behind: "wait.mbar @tiles_full",
+			Why: "behind that wait: the next product's consumers wait for what the producer copies", Rule: mutate.Causality},
+	}
+	require.NoError(t, excuses.Check(left, excuses))
 }
 
 // try are the mutants of tiny's prefill kernel that a schedule of subject x shows, and those that none does.
