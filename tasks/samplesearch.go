@@ -147,8 +147,8 @@ func (t *Sample) findK(e *Env, row, i u32) {
 	k := e.K
 	lo, shift := t.state(row, stateLo), t.state(row, stateShift)
 	h := t.histogram(e, row, i, lo, shift, t.stateF32(row, stateMass))
-	h.positions(e, t.state(row, stateCount))
 	want, last := t.param(row, draw.RowTopK), len(h.count)-1
+	h.positions(e, t.state(row, stateCount))
 	b := h.find(k, func(i int) dsl.Pred {
 		return h.before[i].Lt(want).And(want.Le(h.before[i].Add(h.count[i])))
 	})
