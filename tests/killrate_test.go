@@ -15,6 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// formatZeros is the format of AWQ's checkpoints and of most of GPTQ's: groups of 128 with zero points.
+const formatZeros pipeline.Format = "i4g128-zeros"
+
 // shippedKernel is a kernel of llama3-8b at its real size, as it is generated for 132 SMs.
 type shippedKernel struct {
 	name   string // "i4g128, 8 rows"
@@ -22,23 +25,28 @@ type shippedKernel struct {
 	kinds  map[kind]int // of its mutants, and how many of each
 }
 
-// shippedKernels are decode kernels of 1, 8 and 16 rows and a prefill kernel of each of six weight formats, or of every
-// format that weights can be rounded to, with every number of rows. Not among them are formats of checkpoints with codes
-// of their own: those with zero points have kinds of mutants that no subject has.
+// shippedKernels are decode kernels of 1, 8 and 16 rows and a prefill kernel of each of seven weight formats, or of every
+// format that weights can be rounded to, with every number of rows, and of those of checkpoints' own codes with 1, 8
+// and 16.
 func shippedKernels(t *testing.T, every bool) (all []shippedKernel) {
 	t.Helper()
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	formats := []pipeline.Format{pipeline.FormatBF16, pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128,
-		pipeline.FormatI8, pipeline.FormatMXFP4}
+		pipeline.FormatI8, pipeline.FormatMXFP4, formatZeros}
 	rows := []int{1, 8, 16}
+	few := rows
 	if every {
-		formats, rows = pipeline.Formats(), nil
+		formats, rows = slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), nil
 		for n := range 16 {
 			rows = append(rows, n+1)
 		}
 	}
 	for _, f := range formats {
+		rows := rows
+		if slices.Contains(pipeline.OwnFormats(), f) {
+			rows = few
+		}
 		for _, n := range rows {
 			name, of := fmt.Sprintf("%s, %d rows", f, n), manyRows
 			if n == 1 {
@@ -74,7 +82,13 @@ func kindsOf(f family, k *ir.Kernel) map[kind]int {
 	return kinds
 }
 
-// Every mutant of every kernel that ships is of a kind that a subject small enough to be run has: the same instruction
+// kindsNotRun are those of i4g32 with zero points and 16 rows that no subject has: docs/verify.md names them.
+var kindsNotRun = []string{
+	"several rows: earlier mbar.arrive @empty (consumers, lm_head: syncwarp; mbar.arrive @empty; ld @normed)",
+	"several rows: remove mbar.arrive @empty (consumers, lm_head: syncwarp; mbar.arrive @empty; ld @normed)",
+}
+
+// Every mutant of every kernel that ships, but for kindsNotRun, is of a kind that a subject small enough to be run has: the same instruction
 // between the same others, in the same role and region, broken in the same way.
 func TestSmallSubjectsHaveEveryKindOfMutantThatShips(t *testing.T) {
 	has := map[kind]bool{}
@@ -96,6 +110,9 @@ func TestSmallSubjectsHaveEveryKindOfMutantThatShips(t *testing.T) {
 	}
 	var lines []string
 	for k, kernel := range missing {
+		if strings.HasPrefix(kernel, "i4g32-zeros") && slices.Contains(kindsNotRun, k.String()) {
+			continue
+		}
 		lines = append(lines, kernel+" has "+k.String())
 	}
 	slices.Sort(lines)

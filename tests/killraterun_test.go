@@ -130,8 +130,9 @@ type pair struct {
 	verdict
 }
 
-// pairs draws pairs of kinds, one half among all, one among those that are excused, and runs them. A pair that a
-// schedule of the first subject does not show runs on all that have both kinds, but for two that are excused.
+// pairs draws pairs of kinds, one half among all, one among those that are excused, and runs them. If one of a pair is
+// reported alone, the pair runs on the subject that reports it, or not at all. A pair that a schedule of the first subject
+// does not show runs on all that have both kinds, but for two that are excused.
 func (r *killRun) pairs(t *testing.T, n int) (all []pair) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(pairSeed, 0))
@@ -161,8 +162,11 @@ func (r *killRun) pairs(t *testing.T, n int) (all []pair) {
 		if vb.report == "" && va.report != "" || va.on < vb.on && (va.report == "") == (vb.report == "") {
 			p.a, p.b, va, vb = p.b, p.a, vb, va
 		}
-		made := false
-		for _, i := range append([]int{vb.on}, r.others(vb.on)...) {
+		made, on := false, []int{vb.on}
+		if vb.report == "" {
+			on = append(on, r.others(vb.on)...)
+		}
+		for _, i := range on {
 			if p.report != "" || made && certain(va.excuse) && certain(vb.excuse) && va.report+vb.report == "" {
 				break
 			}

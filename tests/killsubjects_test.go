@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -102,7 +103,7 @@ func killSubjects(t *testing.T) []killSubject {
 			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
 	}
 	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128,
-		pipeline.FormatMXFP4, pipeline.FormatI8} {
+		pipeline.FormatMXFP4, pipeline.FormatI8, formatZeros} {
 		c := smallConfig(t, func(c *models.Config) {
 			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false
 		})
@@ -135,7 +136,7 @@ func killSubjects(t *testing.T) []killSubject {
 		ofRows("bf16, 16 rows", heads(96, 120, 16), 32, with(rows, func(o *megakernel.Options) { o.Tokens = 16 })),
 		ofRows("more SMs than tiles, 5 rows", heads(96, 16, 16), 0,
 			with(rows, func(o *megakernel.Options) { o.SMs, o.Tokens, o.Consumers = 50, 5, 1 })))
-	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatI8, pipeline.FormatI4G128} {
+	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatI8, pipeline.FormatI4G128, formatZeros} {
 		for _, n := range []int{8, 16} {
 			o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights = n, f })
 			if f == pipeline.FormatI4G128 && n == 16 {
@@ -143,6 +144,13 @@ func killSubjects(t *testing.T) []killSubject {
 			}
 			all = append(all, ofRows(string(f)+map[int]string{8: ", 8 rows", 16: ", 16 rows"}[n], heads(256, 256, 16), 0, o))
 		}
+	}
+	for _, n := range []int{8, 16} { // whose LM head's tiles are no whole chunks
+		o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights, o.StageBytes = n, "i4g32-zeros", 2560 })
+		if n == 16 {
+			o.InFlight = o.Stages
+		}
+		all = append(all, ofRows(fmt.Sprintf("i4g32-zeros, %d rows", n), heads(512, 256, 16), 0, o))
 	}
 	all = append(all, ofHanging("given up, rows", manyRows, func(t *testing.T) *hanging {
 		return newRaggedHanging(t, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Stages: 3,
