@@ -128,7 +128,7 @@ def theirs(args, system, n, sample, device):
 
 
 def ours(args, page, scratch):
-    """What mkgen measured with pages of so many tokens."""
+    """What mkgen measured with pages of the given size."""
     config, out = scratch / "config.json", scratch / "attention.json"
     base = json.loads((compare.ROOT / "models" / "testdata" / "configs" / "tiny.json").read_text())
     config.write_text(json.dumps(base | {"num_attention_heads": args.heads, "num_key_value_heads": args.kv_heads, "head_dim": args.head_dim}))

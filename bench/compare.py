@@ -311,7 +311,7 @@ def main():
     parser.add_argument("--tune", default="", help="search the options of both for so long each first, such as 60s")
     parser.add_argument("--mode", default="reduce-overhead", help="of torch.compile")
     parser.add_argument("--no-transformers", action="store_true", help="compare the two kernels only")
-    parser.add_argument("--prefill", type=int, help="compare the first token of prompts, with prefill kernels of steps of so many tokens, instead")
+    parser.add_argument("--prefill", type=int, help="compare the first token of prompts, with prefill kernels whose steps have this many tokens, instead")
     parser.add_argument("--passes", type=int, default=2, help="runs of each in turns, with --prefill")
     parser.add_argument("--device", default="cuda", choices=["cuda", "sim"], help="sim tries this out on a CPU: no speed")
     parser.add_argument("--out", type=file_to_write, help="JSON file (default: bench/results/GPU/DATE-compare-MODEL.json where the gate was passed, else out/compare-MODEL.json)")

@@ -7,7 +7,7 @@ bench/compare.py --prefill starts it, and asks it between runs of mkgen. It make
 
     prompt TOKENS ROUNDS EVERY   times of rounds in us by the host's clock, from the call with the prompt to having the token that follows; and every
                                  EVERY-th of the logits it is chosen by. The prompt is that of `mkgen bench --prefill`.
-    product TOKENS               TFLOP/s of the product of the first layer's MLP for so many tokens, back to back for a third of a second
+    product TOKENS               TFLOP/s of the product of the first layer's MLP for TOKENS tokens, back to back for a third of a second
 
 A round keeps keys and values of the whole prompt, as a generation that goes on would need, and makes logits of the last token alone.
 """

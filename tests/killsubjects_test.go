@@ -30,7 +30,7 @@ type killSubject struct {
 	open   func(t *testing.T) *subject
 }
 
-// ofOneRow is a subject that runs so many steps of one row.
+// ofOneRow is a subject of one row that runs a number of steps.
 func ofOneRow(name string, c models.Config, o megakernel.Options, steps int) killSubject {
 	return killSubject{name, oneRow, func(t *testing.T) *ir.Kernel { return buildOf(t, c, o).IR },
 		func(t *testing.T) *subject { return subjectOf(t, c, o, steps) }}

@@ -112,8 +112,8 @@ with --reference with transformers', as are keys and values; no record is
 written.
 
 --prefill-attention measures, instead, causal attention alone, as the prefill
-kernel has it: of so many prompts at once, of the lengths in --contexts, with
-the heads of the model and pages of --page tokens. Outputs are compared with
+kernel has it: of n prompts at once, of the lengths in --contexts, with the
+heads of the model and pages of --page tokens. Outputs are compared with
 float64 on a sample; bench/attention.py puts PyTorch beside it.
 
 --serve measures, instead, a server (mkgen serve, or any that answers OpenAI's
@@ -155,7 +155,7 @@ works, and no speed.`,
 	f.BoolVar(&b.withBudget, "budget", false, "measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
 	f.Var(&b.prefill, "prefill", "time to a prompt's first token through a prefill kernel of steps of so many tokens, instead")
 	f.Lookup("prefill").DefValue = ""
-	f.Var(&b.attention, "prefill-attention", "attention of so many prompts at once alone, with the model's heads, instead")
+	f.Var(&b.attention, "prefill-attention", "causal attention of `n` prompts at once, alone, with the model's heads, instead")
 	f.Lookup("prefill-attention").DefValue = ""
 	b.machine.fileFlag(cmd)
 	b.ablate.flags(cmd)

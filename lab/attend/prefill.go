@@ -85,7 +85,7 @@ func (p *Prefill) Room(n int) int {
 
 func (p *Prefill) padded() int { return tasks.PrefillTokens(p.Config.Groups) * p.Config.Cluster }
 
-// Scalars are the parameters of a launch over sequences of n tokens, whose cache has so many pages.
+// Scalars are the parameters of a launch over sequences of n tokens, and a cache of the given pages.
 func (p *Prefill) Scalars(sequences, n, pages int) map[string]uint64 {
 	page := p.Config.Page
 	return map[string]uint64{"sequences": uint64(sequences), "tokens": uint64(n), "room": uint64(p.Room(n)), "pages": uint64(pages),

@@ -80,7 +80,7 @@ func (f *AttentionBeside) Check() error {
 // Plot is the picture: a curve for each system and page size.
 func (f *AttentionBeside) Plot() *RatePlot {
 	p := &RatePlot{X: "tokens of a prompt",
-		Title: fmt.Sprintf("Causal attention of %d prompts, %d heads of %d, %s", f.Sequences, f.Heads, f.HeadDim, f.GPU)}
+		Title: fmt.Sprintf("Attention of %d prompts, %d heads of %d, %s", f.Sequences, f.Heads, f.HeadDim, f.GPU)}
 	for _, c := range f.Cases {
 		name := "PyTorch, " + c.System
 		if c.System == SystemMkgen {
