@@ -159,7 +159,8 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 }
 
 // codedTiles packs a piece whose codes there are.
-func codedTiles(from Coded, dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin, names []string) error {
+func codedTiles(from Coded, dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin,
+	names []string) error {
 	shape, _ := m.Format.Int4(m.K)
 	groups, size := 1, int(m.TileBytes())
 	if m.Format.Blocks() {

@@ -99,7 +99,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	case c.HeadDim > tasks.MaxPrefillHead:
 		return refuse("heads of %d dimensions, want at most %d", c.HeadDim, tasks.MaxPrefillHead)
 	case o.Cluster > 1 && mk.Options.Page < tasks.PrefillPage:
-		return refuse("pages of %d tokens and clusters of %d, want at least %d tokens for clusters", mk.Options.Page, o.Cluster, tasks.PrefillPage)
+		return refuse("pages of %d tokens and clusters of %d, want at least %d tokens for clusters", mk.Options.Page,
+			o.Cluster, tasks.PrefillPage)
 	case c.Hidden%32 != 0 || c.Intermediate%32 != 0 || c.Heads*c.HeadDim%32 != 0:
 		return refuse("inputs of %d, %d and %d columns, want multiples of 32", c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
 	}

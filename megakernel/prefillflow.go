@@ -166,7 +166,8 @@ func (f *prefillFlow) consumers() {
 	f.bar = tasks.NewGridBarrier(e, f.bufs.barrier, f.epochNow())
 	f.bar.Watch = f.watch
 	f.phase("embed", true, func() {
-		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, f.embedding().Row)
+		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(),
+			func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, f.embedding().Row)
 		f.dequantize(MatrixQKV, k.U32(0))
 	})
 	qkv := &tasks.PrefillQKV{QKV: f.qkv(), Input: f.norms[0]}

@@ -37,21 +37,24 @@ func (f *prefillFlow) declareNorms() {
 	c, l := &mk.Config, f.mk.kind()
 	norm := func(name, of string, i int, n models.Norm) *tasks.PrefillNorm {
 		parts := f.gemms[i].Tiles()
-		sq := dsl.Global[dsl.F32](k, name, product(room, parts), dsl.Align(16), bufDoc("[%d][%d] sums of squares of %s, in parts", room, parts, of))
+		sq := dsl.Global[dsl.F32](k, name, product(room, parts), dsl.Align(16),
+			bufDoc("[%d][%d] sums of squares of %s, in parts", room, parts, of))
 		return &tasks.PrefillNorm{N: c.Hidden, Eps: n.Eps, SQ: sq, Parts: parts}
 	}
 	f.residuals, f.branches = map[int]*tasks.PrefillResidual{}, map[int]*tasks.PrefillBranch{}
 	for n, i := range [...]int{MatrixDown, MatrixO} { // what QKV's norm has is behind down, or the embedding
 		of, post := [...]models.Norm{mk.arch.Final, l.PreMLP}[n], [...]models.Norm{l.PostMLP, l.PostAttn}[n]
-		r := &tasks.PrefillResidual{Out: f.activations(c.Hidden), X: f.bufs.x, Next: f.normed, Gain: f.bufs.gains, PlusOne: mk.plusOne(mk.arch.Final),
-			None: [...]models.Norm{l.PreAttn, l.PreMLP}[n].Kind == models.NoNorm}
+		r := &tasks.PrefillResidual{Out: f.activations(c.Hidden), X: f.bufs.x, Next: f.normed, Gain: f.bufs.gains,
+			PlusOne: mk.plusOne(mk.arch.Final),
+			None:    [...]models.Norm{l.PreAttn, l.PreMLP}[n].Kind == models.NoNorm}
 		if of.Kind != models.NoNorm {
 			f.norms[n] = norm([...]string{"squares", "squares_mlp"}[n], "the residual vectors", i, of)
 			r.Norm = *f.norms[n]
 		}
 		f.residuals[i] = r
 		if post.Kind != models.NoNorm {
-			f.branches[i] = &tasks.PrefillBranch{N: c.Hidden, Norm: *norm([...]string{"squares_down", "squares_o"}[n], "what is added", i, post),
+			f.branches[i] = &tasks.PrefillBranch{N: c.Hidden, Norm: *norm([...]string{"squares_down", "squares_o"}[n],
+				"what is added", i, post),
 				PlusOne: mk.plusOne(post), Factor: l.Residual, Unscaled: mk.Options.Fault == FaultPostNorm && i == MatrixO}
 		}
 	}
@@ -60,12 +63,15 @@ func (f *prefillFlow) declareNorms() {
 		f.norms[0] = nil
 	}
 	if len(f.branches) > 0 {
-		y := dsl.Global[dsl.F32](k, "branch", product(room, c.Hidden), dsl.Align(16), bufDoc("[%d][%d] what attention or the MLP adds, before its norm", room, c.Hidden))
+		y := dsl.Global[dsl.F32](k, "branch", product(room, c.Hidden), dsl.Align(16),
+			bufDoc("[%d][%d] what attention or the MLP adds, before its norm", room, c.Hidden))
 		f.branches[MatrixO].Y, f.branches[MatrixDown].Y = y, y
 	}
 	if f.syncs.keys > 1 {
 		rows := (c.Heads + c.KVHeads) * c.HeadDim
-		f.bufs.rawQK = dsl.Global[dsl.B128](k, "raw_qk", product(room, rows/2), bufDoc("[%d tokens] queries [%d][%d], then keys [%d][%d], before their norm: a pair, and the sum of its squares", room, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
+		f.bufs.rawQK = dsl.Global[dsl.B128](k, "raw_qk", product(room, rows/2),
+			bufDoc("[%d tokens] queries [%d][%d], then keys [%d][%d], before their norm: a pair, and the sum of its squares",
+				room, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
 	}
 }
 
@@ -94,7 +100,8 @@ func (f *prefillFlow) add(s tasks.Step, i int, span tasks.PrefillSpan) {
 		final.None = false
 		f.phase("add_mlp", true, func() {
 			own := f.gainRow(s.Layer, models.RolePostMLP)
-			f.k.IfElse(s.Layer.LtC(f.mk.Config.Layers-1), func() { add(r, f.k.U32(0), own) }, func() { add(&final, f.k.U32(f.mk.finalGain()), own) })
+			f.k.IfElse(s.Layer.LtC(f.mk.Config.Layers-1), func() { add(r, f.k.U32(0), own) },
+				func() { add(&final, f.k.U32(f.mk.finalGain()), own) })
 		})
 	}
 }

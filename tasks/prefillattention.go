@@ -180,7 +180,8 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 			token := tile.MulC(t.together()).Named("first_token")
 			sees := p.s.Pos.Add(token.AddC(t.together()).Min(p.n))
 			blocks := dsl.Select(token.Lt(p.n), sees.AddC(t.block()-1).DivC(t.block()), k.U32(0)).Named("blocks")
-			piece := prefillPiece{token: token, head: at.RemC(t.KV.Heads).Named("kv_head"), blocks: blocks, from: k.U32(0), sees: dsl.Optional(sees)}
+			piece := prefillPiece{token: token, head: at.RemC(t.KV.Heads).Named("kv_head"), blocks: blocks, from: k.U32(0),
+				sees: dsl.Optional(sees)}
 			if t.Window != nil { // what the first of the tokens sees
 				piece.from = p.s.Pos.Add(token).AddC(1).Max(p.window).Sub(p.window).DivC(t.block()).Min(blocks).Named("first_block")
 			}

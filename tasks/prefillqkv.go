@@ -38,7 +38,8 @@ func (t *PrefillQKV) Epilogue(e *Env, s Step, n u32) PrefillEpilogue {
 			scale[half] = t.Input.Of(e, token)
 			at[half] = s.Pos.Add(token.Min(n.SubC(1)))
 			page := s.Table.Load(at[half].DivC(t.KV.Page)).Named("page")
-			st[half] = t.stores(place{t: &t.QKV, e: e, s: s, page: page, slot: at[half].RemC(t.KV.Page).Named("slot"), row: token})
+			st[half] = t.stores(place{t: &t.QKV, e: e, s: s, page: page, slot: at[half].RemC(t.KV.Page).Named("slot"),
+				row: token})
 		}
 		finish := func(v PrefillPair, of *QKV, y0, y1 f32) {
 			token := p.Tokens[v.Half]
@@ -116,7 +117,10 @@ func (t *PrefillQKV) Normalise(e *Env, s Step, n u32) {
 			t.normalise(e, row, token.MulC(t.Heads), t.Heads, false, func(i u32, r turned) { to.query(row, i, r) })
 		}, func() {
 			first, kvHead := token.MulC(t.KV.Heads).AddC(keys), head.SubC(t.Heads)
-			t.normalise(e, first.Add(kvHead), first, t.KV.Heads, t.Norm.KeysAsTheyAre, func(i u32, r turned) { to.key(kvHead, i, r) })
+			t.normalise(e, first.Add(kvHead), first, t.KV.Heads, t.Norm.KeysAsTheyAre, func(i u32,
+				r turned) {
+				to.key(kvHead, i, r)
+			})
 		})
 	}, dsl.Unroll(1))
 }

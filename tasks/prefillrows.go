@@ -111,7 +111,8 @@ func (t *PrefillResidual) Add(e *Env, span PrefillSpan, norm u32, padded int, b 
 		if !b.Unscaled {
 			scale = b.Norm.Of(e, token).Named("branch_scale")
 		}
-		added := &AddedColumns{N: t.Out.K, X: t.X, Y: b.Y, Gain: t.Gain, PlusOne: b.PlusOne, Factor: b.Factor, Scale: func(u32) f32 { return scale }}
+		added := &AddedColumns{N: t.Out.K, X: t.X, Y: b.Y, Gain: t.Gain, PlusOne: b.PlusOne, Factor: b.Factor,
+			Scale: func(u32) f32 { return scale }}
 		return added.Row(e, token, gain)
 	})
 }

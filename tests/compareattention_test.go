@@ -45,9 +45,13 @@ func TestAttentionOfPromptsIsComparedOnACPU(t *testing.T) {
 func TestAFileOfAttentionWhoseFiguresDisagreeIsRefused(t *testing.T) {
 	good := func() *bench.AttentionBeside {
 		flop := 16.0 * 1024 * 1025 * 2 * 2048
-		return &bench.AttentionBeside{What: bench.AttentionBesideWhat, GPU: "NVIDIA H100", Heads: 16, KVHeads: 16, HeadDim: 128, Sequences: 16, Cases: []bench.AttentionBesideCase{
-			{System: bench.SystemMkgen, Page: 16, Tokens: 1024, FLOP: flop, Micros: 200, TFLOPS: flop / 200e6, OfBest: 0.8, Error: 0.002, Rounds: []float64{200}},
-			{System: "cudnn", Tokens: 1024, FLOP: flop, Micros: 160, TFLOPS: flop / 160e6, OfBest: 1, Apart: 0.003, Rounds: []float64{160}}}}
+		header := bench.AttentionHeader{What: bench.AttentionBesideWhat, GPU: "NVIDIA H100", Heads: 16, KVHeads: 16,
+			HeadDim: 128, Sequences: 16}
+		return &bench.AttentionBeside{AttentionHeader: header, Cases: []bench.AttentionBesideCase{
+			{System: bench.SystemMkgen, Page: 16, Tokens: 1024, FLOP: flop, Micros: 200, TFLOPS: flop / 200e6, OfBest: 0.8,
+				Error: 0.002, Rounds: []float64{200}},
+			{System: "cudnn", Tokens: 1024, FLOP: flop, Micros: 160, TFLOPS: flop / 160e6, OfBest: 1, Apart: 0.003,
+				Rounds: []float64{160}}}}
 	}
 	require.NoError(t, good().Check())
 	picture, err := good().Plot().SVG()

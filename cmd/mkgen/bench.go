@@ -155,7 +155,8 @@ works, and no speed.`,
 	f.BoolVar(&b.withBudget, "budget", false, "measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
 	f.Var(&b.prefill, "prefill", "time to a prompt's first token through a prefill kernel of steps of so many tokens, instead")
 	f.Lookup("prefill").DefValue = ""
-	f.Var(&b.attention, "prefill-attention", "causal attention of `n` prompts at once, alone, with the model's heads, instead")
+	f.Var(&b.attention, "prefill-attention",
+		"causal attention of `n` prompts at once, alone, with the model's heads, instead")
 	f.Lookup("prefill-attention").DefValue = ""
 	b.machine.fileFlag(cmd)
 	b.ablate.flags(cmd)

@@ -20,7 +20,8 @@ var attentionLengths = contexts{1024, 4096, 16384}
 // checkPrefillAttention refuses what does not go with --prefill-attention.
 func (b *benchFlags) checkPrefillAttention(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
-	for _, name := range []string{"record", "plot", "tokens", "tokens-per-launch", "rows", "budget", "ablate", "prefill", "reference", "checkpoint", "random"} {
+	for _, name := range []string{"record", "plot", "tokens", "tokens-per-launch", "rows", "budget", "ablate", "prefill",
+		"reference", "checkpoint", "random"} {
 		if given(name) {
 			return usagef("--%s and --prefill-attention exclude each other", name)
 		}
@@ -47,7 +48,8 @@ func (b *benchFlags) prefillAttention(cmd *cobra.Command) (err error) {
 	}
 	o := b.options()
 	s := &bench.PrefillAttentionSuite{Sequences: int(b.attention), Lengths: b.contexts, Rounds: int(b.rounds),
-		Config: attend.PrefillConfig{Heads: config.Heads, KVHeads: config.KVHeads, HeadDim: config.HeadDim, SMs: o.SMs, Page: cmp.Or(o.Page, megakernel.DefaultPage)}}
+		Config: attend.PrefillConfig{Heads: config.Heads, KVHeads: config.KVHeads, HeadDim: config.HeadDim, SMs: o.SMs,
+			Page: cmp.Or(o.Page, megakernel.DefaultPage)}}
 	machine, closeMachine, err := openBenchMachine(b.device, b.arch)
 	if err != nil {
 		return err

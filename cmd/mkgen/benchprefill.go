@@ -63,7 +63,8 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 	if s.Prefill, err = megakernel.BuildPrefills(s.Decode[0], int(b.prefill)); err != nil {
 		return usagef("--prefill: %v", err)
 	}
-	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases, ours: ourPrefill(b.reference != "")}); err != nil {
+	if err := checkOutputs(cmd, nil,
+		output{flag: "cases", path: b.cases, ours: ourPrefill(b.reference != "")}); err != nil {
 		return err
 	}
 	weights := &bench.Suite{Kernel: s.Decode[0]}

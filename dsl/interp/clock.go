@@ -176,7 +176,8 @@ type stamp struct {
 }
 
 func (s stamp) join(t stamp) stamp {
-	out := stamp{hb: joinClock(s.hb, t.hb), sh: joinClock(s.sh, t.sh), out: joinClock(s.out, t.out), came: joinSub(s.came, t.came)}
+	out := stamp{hb: joinClock(s.hb, t.hb), sh: joinClock(s.sh, t.sh), out: joinClock(s.out, t.out),
+		came: joinSub(s.came, t.came)}
 	if s.sh == s.gl && t.sh == t.gl {
 		out.gl = out.sh
 	} else {

@@ -86,6 +86,9 @@ func (m *machine) allSaw(b *mbar) bool {
 func (m *machine) phaseMissed(b *mbar, s waiterMark, l uint8) {
 	cta, wi := m.splitComp(s.comp)
 	waiter := m.ctas[cta].warps[wi]
-	m.fail(waiter, &m.p.code[s.pc], int(l), PhaseSkipped, "may still wait for phase %d of mbarrier %d of %s when phase %d completes, and miss it: no syncwarp or other wait of all lanes comes between the wait and an arrival of phase %d", int64(b.phase)-1, b.index, b.buf, b.phase, b.phase).
+	m.fail(waiter, &m.p.code[s.pc], int(l), PhaseSkipped,
+		"may still wait for phase %d of mbarrier %d of %s when phase %d completes, and miss it: "+
+			"no syncwarp or other wait of all lanes comes between the wait and an arrival of phase %d",
+		int64(b.phase)-1, b.index, b.buf, b.phase, b.phase).
 		at(b.buf, int64(b.index)).side("latest arrival", b.lastW, 0, b.lastIn)
 }

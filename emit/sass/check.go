@@ -106,7 +106,8 @@ func check(k *ir.Kernel, text *emit.Source, c *code) (*Report, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sass: %w", err)
 	}
-	w := &walk{p: p, c: c, r: &Report{Revision: Revision, PTX: c.ptx, Instructions: len(c.ins)}, sets: map[string]int{}, seen: map[state]bool{}, from: map[state][]state{}, reported: map[int]bool{},
+	w := &walk{p: p, c: c, r: &Report{Revision: Revision, PTX: c.ptx, Instructions: len(c.ins)}, sets: map[string]int{},
+		seen: map[state]bool{}, from: map[state][]state{}, reported: map[int]bool{},
 		matched: make([]bool, len(p.places))}
 	w.live = guards(c)
 	w.label(text)

@@ -17,7 +17,8 @@ var (
 // instructions that ptxas makes of it, as far as they synchronise: a release is a fence and a store. So both levels are
 // held against the same graph.
 func parsePTX(text, kernel string) (*code, error) {
-	r := ptxReader{c: &code{ptx: true}, labels: map[string]int{}, origins: OriginsOf(text), entry: regexp.MustCompile(`\.entry\s+` + regexp.QuoteMeta(kernel) + `\s*\(`)}
+	r := ptxReader{c: &code{ptx: true}, labels: map[string]int{}, origins: OriginsOf(text),
+		entry: regexp.MustCompile(`\.entry\s+` + regexp.QuoteMeta(kernel) + `\s*\(`)}
 	line := 0
 	for s := range strings.Lines(text) {
 		line++
@@ -188,7 +189,8 @@ func ptxKinds(in *instruction) []string {
 			return []string{barKind(in, in.has("arrive"))}
 		}
 	case "mbarrier":
-		for _, m := range []struct{ word, kind string }{{"init", kindInit}, {"expect_tx", kindExpect}, {"arrive", kindArrive}, {"try_wait", kindTry}, {"test_wait", kindTest}} {
+		for _, m := range []struct{ word, kind string }{{"init", kindInit}, {"expect_tx", kindExpect}, {"arrive", kindArrive},
+			{"try_wait", kindTry}, {"test_wait", kindTest}} {
 			if in.has(m.word) {
 				return []string{m.kind}
 			}

@@ -58,14 +58,18 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 			c.Cluster = 2
 		}
 	}
-	if c.KVHeads < 1 || c.Groups < 1 || c.Cluster < 1 || c.Groups > 2 || c.Cluster > 2 || c.SMs < 1 || c.SMs%c.Cluster != 0 {
-		return nil, fmt.Errorf("attend: %d KV heads, %d warpgroups and clusters of %d in a grid of %d CTAs, want at least 1, at most 2, and a multiple", c.KVHeads, c.Groups, c.Cluster, c.SMs)
+	if c.KVHeads < 1 || c.Groups < 1 || c.Cluster < 1 || c.Groups > 2 || c.Cluster > 2 || c.SMs < 1 ||
+		c.SMs%c.Cluster != 0 {
+		return nil, fmt.Errorf("attend: %d KV heads, %d warpgroups and clusters of %d in a grid of %d CTAs, "+
+			"want at least 1, at most 2, and a multiple", c.KVHeads, c.Groups, c.Cluster, c.SMs)
 	}
 	p := &Prefill{Config: c}
 	stage := (prefillBlock*2*c.HeadDim + 1023) / 1024 * 1024
 	p.Stages = min(6, (c.Shared-prefillReserve)/stage)
-	k := dsl.New("mkgen_prefill_attention", dsl.Options{Warps: 4*c.Groups + 4, Grid: c.SMs, Cluster: c.Cluster, SharedLimit: c.Shared, Doc: []string{
-		fmt.Sprintf("Causal attention of prompts: %d query and %d KV heads of %d; KV pages of %d tokens.", c.Heads, c.KVHeads, c.HeadDim, c.Page)}})
+	k := dsl.New("mkgen_prefill_attention", dsl.Options{Warps: 4*c.Groups + 4, Grid: c.SMs, Cluster: c.Cluster,
+		SharedLimit: c.Shared, Doc: []string{
+			fmt.Sprintf("Causal attention of prompts: %d query and %d KV heads of %d; KV pages of %d tokens.", c.Heads, c.KVHeads,
+				c.HeadDim, c.Page)}})
 	p.assemble(k, stage)
 	var err error
 	p.IR, err = k.Finish()
@@ -88,7 +92,8 @@ func (p *Prefill) padded() int { return tasks.PrefillTokens(p.Config.Groups) * p
 // Scalars are the parameters of a launch over sequences of n tokens, and a cache of the given pages.
 func (p *Prefill) Scalars(sequences, n, pages int) map[string]uint64 {
 	page := p.Config.Page
-	return map[string]uint64{"sequences": uint64(sequences), "tokens": uint64(n), "room": uint64(p.Room(n)), "pages": uint64(pages),
+	return map[string]uint64{"sequences": uint64(sequences), "tokens": uint64(n), "room": uint64(p.Room(n)),
+		"pages":   uint64(pages),
 		"entries": uint64((n + page - 1) / page)}
 }
 
@@ -97,7 +102,8 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 	e := tasks.NewEnv(k, c.SMs, consumers, dsl.Shared[dsl.F32](k, "scratch", consumers))
 	scalar := func(name, doc string) dsl.Val[dsl.U32] { return dsl.Scalar[dsl.U32](k, name, doc) }
 	sequences, n := scalar("sequences", "prompts"), scalar("tokens", "of each")
-	room, entries := scalar("room", "rows of a prompt in queries and outputs"), scalar("entries", "of a prompt in the page table")
+	room, entries := scalar("room", "rows of a prompt in queries and outputs"), scalar("entries",
+		"of a prompt in the page table")
 	s := tasks.Step{Pos: k.U32(0), Layer: k.U32(0), Pages: scalar("pages", "of the cache"),
 		Table: dsl.Global[dsl.U32](k, BufferPrefillTable, 0, dsl.ReadOnly(), dsl.Doc("pages of the prompts, in order")),
 		Cache: dsl.Global[dsl.B128](k, BufferCache, 0, dsl.ReadOnly(), dsl.Align(128), dsl.Doc("the KV cache"))}
@@ -107,7 +113,8 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 		Groups: c.Groups, Cluster: c.Cluster, Stage: stage}
 	k.Assert(sequences.GeC(1).And(n.GeC(1)), "a launch has at least one prompt of at least one token")
 	att.Map(k, s.Cache)
-	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: stage, Warps: consumers, Cluster: c.Cluster}, nil)
+	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: stage, Warps: consumers,
+		Cluster: c.Cluster}, nil)
 	k.If(e.Tid.EqC(0), ring.Init)
 	k.ClusterBarrier()
 	each := func(body func(e *tasks.Env, span tasks.PrefillSpan)) {
@@ -116,7 +123,8 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 		k.For(k.U32(0), sequences, func(q dsl.Val[dsl.U32]) {
 			turned := *e // the same CTAs, dealt out from another one on
 			turned.CTA = e.CTA.Add(q.MulC(by).RemC(clusters).MulC(c.Cluster)).RemC(c.SMs)
-			body(&turned, tasks.PrefillSpan{N: n, Begin: &tasks.PrefillBegin{Row: dsl.Optional(q.Mul(room)), Entry: dsl.Optional(q.Mul(entries))}})
+			body(&turned, tasks.PrefillSpan{N: n, Begin: &tasks.PrefillBegin{Row: dsl.Optional(q.Mul(room)),
+				Entry: dsl.Optional(q.Mul(entries))}})
 		}, dsl.Unroll(1))
 	}
 	k.Roles(dsl.Role{Name: "consumers", First: 0, End: consumers, Body: func() {

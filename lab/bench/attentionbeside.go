@@ -11,18 +11,9 @@ import (
 
 // AttentionBeside is what bench/attention.py writes: attention of prompts alone by mkgen and by others in one run.
 type AttentionBeside struct {
-	What      string                `json:"what"` // AttentionBesideWhat
-	GPU       string                `json:"gpu"`
-	Driver    string                `json:"driver"`
-	CUDA      string                `json:"cuda"`
-	Commit    string                `json:"commit"`
-	Compiler  string                `json:"compiler"`
-	Heads     int                   `json:"heads"`
-	KVHeads   int                   `json:"kv_heads"`
-	HeadDim   int                   `json:"head_dim"`
-	Sequences int                   `json:"sequences"`
-	Torch     string                `json:"torch"`
-	Cases     []AttentionBesideCase `json:"cases"`
+	AttentionHeader
+	Torch string                `json:"torch"`
+	Cases []AttentionBesideCase `json:"cases"`
 }
 
 // AttentionBesideWhat is the field what of an AttentionBeside.
@@ -44,7 +35,8 @@ type AttentionBesideCase struct {
 
 // ParseAttentionBeside reads an AttentionBeside strictly; what Check finds is an error.
 func ParseAttentionBeside(data []byte) (*AttentionBeside, error) {
-	return jsonfile.ParseChecked[AttentionBeside](data, jsonfile.Kind{Name: "a file of bench/attention.py", What: AttentionBesideWhat})
+	return jsonfile.ParseChecked[AttentionBeside](data, jsonfile.Kind{Name: "a file of bench/attention.py",
+		What: AttentionBesideWhat})
 }
 
 // Check returns nil when the figures agree with each other and outputs are near enough to float64; else all that is
@@ -64,7 +56,8 @@ func (f *AttentionBeside) Check() error {
 		case !near(c.FLOP, float64(f.Sequences)*n*(n+1)*2*float64(f.Heads*f.HeadDim)):
 			errs = append(errs, fmt.Errorf("case %d: flop is %v for %d tokens", i, c.FLOP, c.Tokens))
 		case len(c.Rounds) == 0 || !near(c.Micros, median(c.Rounds)) || !near(c.TFLOPS, c.FLOP/c.Micros/1e6):
-			errs = append(errs, fmt.Errorf("case %d: device_us is %v, tflop_s %v, the rounds %v", i, c.Micros, c.TFLOPS, c.Rounds))
+			errs = append(errs, fmt.Errorf("case %d: device_us is %v, tflop_s %v, the rounds %v", i, c.Micros, c.TFLOPS,
+				c.Rounds))
 		case best[c.Tokens] > 0 && !near(c.OfBest, c.TFLOPS/best[c.Tokens]):
 			errs = append(errs, fmt.Errorf("case %d: of_best is %v, from the rates %v", i, c.OfBest, c.TFLOPS/best[c.Tokens]))
 		case c.System == SystemMkgen && !(c.Error > 0 && c.Error <= MaxAttentionError):
@@ -91,7 +84,8 @@ func (f *AttentionBeside) Plot() *RatePlot {
 			i, p.Curves = len(p.Curves), append(p.Curves, Curve{Name: name, LabelMeaning: "TFLOP/s"})
 		}
 		k := &p.Curves[i]
-		k.X, k.Y, k.Labels = append(k.X, float64(c.Tokens)), append(k.Y, c.TFLOPS), append(k.Labels, fmt.Sprintf("%.0f", c.TFLOPS))
+		k.X, k.Y, k.Labels = append(k.X, float64(c.Tokens)), append(k.Y, c.TFLOPS), append(k.Labels,
+			fmt.Sprintf("%.0f", c.TFLOPS))
 		k.Low, k.High = append(k.Low, c.FLOP/slices.Max(c.Rounds)/1e6), append(k.High, c.FLOP/slices.Min(c.Rounds)/1e6)
 	}
 	return p

@@ -262,7 +262,8 @@ func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
 		if peak > 0 {
 			share = fmt.Sprintf("  %6.1f %%", 100*c.FLOP/t/1e12/peak)
 		}
-		if _, err := fmt.Fprintf(w, "%6d  %8.2f ms  %8.0f  %7.1f%s\n", c.Tokens, 1e3*t, float64(c.Tokens)/t, c.FLOP/t/1e12, share); err != nil {
+		if _, err := fmt.Fprintf(w, "%6d  %8.2f ms  %8.0f  %7.1f%s\n", c.Tokens, 1e3*t, float64(c.Tokens)/t, c.FLOP/t/1e12,
+			share); err != nil {
 			return err
 		}
 	}

@@ -43,18 +43,23 @@ func AttentionOffset(t int, row uint64) int {
 
 // AttentionFile is what mkgen bench --prefill-attention --cases writes, for bench/attention.py.
 type AttentionFile struct {
-	What      string          `json:"what"` // AttentionWhat
-	GPU       string          `json:"gpu"`
-	Driver    string          `json:"driver"`
-	CUDA      string          `json:"cuda"`
-	Commit    string          `json:"commit"`
-	Compiler  string          `json:"compiler"`
-	Heads     int             `json:"heads"`
-	KVHeads   int             `json:"kv_heads"`
-	HeadDim   int             `json:"head_dim"`
-	Page      int             `json:"page"`
-	Sequences int             `json:"sequences"`
-	Cases     []AttentionCase `json:"cases"`
+	AttentionHeader
+	Page  int             `json:"page"`
+	Cases []AttentionCase `json:"cases"`
+}
+
+// AttentionHeader is what files of the attention of prompts have in common.
+type AttentionHeader struct {
+	What      string `json:"what"` // AttentionWhat or AttentionBesideWhat
+	GPU       string `json:"gpu"`
+	Driver    string `json:"driver"`
+	CUDA      string `json:"cuda"`
+	Commit    string `json:"commit"`
+	Compiler  string `json:"compiler"`
+	Heads     int    `json:"heads"`
+	KVHeads   int    `json:"kv_heads"`
+	HeadDim   int    `json:"head_dim"`
+	Sequences int    `json:"sequences"`
 }
 
 // AttentionWhat is the field what of an AttentionFile.
@@ -96,7 +101,8 @@ func (s *PrefillAttentionSuite) Run(ctx context.Context) (*AttentionFile, error)
 	if err := synth.Fill(noise, AttentionSeed, AttentionNoise, 0); err != nil {
 		return nil, err
 	}
-	f := &AttentionFile{What: AttentionWhat, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Page: c.Page, Sequences: s.Sequences}
+	f := &AttentionFile{Page: c.Page, AttentionHeader: AttentionHeader{What: AttentionWhat, Heads: c.Heads,
+		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Sequences: s.Sequences}}
 	for _, n := range s.Lengths {
 		if s.Progress != nil {
 			s.Progress(fmt.Sprintf("attention of %d prompts of %d tokens", s.Sequences, n))
@@ -195,7 +201,8 @@ func (r *attentionRun) fill() error {
 	}
 	rand.New(rand.NewPCG(1, 2)).Shuffle(len(r.table), func(i, j int) { r.table[i], r.table[j] = r.table[j], r.table[i] })
 	rows := int64(r.s.Sequences * r.mk.Room(r.n))
-	sizes := map[string]int64{attend.BufferPrefillQ: 2 * rows * int64(c.Heads*c.HeadDim), attend.BufferOut: 2 * rows * int64(c.Heads*c.HeadDim),
+	sizes := map[string]int64{attend.BufferPrefillQ: 2 * rows * int64(c.Heads*c.HeadDim),
+		attend.BufferOut:          2 * rows * int64(c.Heads*c.HeadDim),
 		attend.BufferPrefillTable: int64(4 * len(r.table)), attend.BufferCache: int64(len(r.table)) * int64(layout.PageBytes())}
 	for _, b := range r.mk.IR.Globals() {
 		if b.Map != nil {
@@ -228,7 +235,8 @@ func (r *attentionRun) fill() error {
 		}
 		for i := range perSequence {
 			bytes := layout.PageBytes()
-			if err := r.dev.Write(attend.BufferCache, int64(r.table[q*perSequence+i])*int64(bytes), cache[i*bytes:][:bytes]); err != nil {
+			if err := r.dev.Write(attend.BufferCache, int64(r.table[q*perSequence+i])*int64(bytes),
+				cache[i*bytes:][:bytes]); err != nil {
 				return err
 			}
 		}
@@ -292,7 +300,8 @@ func (r *attentionRun) check(to *AttentionCase) error {
 		}
 		worst := math.Sqrt(difference / bound)
 		if !(worst <= MaxAttentionError) {
-			return fmt.Errorf("attention of %d tokens: sequence %d, token %d, head %d is %.2g from float64, want at most %.2g", r.n, at.Sequence, at.Token, at.Head, worst, MaxAttentionError)
+			return fmt.Errorf("attention of %d tokens: sequence %d, token %d, head %d is %.2g from float64, want at most %.2g",
+				r.n, at.Sequence, at.Token, at.Head, worst, MaxAttentionError)
 		}
 		to.Worst = max(to.Worst, significant(worst))
 		if at.Out = got; i < 8 {
@@ -348,7 +357,8 @@ func (r *attentionRun) reference(at AttentionSample) (out, size []float64) {
 
 // CheckAttentionFile refuses data that are no AttentionFile.
 func CheckAttentionFile(data []byte) error {
-	return jsonfile.Parse(data, &AttentionFile{}, jsonfile.Kind{Name: "a file of attention of prompts", What: AttentionWhat})
+	return jsonfile.Parse(data, &AttentionFile{}, jsonfile.Kind{Name: "a file of attention of prompts",
+		What: AttentionWhat})
 }
 
 // Write writes the file, whole or not at all.
@@ -360,7 +370,9 @@ func (f *AttentionFile) WriteTable(w io.Writer, facts Facts) error {
 	if facts.Executor {
 		note = " (of the executor: no measure of a GPU)"
 	}
-	_, err := fmt.Fprintf(w, "Causal attention of %d prompts, %d query and %d KV heads of %d, shuffled pages of %d tokens%s\n\ntokens     device  TFLOP/s  error\n",
+	_, err := fmt.Fprintf(w,
+		"Causal attention of %d prompts, %d query and %d KV heads of %d, "+
+			"shuffled pages of %d tokens%s\n\ntokens     device  TFLOP/s  error\n",
 		f.Sequences, f.Heads, f.KVHeads, f.HeadDim, f.Page, note)
 	for _, c := range f.Cases {
 		if err == nil {

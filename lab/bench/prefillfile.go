@@ -86,7 +86,8 @@ func DatasheetPeak(gpu string) float64 {
 // File is the outcome of a suite on a machine with these facts, by the program of that commit.
 func (o *PrefillOutcome) File(s *PrefillSuite, facts Facts, commit string) *PrefillFile {
 	mk := s.Decode[0]
-	f := &PrefillFile{What: PrefillWhat, Gated: o.Gate != nil && o.Gate.Err() == nil, GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: commit, Peak: DatasheetPeak(facts.GPU), Apart: significant(o.Error),
+	f := &PrefillFile{What: PrefillWhat, Gated: o.Gate != nil && o.Gate.Err() == nil, GPU: facts.GPU, Driver: facts.Driver,
+		CUDA: facts.CUDA, Commit: commit, Peak: DatasheetPeak(facts.GPU), Apart: significant(o.Error),
 		Options: PrefillOptions{Compiler: facts.Compiler, Page: mk.KV.Page, SMs: mk.Options.SMs}}
 	for _, p := range s.Prefill {
 		f.Options.Prefill = append(f.Options.Prefill, p.Options.Tokens)
@@ -106,7 +107,8 @@ func (o *PrefillOutcome) File(s *PrefillSuite, facts Facts, commit string) *Pref
 
 func (c *PrefillCase) figures(mk *megakernel.Kernel) PrefillFigures {
 	t := c.Seconds()
-	f := PrefillFigures{System: SystemMkgen, Model: mk.Config.Name, DType: dtypeOf(mk.Config, mk.Options.Weights, mk.Options.Head), Batch: 1, Prompt: c.Tokens, First: significant(1e6 * t),
+	f := PrefillFigures{System: SystemMkgen, Model: mk.Config.Name, DType: dtypeOf(mk.Config, mk.Options.Weights,
+		mk.Options.Head), Batch: 1, Prompt: c.Tokens, First: significant(1e6 * t),
 		Rate: significant(float64(c.Tokens) / t), FLOP: c.FLOP, TFLOPS: significant(c.FLOP / t / 1e12), Logits: c.Logits}
 	for _, d := range c.First {
 		f.Rounds = append(f.Rounds, significant(1e6*d.Seconds()))
@@ -158,7 +160,8 @@ func (f *PrefillFile) Check() error {
 		case !near(c.First, median(c.Rounds)):
 			bad("case %d: first_token_us is %v, the rounds' median %v", i, c.First, median(c.Rounds))
 		case !near(c.TFLOPS, rate) || !near(c.Rate, 1e6*float64(c.Prompt)/c.First):
-			bad("case %d: tflop_s is %v and tok_s %v, from the time %v and %v", i, c.TFLOPS, c.Rate, rate, 1e6*float64(c.Prompt)/c.First)
+			bad("case %d: tflop_s is %v and tok_s %v, from the time %v and %v", i, c.TFLOPS, c.Rate, rate,
+				1e6*float64(c.Prompt)/c.First)
 		case f.Peak > 0 && (!near(c.Share, rate/f.Peak) || c.Share > 1):
 			bad("case %d: share is %v, from tflop_s %v", i, c.Share, rate/f.Peak)
 		case c.Over != 0 && !near(c.Over, c.First/ours):

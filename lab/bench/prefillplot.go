@@ -111,7 +111,8 @@ func (c *Curve) add(p *plot.Plot, colour color.Color) error {
 	}
 	for i := range c.X {
 		points.XYs = append(points.XYs, plotter.XY{X: c.X[i], Y: c.Y[i]})
-		points.YErrors = append(points.YErrors, struct{ Low, High float64 }{math.Max(0, c.Y[i]-c.Low[i]), math.Max(0, c.High[i]-c.Y[i])})
+		points.YErrors = append(points.YErrors, struct{ Low, High float64 }{math.Max(0, c.Y[i]-c.Low[i]),
+			math.Max(0, c.High[i]-c.Y[i])})
 	}
 	line, glyphs, err := plotter.NewLinePoints(points.XYs)
 	if err != nil {
@@ -129,7 +130,8 @@ func (c *Curve) add(p *plot.Plot, colour color.Color) error {
 	glyphs.Color, glyphs.Shape, glyphs.Radius = colour, draw.CircleGlyph{}, 2.6
 	bars.Color = colour
 	for i := range labels.TextStyle {
-		labels.TextStyle[i] = text.Style{Color: colour, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9}, XAlign: draw.XCenter, Handler: plot.DefaultTextHandler}
+		labels.TextStyle[i] = text.Style{Color: colour, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9},
+			XAlign: draw.XCenter, Handler: plot.DefaultTextHandler}
 	}
 	labels.Offset = vg.Point{Y: 6}
 	p.Add(line, glyphs, bars, labels)

@@ -110,7 +110,8 @@ func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached
 		}
 	}
 	rows := float64(b.Rows)
-	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format, b.HeadFormat), Batch: 1, Tokens: b.Rows, Feed: shape, Context: cached,
+	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format, b.HeadFormat), Batch: 1, Tokens: b.Rows,
+		Feed: shape, Context: cached,
 		TokensPerRound: n * b.Rows, TokensPerLaunch: b.Rows, PerTokenFrom: "of steps, each a launch, between events",
 		BytesPerToken: BytesPerStep(b.Config, b.WeightBytes, b.KVBytes, shape, b.Rows, cached, n) / rows, Ceiling: top, CeilingGBps: top.GBps}
 	if shape == Sequences {

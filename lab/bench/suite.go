@@ -163,7 +163,9 @@ func plant(ctx context.Context, mk *megakernel.Kernel, l Loaded, fault megakerne
 }
 
 func (s *Suite) bench(top func(context.Context) (ceiling.Measured, error)) *Bench {
-	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), WeightBytes: s.Kernel.WeightBytes(), Format: s.Kernel.Options.Weights, HeadFormat: s.Kernel.Options.Head, PerLaunch: s.PerLaunch, Ceiling: top, Progress: func(what string) { s.say("%s", what) }}
+	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), WeightBytes: s.Kernel.WeightBytes(),
+		Format: s.Kernel.Options.Weights, HeadFormat: s.Kernel.Options.Head, PerLaunch: s.PerLaunch,
+		Ceiling: top, Progress: func(what string) { s.say("%s", what) }}
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
 		b.PerLaunch = s.Method.Tokens
 	}

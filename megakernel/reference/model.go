@@ -43,7 +43,8 @@ func NewModel(c models.Config, w Weights, h Hooks) (*Model, error) {
 		}
 	}
 	if c.TieEmbeddings && w[headTensor] != nil {
-		head := models.Tensor{Name: headTensor, Role: models.RoleHead, Layer: -1, Rows: c.Vocab, Cols: c.Hidden, Stored: c.Vocab}
+		head := models.Tensor{Name: headTensor, Role: models.RoleHead, Layer: -1, Rows: c.Vocab, Cols: c.Hidden,
+			Stored: c.Vocab}
 		if err := m.take(&head, w); err != nil {
 			return nil, err
 		}

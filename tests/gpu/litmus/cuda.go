@@ -22,7 +22,8 @@ func run(messages float64, path string) error {
 		return err
 	}
 	defer dev.Close()
-	r := &record{Date: time.Now().UTC().Format(time.DateOnly), GPU: dev.Name(), Driver: cuda.DriverRelease(), Commit: revision.String()}
+	r := &record{Date: time.Now().UTC().Format(time.DateOnly), GPU: dev.Name(), Driver: cuda.DriverRelease(),
+		Commit: revision.String()}
 	for _, t := range tests() {
 		row, err := t.run(dev, messages)
 		if err != nil {
@@ -32,7 +33,8 @@ func run(messages float64, path string) error {
 		if row.Promised == "" {
 			promise = "PTX allows some"
 		}
-		fmt.Printf("%-26s %12d messages, %d words wrong (%s), %.2f s beside %.0f GB/s\n", row.Test, row.Messages, row.Wrong, promise, row.Seconds, row.LoadGBs)
+		fmt.Printf("%-26s %12d messages, %d words wrong (%s), %.2f s beside %.0f GB/s\n", row.Test, row.Messages, row.Wrong,
+			promise, row.Seconds, row.LoadGBs)
 		r.Tests = append(r.Tests, *row)
 	}
 	if path != "" {

@@ -118,7 +118,8 @@ func tests() []test {
 		scope ir.Scope
 	}{{"cta", dsl.CTAScope}, {"cluster", ir.Cluster}, {"gpu", dsl.GPUScope}, {"sys", dsl.SysScope}} {
 		w, r := message(dsl.Release(s.scope), dsl.Acquire(s.scope), nil, none)
-		add(test{name: "message, " + s.name, what: "weak data; st.release." + s.name + ", ld.acquire." + s.name, promised: causality, cta: s.scope == dsl.CTAScope,
+		add(test{name: "message, " + s.name, what: "weak data; st.release." + s.name + ", ld.acquire." + s.name,
+			promised: causality, cta: s.scope == dsl.CTAScope,
 			cluster: s.scope == ir.Cluster}, w, r)
 	}
 	w, r := message(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), nil, fence)
@@ -149,7 +150,8 @@ func (t *test) kernel(ctas int) (*ir.Kernel, error) {
 	k := dsl.New("litmus", options)
 	n := int64(ctas * channelWarps * 32)
 	rounds := dsl.Scalar[dsl.U32](k, "rounds", "messages of each channel")
-	loads := dsl.Scalar[dsl.U32](k, "loads", "times that each thread of the warps that stream goes on at most, loadAhead 16-byte loads each time")
+	loads := dsl.Scalar[dsl.U32](k, "loads",
+		"times that each thread of the warps that stream goes on at most, loadAhead 16-byte loads each time")
 	stream := dsl.Global[dsl.B128](k, "stream", loadWords, dsl.ReadOnly())
 	sink := dsl.Global[dsl.U32](k, "sink", int64(ctas*loadWarps*32))
 	streamed := dsl.Global[dsl.U32](k, "streamed", int64(ctas*loadWarps*32))
@@ -205,7 +207,8 @@ func (t *test) kernel(ctas int) (*ir.Kernel, error) {
 
 // load streams memory, threads apart, until all channels' warps of the CTA are through, and counts how often a thread
 // went on.
-func load(k *dsl.Kernel, thread dsl.Val[dsl.U32], threads int, most dsl.Val[dsl.U32], through dsl.Buf[dsl.U32], stream dsl.Buf[dsl.B128],
+func load(k *dsl.Kernel, thread dsl.Val[dsl.U32], threads int, most dsl.Val[dsl.U32], through dsl.Buf[dsl.U32],
+	stream dsl.Buf[dsl.B128],
 	sink, streamed dsl.Buf[dsl.U32]) {
 	at, sum, count := dsl.NewVar(thread, "at"), dsl.NewVar(k.U32(0), "sum"), dsl.NewVar(k.U32(0), "count")
 	k.For(k.U32(0), most, func(dsl.Val[dsl.U32]) {
