@@ -96,6 +96,10 @@ func checkCuts(r pipeline.Request, p *pipeline.Plan) error {
 		for j, m := range ph.got {
 			a := ph.asked[j]
 			columns := (m.ChunksPerTile-1)*m.ChunkK + m.TailK
+			step := 32
+			if m.ChunkK >= 8*step { // as many groups of 32 columns for each of eight warps
+				step *= 8
+			}
 			switch {
 			case m.Matrix != a:
 				return fmt.Errorf("matrix %v, asked %v", m.Matrix, a)
@@ -105,7 +109,7 @@ func checkCuts(r pipeline.Request, p *pipeline.Plan) error {
 				return fmt.Errorf("%v: %d columns in chunks, %d padded", a, columns, m.KPadded)
 			case m.ChunkK%32 != 0 || m.TailK%32 != 0 || m.TailK < 1 || m.TailK > m.ChunkK:
 				return fmt.Errorf("%v: chunks of %d columns, the last %d", a, m.ChunkK, m.TailK)
-			case m.ChunksPerTile > 1 && (m.ChunkK+32)*16 <= p.StageBytes:
+			case m.ChunksPerTile > 1 && (m.ChunkK%step != 0 || (m.ChunkK+step)*16 <= p.StageBytes):
 				return fmt.Errorf("%v: chunks of %d columns leave room for more in %d B", a, m.ChunkK, p.StageBytes)
 			}
 			bytes := int64(m.Tiles) * 8 * int64(m.KPadded) * 2
