@@ -82,13 +82,7 @@ func kindsOf(f family, k *ir.Kernel) map[kind]int {
 	return kinds
 }
 
-// kindsNotRun are those of i4g32 with zero points and 16 rows that no subject has: docs/verify.md names them.
-var kindsNotRun = []string{
-	"several rows: earlier mbar.arrive @empty (consumers, lm_head: syncwarp; mbar.arrive @empty; ld @normed)",
-	"several rows: remove mbar.arrive @empty (consumers, lm_head: syncwarp; mbar.arrive @empty; ld @normed)",
-}
-
-// Every mutant of every kernel that ships, but for kindsNotRun, is of a kind that a subject small enough to be run has: the same instruction
+// Every mutant of every kernel that ships is of a kind that a subject small enough to be run has: the same instruction
 // between the same others, in the same role and region, broken in the same way.
 func TestSmallSubjectsHaveEveryKindOfMutantThatShips(t *testing.T) {
 	has := map[kind]bool{}
@@ -110,9 +104,6 @@ func TestSmallSubjectsHaveEveryKindOfMutantThatShips(t *testing.T) {
 	}
 	var lines []string
 	for k, kernel := range missing {
-		if strings.HasPrefix(kernel, "i4g32-zeros") && slices.Contains(kindsNotRun, k.String()) {
-			continue
-		}
 		lines = append(lines, kernel+" has "+k.String())
 	}
 	slices.Sort(lines)

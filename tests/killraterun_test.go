@@ -67,19 +67,10 @@ func (r *killRun) subject(t *testing.T, i int) (*subject, map[kind]mutate.Mutati
 	return r.open[i], r.firsts[i]
 }
 
-// certain reports whether an excuse cites a rule, so that more schedules would show nothing.
-func certain(x *mutate.Excuse) bool { return x != nil && x.Rule != mutate.Unexplained }
-
-// kinds tries each kind on the first subject that has it, then those that are neither reported nor excused by a rule on
-// the others, and tells of each subject when it is through.
+// kinds tries each kind on the first subject that has it, then those that are neither reported nor excused on the
+// others, and tells of each subject when it is through.
 func (r *killRun) kinds(t *testing.T, through func()) {
 	t.Helper()
-	var cited mutate.Excuses
-	for _, x := range r.excuses {
-		if certain(&x) {
-			cited = append(cited, x)
-		}
-	}
 	for _, again := range []bool{false, true} {
 		for i, small := range r.small {
 			if !again && !r.hasNew(t, small) {
@@ -90,7 +81,7 @@ func (r *killRun) kinds(t *testing.T, through func()) {
 			var of []*verdict
 			for _, m := range mutate.Kinds(mutate.List(s.ir)) {
 				v := r.verdicts[kind{r.family, m.Name, m.Key}]
-				if v == nil || v.report != "" || (v.runs > 0) != again || again && (certain(v.excuse) || v.first == i) {
+				if v == nil || v.report != "" || (v.runs > 0) != again || again && (v.excuse != nil || v.first == i) {
 					continue
 				}
 				if !again {
@@ -100,7 +91,7 @@ func (r *killRun) kinds(t *testing.T, through func()) {
 				ms, of = append(ms, mutant{Mutation: m}), append(of, v)
 			}
 			start := time.Now()
-			for j, o := range s.tryAll(t, ms, cited) {
+			for j, o := range s.tryAll(t, ms, r.excuses) {
 				of[j].report, of[j].on = o.Report, i
 				of[j].runs += o.Runs
 			}
@@ -167,7 +158,7 @@ func (r *killRun) pairs(t *testing.T, n int) (all []pair) {
 			on = append(on, r.others(vb.on)...)
 		}
 		for _, i := range on {
-			if p.report != "" || made && certain(va.excuse) && certain(vb.excuse) && va.report+vb.report == "" {
+			if p.report != "" || made && r.excused(p) {
 				break
 			}
 			s, firsts := r.subject(t, i)
@@ -202,20 +193,20 @@ func (r *killRun) others(than int) (all []int) {
 	return all
 }
 
-// excused reports whether nothing need report the pair: rules excuse both.
+// excused reports whether nothing need report the pair: rules excuse both, and neither is reported alone.
 func (r *killRun) excused(p pair) bool {
 	a, b := r.verdicts[p.a], r.verdicts[p.b]
 	return a.report+b.report == "" && a.excuse != nil && b.excuse != nil
 }
 
-// A mutant of each kind that the kernels of llama3-8b have, and pairs of them, are reported, or an excuse is theirs. The
-// records say which excuses cite no rule of PTX.
+// A mutant of each kind that the kernels of llama3-8b have, and pairs of them, are reported, or excuses that cite rules of
+// PTX are theirs.
 func TestKillRateOfWhatShips(t *testing.T) {
 	deep.Only(t)
 	if !*killrate {
 		t.Skip("-killrate runs it")
 	}
-	kernels := shippedKernels(t, false)
+	kernels := shippedKernels(t, true)
 	for _, f := range []family{oneRow, manyRows, prompts} {
 		t.Run(string(f), func(t *testing.T) {
 			start, r := time.Now(), newKillRun(t, f, kernels)

@@ -46,7 +46,6 @@ type killKernel struct {
 	Excused      int    `json:"excused"`
 	NotRun       int    `json:"not_run"`
 	Survivors    int    `json:"survivors"`
-	NoRule       int    `json:"no_rule"` // of the excused, by an excuse that cites no rule
 	Pairs        int    `json:"pairs"`
 	PairReported int    `json:"pairs_reported"`
 	PairExcused  int    `json:"pairs_excused"`
@@ -132,9 +131,7 @@ func (rec *killRecord) kernel(r *killRun, k shippedKernel, found []pair) {
 		case v.report != "":
 			out.Reported += n
 		case v.excuse != nil:
-			if out.Excused += n; v.excuse.Rule == mutate.Unexplained {
-				out.NoRule += n
-			}
+			out.Excused += n
 		default:
 			out.Survivors += n
 		}

@@ -110,6 +110,9 @@ func killSubjects(t *testing.T) []killSubject {
 		all = append(all, ofOneRow(string(f), c, with(ships, func(o *megakernel.Options) { o.Weights = f }), 2))
 	}
 	all = append(all,
+		ofOneRow("i4g128, chunks of two sizes", smallConfig(t, func(c *models.Config) {
+			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 640, 320, false
+		}), with(ships, func(o *megakernel.Options) { o.Weights, o.StageBytes, o.Consumers = "i4g128", 2048, 2 }), 2),
 		ofOneRow("wide bf16", wide,
 			with(ships, func(o *megakernel.Options) { o.Consumers, o.Held = 1, megakernel.HeldNone }), 2),
 		ofOneRow("few tiles", smallConfig(t, vocab(16)), with(ships, func(o *megakernel.Options) { o.SMs = 4 }), 3),
@@ -147,10 +150,11 @@ func killSubjects(t *testing.T) []killSubject {
 	}
 	for _, n := range []int{8, 16} { // whose LM head's tiles are no whole chunks
 		o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights, o.StageBytes = n, "i4g32-zeros", 2560 })
+		c := heads(512, 256, 16)
 		if n == 16 {
-			o.InFlight = o.Stages
+			o.InFlight, c.Vocab = o.Stages, 224 // more than a batch of tiles
 		}
-		all = append(all, ofRows(fmt.Sprintf("i4g32-zeros, %d rows", n), heads(512, 256, 16), 0, o))
+		all = append(all, ofRows(fmt.Sprintf("i4g32-zeros, %d rows", n), c, 0, o))
 	}
 	all = append(all, ofHanging("given up, rows", manyRows, func(t *testing.T) *hanging {
 		return newRaggedHanging(t, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Stages: 3,

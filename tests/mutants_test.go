@@ -65,10 +65,7 @@ func newSubject(t *testing.T, sms, consumers, vocab, steps int) *subject {
 
 func newSubjectOf(t *testing.T, o megakernel.Options, vocab, steps int) *subject {
 	t.Helper()
-	c, err := models.Lookup("tiny")
-	require.NoError(t, err)
-	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, vocab, models.NoToken, nil
-	return subjectOf(t, c, o, steps)
+	return subjectOf(t, smallConfig(t, func(c *models.Config) { c.Vocab = vocab }), o, steps)
 }
 
 // newShort is a subject of one layer, all of whose chunks a ring holds: the producer copies
@@ -85,6 +82,14 @@ func newShortOf(t *testing.T, o megakernel.Options) *subject {
 	c.Layers, c.Intermediate, c.Vocab, c.BOS, c.EOS = 1, 160, 16, models.NoToken, nil
 	o.Stages = 32
 	return subjectOf(t, c, o, 3)
+}
+
+// newEven is a subject whose stages are filled by whole chunks only, or by last ones of tiles only: what is read at a
+// stage's end the next chunk there overwrites.
+func newEven(t *testing.T, o megakernel.Options) *subject {
+	t.Helper()
+	o.Stages += o.Stages % 2
+	return subjectOf(t, smallConfig(t, func(c *models.Config) { c.Hidden, c.Vocab = 128, 160 }), o, 2)
 }
 
 // subjectOf is a kernel that runs so many steps, the last of them in one launch.
@@ -243,6 +248,7 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, singleExcuses)
 	// KV of the step before is copied as soon as a step runs
 	newShort(t).tryAgain(t, outcomes, nil)
+	newEven(t, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2}).tryAgain(t, outcomes, singleExcuses)
 	newHanging(t, megakernel.WatchGrid, 3, 3, 160).tryAgain(t, outcomes, singleExcuses) // the launch is given up
 	judge(t, "mutants of the tiny kernel on the executor", outcomes, singleExcuses, singleExcuses, start)
 }
@@ -322,6 +328,7 @@ func tryElsewhere(t *testing.T, o megakernel.Options, outcomes []outcome, known 
 	none.SMs, none.Consumers = 110, 1 // some have none at all, and a launch runs two steps
 	newSubjectOf(t, none, 16, 3).tryAgain(t, outcomes, known)
 	newShortOf(t, o).tryAgain(t, outcomes, known) // KV of the step before is copied as soon as a step runs
+	newEven(t, o).tryAgain(t, outcomes, known)
 }
 
 func mutantsOf(k *ir.Kernel) []mutant { return mutantsNamed(k, mutate.Mutation.String) }

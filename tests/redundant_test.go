@@ -38,14 +38,10 @@ var ringExcuses = mutate.Excuses{
 	{Op: "syncwarp", Classes: earlier, Role: "producer", Front: "mbar.expect @full", Behind: "bulk.g2s @ring*",
 		Why: "all lanes have still waited for the stage before a copy, whose bytes the phase lacks", Rule: mutate.Phases},
 	{Op: "mbar.arrive @empty", Classes: later, Role: "consumers", Front: "syncwarp",
-		Behind: "wait.mbar @full | st @partials | st @scratch_or_partials", Why: "releases the stage later than it could",
-		Rule: mutate.Causality},
+		Behind: "wait.mbar @full | ld @input | st @partials | st @scratch_or_partials",
+		Why:    "releases the stage later than it could", Rule: mutate.Causality},
 	{Op: "syncwarp", Classes: earlier, Role: "consumers", Front: "ld @input", Behind: "mbar.arrive @empty",
 		Why: "passes a load of the input vector, which is not in the stage", Rule: mutate.Conflict},
-	{Op: "syncwarp", Classes: earlier, Role: "consumers", Front: "ld @ring | ldmatrix @ring",
-		Behind: "mbar.arrive @empty",
-		Why:    "passes a chunk's last load from the stage; some of these are reported, and those that are not no rule excuses",
-		Rule:   mutate.Unexplained},
 	{Op: "fence.mbarrier_init", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Front: "mbar.init @empty",
 		Why: "the proxy fence before each copy covers the initialisation", Rule: mutate.Causality},
 	{Op: "fence.proxy.async.global", Classes: earlier, Role: "producer", Front: "mbar.arrive @step_ack",
@@ -108,8 +104,9 @@ var singleExcuses = slices.Concat(ringExcuses, mutate.Excuses{
 			"chunks held for lm_head"},
 		Behind: "ld @ring", Why: "passes the release of the chunk before, which comes later than it could",
 		Rule: mutate.Causality},
-	{Op: "wait.mbar @full", Classes: earlier, Role: "consumers", Front: "ld @input", Behind: "ld @ring",
-		Why: "passes a load of the input, which is not in the stage", Rule: mutate.Conflict},
+	{Op: "wait.mbar @full", Classes: earlier, Role: "consumers", Front: "ld @input | ld @units", Behind: "ld @ring",
+		Why:  "passes a load of the input, or of its units, which consumers have written and which are not in the stage",
+		Rule: mutate.Conflict},
 })
 
 // barrierExcuses is what attention behind a barrier and before one, and a producer that

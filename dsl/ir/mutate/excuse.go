@@ -19,12 +19,11 @@ const (
 	Synchronization Rule = "Memory synchronization"
 	WGMMAFence      Rule = "wgmma.fence"
 	Elect           Rule = "elect.sync"
-	Unexplained     Rule = "No rule"
 )
 
 // Rules lists all rules.
 func Rules() []Rule {
-	return []Rule{Conflict, Causality, Phases, PerLocation, Synchronization, WGMMAFence, Elect, Unexplained}
+	return []Rule{Conflict, Causality, Phases, PerLocation, Synchronization, WGMMAFence, Elect}
 }
 
 // Excuse is why mutants of some instructions may go unreported: by a rule of PTX such a kernel
