@@ -61,7 +61,7 @@ var singleExcuses = slices.Concat(ringExcuses, mutate.Excuses{
 		Front: "wait.acquire @barrier", Behind: "ld @best",
 		Why: "the thread that waits is the one that reads what the sync publishes", Rule: mutate.Causality},
 	{Op: "bar.sync", Classes: later, Role: "consumers", Regions: []string{"o", "down"},
-		Front: "st @input | st @partials | st @units", Behind: "ld @own | ld @first_turn | ld @partials",
+		Front: "st @input | st @input_sums | st @units", Behind: "ld @own | ld @first_turn",
 		Why: "passes a load of the plan row, written once in the prologue", Rule: mutate.Conflict},
 	{Op: "bar.sync", Classes: earlier, Role: "consumers", Regions: []string{"lm_head"}, Front: "st @logits",
 		Behind: "st @scratch", Why: "passes a shuffle, which touches no memory", Rule: mutate.Conflict},
