@@ -114,6 +114,9 @@ func newBuilder(mk *Kernel) *builder {
 		b.leaving = dsl.Shared[dsl.U32](k, regionLeaving, 1, at(regionLeaving), dsl.Doc("whether the launch is given up"))
 		notes := dsl.Shared[dsl.U32](k, regionNotes, words(regionNotes), at(regionNotes), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
 		b.watch = pipeline.NewWatch(k, b.bufs.abort, b.bufs.records, notes)
+		if b.sample != nil {
+			b.sample.Watch = b.watch
+		}
 	}
 	if o.Watchdog == WatchAll {
 		b.inner = b.watch

@@ -83,7 +83,9 @@ func (mk *Kernel) needsOfDraws() []emit.Need {
 		{Buffer: BufferHistories,
 			Fill: fmt.Sprintf("nothing unless %s has bit %d; else the histories of package draw that rows name; the kernel adds the tokens that they choose", ScalarDraws, draw.ModeChanges)},
 		{Buffer: BufferTokenMasks,
-			Fill: fmt.Sprintf("nothing unless %s has bit %d; else for each row with a mask %d words: bit t%%32 of word t/32 is 1 where it may choose token t", ScalarDraws, draw.ModeChanges, draw.MaskWords(mk.Config.Vocab))},
+			Fill: fmt.Sprintf("nothing unless %s has bit %d; else for each row with a mask %d words: bit t%%32 of word t/32 is 1 where it may choose token t", ScalarDraws, draw.ModeMasks, draw.MaskWords(mk.Config.Vocab))},
+		{Buffer: BufferMasksReady,
+			Fill: fmt.Sprintf("nothing unless %s has bit %d; else %d, with which masks hold for all steps of a launch; or the number of steps whose masks are there, raised by one behind each step's new masks while the kernel runs", ScalarDraws, draw.ModeMasks, AllMasks)},
 	}
 }
 

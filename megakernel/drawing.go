@@ -19,8 +19,16 @@ const BufferScores = "draw_scores"
 // draw.FlagChanges and name it: draw.History as encoded. The kernel adds the tokens that such a row chooses.
 const BufferHistories = "draw_histories"
 
-// BufferTokenMasks has the tokens that rows may choose whose parameters have draw.FlagMask, [rows][draw.MaskWords].
+// BufferTokenMasks has the tokens that rows may choose whose parameters have draw.FlagMask, [rows][draw.MaskWords]. The
+// host may write those of a step while the kernel runs, once it has seen what the step before chose.
 const BufferTokenMasks = "token_masks"
+
+// BufferMasksReady has one word: of how many steps of the launch the masks have been in BufferTokenMasks. Behind the LM
+// head of a step a launch with masks waits until this word counts the step, too. AllMasks counts them all.
+const BufferMasksReady = "masks_ready"
+
+// AllMasks in BufferMasksReady has masks hold for every step of the launch.
+const AllMasks = 1 << 30
 
 // BufferRawLogits has the logits of rows with a history or a mask as the model made them, [rows][vocabulary]; the
 // buffer of logits has them changed.
@@ -39,6 +47,7 @@ type drawing struct {
 
 	histories dsl.Buf[dsl.U32]
 	masks     dsl.Buf[dsl.U32]
+	ready     dsl.Buf[dsl.U32]
 	raw       dsl.Buf[dsl.F32]
 }
 
@@ -66,12 +75,14 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	vocab := mk.Config.Vocab
 	d.histories = dsl.Global[dsl.U32](k, BufferHistories, product(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16),
 		bufDoc("[%d][2][%d] what changes logits: biases, then how often tokens were there", o.Tokens, vocab))
-	d.masks = dsl.Global[dsl.U32](k, BufferTokenMasks, product(o.Tokens, draw.MaskWords(vocab)), dsl.ReadOnly(),
+	d.masks = dsl.Global[dsl.U32](k, BufferTokenMasks, product(o.Tokens, draw.MaskWords(vocab)), dsl.HostWrites(),
 		dsl.Align(16), bufDoc("[%d][%d] a bit for each token that may be chosen", o.Tokens, draw.MaskWords(vocab)))
+	d.ready = dsl.Global[dsl.U32](k, BufferMasksReady, 1, dsl.HostWrites(),
+		bufDoc("of how many steps of the launch the masks have been there"))
 	d.raw = dsl.Global[dsl.F32](k, BufferRawLogits, product(o.Tokens, vocab), dsl.Align(16),
 		bufDoc("[%d][%d] logits before they were changed", o.Tokens, vocab))
 	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws,
-		"0: every row takes its highest logit; else bits: 1: rows draw; 2: some truncate; 4: some have log-probabilities; 8: some have histories or masks")
+		"0: every row takes its highest logit; else bits: 1: rows draw; 2: some truncate; 4: some have log-probabilities; 8: some have histories or masks; 16: some have masks")
 }
 
 // regionDraws is the shared memory of the rows' state while they draw.
@@ -93,7 +104,8 @@ func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *task
 	d, r := &b.bufs.drawing, b.mk.Plan.Region(regionDraws)
 	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16), dsl.Doc("how far each row's draw is"))
 	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws, Logits: b.bufs.logits,
-		Records: d.records, Bins: d.bins, Scores: d.scores, Histories: d.histories, Masks: d.masks, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
+		Records: d.records, Bins: d.bins, Scores: d.scores, Histories: d.histories, Masks: d.masks,
+		Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
 }
 
 // publish publishes what the SM found behind the LM head: its part of a draw, or its highest logits.

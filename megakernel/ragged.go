@@ -119,6 +119,9 @@ func (f *ragged) step(s dsl.Val[dsl.U32]) tasks.Step {
 func (f *ragged) begin(s dsl.Val[dsl.U32], at tasks.Step) {
 	k, e, chosen := f.k, f.env, f.chosen
 	f.rows.Grown = s
+	if f.sample != nil {
+		f.sample.Step = s
+	}
 	f.k.Region("rows", func() {
 		f.rows.Load(e, f.bufs.rows, f.bufs.entries, f.mk.Options.Page)
 		k.If(s.EqC(0), func() {

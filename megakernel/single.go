@@ -326,6 +326,7 @@ func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {
 	f.open(s)
 	if f.sample != nil {
 		f.sample.Position = func(dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }
+		f.sample.Step = s
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
@@ -31,7 +32,8 @@ type Sample struct {
 	Scores   dsl.Buf[dsl.U32] // SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][grid][draw.ScoreWords]
 
 	Histories dsl.Buf[dsl.U32] // SampleHistoriesLen long: [T][draw.HistoryWords], which rows name
-	Masks     dsl.Buf[dsl.U32] // [T][draw.MaskWords]: tokens that rows with a mask may choose
+	Masks     dsl.Buf[dsl.U32] // [T][draw.MaskWords]: tokens that rows with a mask may choose; the host may write them
+	Ready     dsl.Buf[dsl.U32] // [1] in launches with masks: of how many steps the masks have been there
 	Raw       dsl.Buf[dsl.F32] // [T][Vocab]: of rows with a history or a mask the logits as they were
 
 	Shared dsl.Buf[dsl.U32] // shared memory, SampleSharedLen long
@@ -40,6 +42,8 @@ type Sample struct {
 
 	// Position is where a row's next token stands in its sequence.
 	Position func(row u32) u32
+	Step     u32             // of the launch, from 0 on
+	Watch    *pipeline.Watch // of the wait for masks
 }
 
 const (
@@ -92,6 +96,7 @@ func (t *Sample) problem(e *Env) string {
 			t.Histories.Len(), SampleHistoriesLen(t.T, t.Vocab)),
 		need(int(t.Masks.Len()) >= t.T*draw.MaskWords(t.Vocab), "sample: Masks has %d elements, want %d", t.Masks.Len(),
 			t.T*draw.MaskWords(t.Vocab)),
+		need(t.Ready.Len() >= 1, "sample: Ready has no element, want 1"),
 		need(int(t.Raw.Len()) >= t.T*t.Vocab, "sample: Raw has %d elements, want %d", t.Raw.Len(), t.T*t.Vocab),
 		need(int(t.Shared.Len()) >= SampleSharedLen(t.T, e.Consumers), "sample: Shared has %d elements, want %d", t.Shared.Len(), SampleSharedLen(t.T, e.Consumers)),
 		need(int(t.State.Len()) >= SampleStateLen(t.T), "sample: State has %d elements, want %d", t.State.Len(), SampleStateLen(t.T)),

@@ -59,6 +59,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		Scores:    out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
 		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: in[dsl.U32](r, "masks",
 			u32Bytes(masks...), len(masks)), Raw: out[dsl.F32](r, "raw", most*vocab),
+		Ready: in[dsl.U32](r, "ready", u32Bytes(1), 1), Step: r.k.U32(0),
 		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most, consumers), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.k, "state", tasks.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.k, "chosen", most),

@@ -23,7 +23,12 @@ func (t *Sample) history(row u32) u32 {
 func (t *Sample) change(e *Env, share Share) {
 	k := e.K
 	k.If(t.changes(), func() {
-		e.Sync() // the scores are of the logits as they were
+		masks := t.Modes.AndC(draw.ModeMasks).NeC(0)
+		k.If(masks.And(e.Tid.EqC(0)), func() {
+			t.Watch.Until(k, t.Ready, dsl.At(0), dsl.GE, t.Step.AddC(1), "waits for the masks of %d launch steps",
+				dsl.Acquire(dsl.SysScope))
+		})
+		e.Sync() // the scores are of the logits as they were; and the masks are there
 		t.eachRow(k, func(row u32) {
 			flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
 			history := flags.AndC(draw.FlagChanges).NeC(0)
@@ -59,7 +64,7 @@ func (t *Sample) maskRow(e *Env, share Share, row u32, moved dsl.Pred) {
 	t.some(e, share, func(token u32, n int) {
 		at := row.MulC(t.Vocab).Add(token)
 		xs := t.Logits.LoadN(at, n)
-		bits := t.Masks.Load(row.MulC(words).Add(token.ShrC(5)), dsl.CacheHint(dsl.NonCoherent)).Shr(token.AndC(31))
+		bits := t.Masks.Load(row.MulC(words).Add(token.ShrC(5)), dsl.Relaxed(dsl.SysScope)).Shr(token.AndC(31))
 		k.If(moved.Not(), func() { t.Raw.StoreN(at, xs) })
 		var ys []f32
 		for i, x := range xs {

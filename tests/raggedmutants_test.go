@@ -97,7 +97,9 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 				seqs[i].Draw = batch.Sequence{}.Draw
 				continue
 			}
-			if !l.stop && !l.end && !l.givenUp && i%2 == 0 {
+			if l.masked {
+				seqs[i].Draw.SetMask(maskOf(mk, 0, i))
+			} else if !l.stop && !l.end && !l.givenUp && i%2 == 0 {
 				seqs[i].Draw.SetTops(5 * i)
 			}
 		}
@@ -107,7 +109,7 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 	rows := mk.Options.Tokens
 	add(playLaunch{steps: 1}, x[0].feed(1, 1), x[3].feed(rows-3, 1), x[2].feed(2, 1)) // chunks of prompts beside a token
 	add(playLaunch{steps: 1, quiet: true}, x[1].feed(rows-1, 1), x[4].feed(1, 1))     // whose logits nobody wants
-	add(playLaunch{steps: 2}, x[0].feed(1, 2))                                        // a row whose states one SM merges
+	add(playLaunch{steps: 3, masked: true}, x[0].feed(1, 3))                          // a row whose states one SM merges
 	add(playLaunch{steps: 1}, x[0].feed(rows, 1))                                     // rows that a phase merges
 	add(playLaunch{steps: 2}, x[0].feed(1, 2), x[1].feed(1, 2), x[4].feed(1, 2))      // a prefix of all
 	add(playLaunch{steps: 1, greedy: true}, x[2].feed(rows-1, 1), x[1].feed(1, 1))    // as many rows as there is room for

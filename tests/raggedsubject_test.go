@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -55,6 +56,7 @@ type playLaunch struct {
 	stop    bool // the host wants it to end after its first step
 	end     bool // a token that it chooses in its second step ends it
 	givenUp bool // the host gives it up somewhere
+	masked  bool // the host gives every step masks of its own
 }
 
 // done is what a play leaves.
@@ -95,7 +97,13 @@ func (p *play) run(ctx context.Context, k *ir.Kernel, seed uint64, ends [][]int)
 				return nil, err
 			}
 		}
-		chosen, err := s.Run(ctx, batch.StepRequest{Sequences: l.seqs, Steps: l.steps, Quiet: l.quiet})
+		sim.Late = l.masked && seed%2 == 1
+		q, step := batch.StepRequest{Sequences: l.seqs, Steps: l.steps, Quiet: l.quiet}, 0
+		if l.masked {
+			q.Each = func([]int) bool { step++; return true }
+			q.Mask = func(row int) []uint32 { return maskOf(p.mk, step, row) }
+		}
+		chosen, err := s.Run(ctx, q)
 		var hang *runtime.HangError
 		if l.givenUp && errors.As(err, &hang) {
 			continue
@@ -120,6 +128,11 @@ func (p *play) run(ctx context.Context, k *ir.Kernel, seed uint64, ends [][]int)
 		d.prints = append(d.prints, print)
 	}
 	return d, nil
+}
+
+// maskOf is the mask of a row in a step: one token in four may be chosen, others in the next step.
+func maskOf(mk *megakernel.Kernel, step, row int) []uint32 {
+	return slices.Repeat([]uint32{0x11111111 << ((step + row) % 4)}, (mk.Config.Vocab+31)/32)
 }
 
 // open is a session whose cache is filled.
@@ -153,7 +166,7 @@ func (p *play) print(sim *runtime.Sim, l playLaunch, dirty bool) (string, error)
 	}
 	sum := sha256.New()
 	for _, b := range p.mk.IR.Globals() {
-		if b.ReadOnly || b.Name == "times" || b.Name == "records" || dirty && b.Name != "logits" {
+		if b.ReadOnly || b.Host == ir.HostWrites || b.Name == "times" || b.Name == "records" || dirty && b.Name != "logits" {
 			continue
 		}
 		data := make([]byte, sim.Size(b.Name))

@@ -165,3 +165,53 @@ func TestWhatTheHostKeepsIsWrittenAsAnyBuffer(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []byte{0, 0, 128, 63, 0, 0, 0, 64}, m.Bytes("kept")[248:])
 }
+
+// writer is a host that writes data and then says so, again and again.
+type writer struct{ n uint32 }
+
+func (*writer) Stored(string, int64, uint32) {}
+
+func (h *writer) Turn(_ bool, set func(string, int64, uint32)) {
+	if h.n < 9 {
+		h.n++
+		set("data", 0, 100*h.n)
+		set("said", 0, h.n)
+	}
+}
+
+// What the host has written before a word is there for a thread that acquires the word, and may not be for one that only
+// reads it.
+func TestTheHostsWordIsAcquired(t *testing.T) {
+	run := func(order dsl.MemOpt, seed uint64) (stale bool) {
+		k := dsl.New("told", dsl.Options{Warps: 2, Grid: 2, SharedLimit: 4096})
+		out := dsl.Global[dsl.U32](k, "out", 9*128)
+		said, data := dsl.Global[dsl.U32](k, "said", 1, dsl.HostWrites()), dsl.Global[dsl.U32](k, "data", 1, dsl.HostWrites())
+		thread := k.CTA().MulC(64).Add(k.Tid())
+		for i := range 9 {
+			dsl.WaitUntil(said, dsl.At(0), dsl.GE, k.U32(i+1), order)
+			out.Store(thread.MulC(9).AddC(i), data.Load(dsl.At(0), dsl.Relaxed(dsl.SysScope)))
+		}
+		program, err := k.Finish()
+		require.NoError(t, err)
+		p, err := interp.Load(program)
+		require.NoError(t, err)
+		mem := interp.NewMemory()
+		mem.Bind("out", make([]byte, 4*9*128))
+		mem.Bind("said", make([]byte, 4))
+		mem.Bind("data", make([]byte, 4))
+		_, err = p.Run(mem, interp.Options{Seed: seed, Host: &writer{}})
+		require.NoError(t, err)
+		for i := range 9 * 128 {
+			stale = stale || binary.LittleEndian.Uint32(mem.Bytes("out")[4*i:]) < uint32(100*(i%9+1))
+		}
+		return stale
+	}
+	often := 0
+	for seed := range uint64(40) {
+		require.False(t, run(dsl.Acquire(dsl.SysScope), seed), "seed %d", seed)
+		if run(dsl.Relaxed(dsl.SysScope), seed) {
+			often++
+		}
+	}
+	require.Greater(t, often, 4)
+}

@@ -46,7 +46,7 @@ func marked(set []uint64, off, n int64) bool {
 func (m *machine) priorRecord() record { return pack(m.prior*m.comps, 1, anyLane, 0) }
 
 // isPrior reports whether a record is the prior's.
-func (m *machine) isPrior(r record) bool { return m.prior >= 0 && r.comp() >= m.prior*m.comps }
+func (m *machine) isPrior(r record) bool { return m.prior >= 0 && r.comp()/m.comps == m.prior }
 
 // meetPrior marks what the prior has accessed.
 func (m *machine) meetPrior(u *unsettled) {

@@ -80,11 +80,14 @@ type machine struct {
 	void     bool      // a wait was abandoned
 	ex       *explorer // chooses instead of the scheduler; nil: none
 
-	parts   int   // of a clock: one a CTA, and the prior's where there is one
+	parts   int   // of a clock: one a CTA, the prior's where there is one, and the host's
 	prior   int32 // the part of the launches that may not have ended; −1: none
+	host    int32 // the host's part; −1: none
 	settled stamp // what griddep.wait tells
 	waited  bool  // somebody has come to griddep.wait
 	early   bool  // dependents were let start before that
+
+	hostEpoch uint32 // of the host's last write
 }
 
 // cta is the state of one CTA.
@@ -170,13 +173,17 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 	if m.limit == 0 {
 		m.limit = 4e9
 	}
-	m.comps, m.parts, m.prior = int32(k.Warps+p.mbars), o.Grid, -1
+	m.comps, m.parts, m.prior, m.host = int32(k.Warps+p.mbars), o.Grid, -1, -1
 	if len(p.groupVars) > 0 {
 		m.comps += int32(k.Warps)
 	}
 	m.clusters = make([]barrier, o.Grid/max(k.ClusterSize, 1)+1)
 	if o.Dependent && mem.prior != nil && o.races() {
 		m.parts, m.prior = o.Grid+1, int32(o.Grid)
+	}
+	if o.Host != nil && o.races() {
+		m.host = int32(m.parts)
+		m.parts++
 	}
 	if n := int64(m.comps) * int64(m.parts); n > maxComp {
 		return nil, fmt.Errorf("kernel %s: %d CTAs of %d warps and %d mbarriers need %d clock components, there are %d", k.Name, o.Grid, k.Warps, p.mbars, n, maxComp)

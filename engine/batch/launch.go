@@ -95,7 +95,7 @@ type launch struct {
 }
 
 func (l *launch) request(steps int) StepRequest {
-	r := StepRequest{Steps: steps, Each: l.each, Quiet: true, Short: l.parts[0].j.short}
+	r := StepRequest{Steps: steps, Each: l.each, Mask: l.mask, Quiet: true, Short: l.parts[0].j.short}
 	for _, p := range l.parts {
 		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
 		q := Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages}
@@ -105,6 +105,12 @@ func (l *launch) request(steps int) StepRequest {
 		r.Sequences = append(r.Sequences, q)
 	}
 	return r
+}
+
+// mask is what part i may choose next.
+func (l *launch) mask(i int) []uint32 {
+	rule := l.parts[i].j.client.Draw()
+	return rule.Mask
 }
 
 // fed is the tokens of a part's rows.

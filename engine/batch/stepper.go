@@ -29,6 +29,10 @@ type StepRequest struct {
 	// has the token that follows the last new one of each sequence. When
 	// it returns false the launch is to end soon.
 	Each func(chosen []int) bool
+	// Mask, nil for none, is asked for the mask of the next token of each sequence whose Draw has one, when Each has
+	// returned true for a step behind which there is another. The stepper is done with the result when it asks again. With nil the
+	// masks of Draw are those of all steps.
+	Mask func(i int) []uint32
 	// Short is whether the sequences, new tokens included, have at most Options.Short tokens each; else all have more.
 	Short bool
 	// Quiet is whether nobody wants the step's tokens or logits, as of prompts that do not end

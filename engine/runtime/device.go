@@ -37,9 +37,10 @@ type Device interface {
 	// Peek reads word i of a buffer for the host to read; also while the kernel
 	// runs, when it sees each word as the kernel stored it, in no order.
 	Peek(name string, i int) (uint32, error)
-	// Poke writes word i of a buffer for the host to write; also while the kernel
-	// runs, which then sees it soon.
-	Poke(name string, i int, value uint32) error
+	// Poke writes words of a buffer for the host to write, from word i on; also while the
+	// kernel runs, which then sees them soon. Who acquires one, at scope sys, sees what was
+	// poked before it.
+	Poke(name string, i int, values ...uint32) error
 	// Close releases everything but what was borrowed; a second Close does nothing.
 	Close() error
 }

@@ -28,8 +28,7 @@ func (s *runner) startDraws() error {
 	}
 	s.draws = newMirror(megakernel.BufferDraws, s.mk.Options.Tokens*draw.RowWords)
 	s.histories = make([]history, s.mk.Options.Tokens)
-	s.masks = newMirror(megakernel.BufferTokenMasks, s.mk.Options.Tokens*draw.MaskWords(s.mk.Config.Vocab))
-	return errors.Join(s.draws.all(s.dev), s.masks.all(s.dev))
+	return errors.Join(s.draws.all(s.dev), s.zero(megakernel.BufferTokenMasks, megakernel.BufferMasksReady))
 }
 
 // setDraws says how the rows of the next launch draw their tokens; those beyond take their highest logits.
@@ -60,21 +59,6 @@ func (s *runner) setDraws(rules ...draw.Rule) error {
 		}
 	})
 	return s.draws.changed(s.dev)
-}
-
-// setMasks writes the masks of rows that have one.
-func (s *runner) setMasks() error {
-	if s.modes&draw.ModeChanges == 0 {
-		return nil
-	}
-	n := draw.MaskWords(s.mk.Config.Vocab)
-	for i, r := range s.asked {
-		if r.Mask != nil && len(r.Mask) != n {
-			return fmt.Errorf("row %d: a mask of %d words, want %d", i, len(r.Mask), n)
-		}
-		s.masks.encode(func(dst []uint32) { copy(dst[i*n:][:n], r.Mask) })
-	}
-	return s.masks.changed(s.dev)
 }
 
 // setHistories gives each row that has a history a copy of it on the device: the one that a launch has left, where
@@ -111,11 +95,12 @@ func (s *runner) setHistories() error {
 	return nil
 }
 
-// drew notes that the last launch has chosen n tokens for each row, which the kernel has added to histories.
-func (s *runner) drew(n int) {
+// drew notes that the last launch has chosen n tokens for each row in ran steps. The kernel has added them to histories,
+// which are of no use where it has added more.
+func (s *runner) drew(n, ran int) {
 	s.ran = n
 	for i := range s.asked {
-		if r := &s.asked[i]; r.History != nil {
+		if r := &s.asked[i]; r.History != nil && n == ran {
 			r.chosen += n
 			s.histories[r.Row[draw.RowHistory]] = history{r.History, r.chosen}
 		}

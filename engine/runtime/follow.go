@@ -12,7 +12,7 @@ import (
 func (s *runner) patience() {
 	if d, ok := s.dev.(knower); ok {
 		d.Patience(0)
-		if s.HangTimeout > 0 && len(s.sites()) > 0 {
+		if s.HangTimeout > 0 && len(s.sites()) > 0 || s.masks.next != nil {
 			d.Patience(time.Minute)
 		}
 	}
@@ -42,8 +42,7 @@ func (l *launch) run(scalars map[string]uint64) error {
 	returned := false
 	defer func() {
 		if !returned { // each panicked, or ended its goroutine: the launch must not run on without anyone
-			s.stopped = true
-			_ = s.fail(errors.Join(errors.New("its listener panicked"), s.dev.Poke("stop", 0, 1), s.dev.Wait()))
+			_ = s.fail(errors.Join(errors.New("its listener panicked"), s.tellToStop(), s.dev.Wait()))
 		}
 	}()
 	followed := l.follow()
@@ -94,8 +93,7 @@ func (l *launch) look() error {
 			l.stopping = true
 		}
 		if l.stopping {
-			l.s.stopped = true
-			if err := l.s.dev.Poke("stop", 0, 1); err != nil {
+			if err := l.s.tellToStop(); err != nil {
 				return err
 			}
 		}
@@ -114,8 +112,22 @@ func (l *launch) handOut() error {
 		}
 		l.next++
 		l.stopping = !l.each(l.next - 1)
+		if !l.stopping && l.next < l.end {
+			if err := l.s.nextMasks(); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// waitsForMasks reports whether the launch has got no further because it is the host that is to go on: a step's tokens
+// have come that were not handed out yet.
+func (l *launch) waitsForMasks() (bool, error) {
+	if l.abandoned > 0 || l.stopping || l.s.masks.next == nil || l.next >= l.end {
+		return false, nil
+	}
+	return l.come(l.next)
 }
 
 // knower is a device that knows a hanging kernel from a slow one, and waits
@@ -145,6 +157,9 @@ func (l *launch) watch() error {
 	}
 	if d, ok := l.s.dev.(knower); ok && !d.Stuck() || !ok && time.Since(l.changed) < limit {
 		return nil
+	}
+	if waits, err := l.waitsForMasks(); waits || err != nil {
+		return err
 	}
 	if d, ok := l.s.dev.(knower); ok && l.abandoned == 2 {
 		d.Leave() // and the launch ends with what hangs, and where

@@ -213,9 +213,9 @@ func (g *GPU) Peek(name string, i int) (uint32, error) {
 	return h.Load32(4 * i)
 }
 
-// Poke writes a word of device memory beside a running kernel.
-func (g *GPU) Poke(name string, i int, value uint32) error {
-	return g.Write(name, 4*int64(i), words([]uint32{value}))
+// Poke writes words of device memory beside a running kernel. It returns when they are there.
+func (g *GPU) Poke(name string, i int, values ...uint32) error {
+	return g.Write(name, 4*int64(i), words(values))
 }
 
 // Start launches the kernel cooperatively. It must have been printed with its

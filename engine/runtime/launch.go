@@ -51,6 +51,7 @@ func (r *Session) Run(ctx context.Context, q batch.StepRequest) ([][]int, error)
 	if q.Quiet && q.Steps != 1 {
 		return nil, fmt.Errorf("%d steps of which nobody wants the tokens, want 1", q.Steps)
 	}
+	r.nextMask = q.Mask
 	all, err := r.launch(ctx, kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps}, r.lastDraws(q.Sequences), q.Quiet, func(_ int, chosen []int) bool {
 		return q.Each == nil || q.Each(lasts(chosen))
 	})
@@ -71,6 +72,7 @@ func (r *Session) Run(ctx context.Context, q batch.StepRequest) ([][]int, error)
 // The result is these tokens for every step that ran, perhaps more than each was called
 // for. Errors are as those of Run.
 func (r *Session) Launch(ctx context.Context, q kv.Request, each func(step int, chosen []int) bool) ([][]int, error) {
+	r.nextMask = nil
 	return r.launch(ctx, q, r.rowDraws, false, each)
 }
 
@@ -99,7 +101,7 @@ func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, q
 		return nil, err
 	}
 	width := r.Rows()
-	if err := errors.Join(r.renew(q.Steps), r.upload(plan), r.clear(0, q.Steps*width, 0), r.setDraws(draws...)); err != nil {
+	if err := errors.Join(r.renew(q.Steps), r.upload(plan), r.clear(0, q.Steps*width, 0), r.setDraws(draws...), r.maskSteps(1, q.Steps, r.nextMask)); err != nil {
 		return nil, err
 	}
 	var chosen []int
@@ -123,8 +125,10 @@ func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, q
 	if err != nil {
 		return nil, err
 	}
+	ran := len(all)
+	all = all[:r.masks.steps(ran)]
 	r.chose = all[len(all)-1]
-	r.drew(len(all))
+	r.drew(len(all), ran)
 	for i := l.next; i < len(all) && !l.stopping; i++ {
 		chosen = all[i]
 		l.stopping = !hand(i)

@@ -32,11 +32,15 @@ func (m *mirror) changed(dev Device) error {
 		return nil
 	}
 	copy(m.has[from:to], m.want[from:to])
-	raw := words(m.has[from:to])
+	return writeAhead(dev, m.name, 4*int64(from), words(m.has[from:to]))
+}
+
+// writeAhead writes what the next launch finds.
+func writeAhead(dev Device, name string, offset int64, raw []byte) error {
 	if d, ok := dev.(aheadWriter); ok {
-		return d.WriteAhead(m.name, 4*int64(from), raw)
+		return d.WriteAhead(name, offset, raw)
 	}
-	return dev.Write(m.name, 4*int64(from), raw)
+	return dev.Write(name, offset, raw)
 }
 
 // aheadWriter is a device that copies while the host goes on: what is written so is

@@ -35,8 +35,10 @@ type runner struct {
 
 	short bool   // "inv_freq" is that of short sequences
 	draws mirror // how rows draw their tokens
-	masks mirror // and which they may
 	modes uint32 // what the next launch's rows need
+	masks masks  // of the next launch's rows
+
+	nextMask func(row int) []uint32 // of the steps behind the first of the next launch; nil: those of the first are of all
 
 	asked     []asked     // of the next launch's rows
 	ran       int         // steps of the last launch that chose a token

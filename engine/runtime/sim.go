@@ -31,6 +31,9 @@ type Sim struct {
 	Explore  *interp.Bounds
 	Explored *interp.Exploration
 
+	// Late has what is poked in a launch come when no warp can go on without the host, and not before.
+	Late bool
+
 	// Last is what the last launch did.
 	Last *interp.Result
 }
@@ -134,6 +137,8 @@ func (s *Sim) Start(scalars map[string]uint64) error {
 		o.Length = s.Last.Steps
 	}
 	s.seed += 0x9e3779b97f4a7c15
+	s.host.late = s.Late
+	s.host.forget() // pokes that came between the last launch's end and its being known
 	for _, b := range s.kernel.Globals() {
 		if b.Host == ir.HostReads {
 			s.host.load(b.Name, s.mem.Bytes(b.Name))
@@ -192,13 +197,13 @@ func (s *Sim) Peek(name string, i int) (uint32, error) {
 	return binary.LittleEndian.Uint32(raw), nil
 }
 
-// Poke writes a word of a buffer that the host writes for the kernel.
-func (s *Sim) Poke(name string, i int, value uint32) error {
+// Poke writes words of a buffer that the host writes for the kernel.
+func (s *Sim) Poke(name string, i int, values ...uint32) error {
 	if s.running() {
-		s.host.poke(name, i, value)
+		s.host.poke(name, i, values)
 		return nil
 	}
-	return s.Write(name, 4*int64(i), words([]uint32{value}))
+	return s.Write(name, 4*int64(i), words(values))
 }
 
 // Reseed makes seed choose the interleavings of the launches to come.

@@ -16,6 +16,7 @@ type simHost struct {
 	left     atomic.Bool // the host has done all it can: a kernel that is stuck now is a fault
 	claim    int         // the turn at which to claim so, whatever is true; 0: none
 	turns    int         // of this launch
+	late     bool        // pokes come when the kernel is stuck only
 
 	mu    sync.Mutex
 	words map[string][]uint32
@@ -62,6 +63,9 @@ func (h *simHost) Turn(stuck bool, set func(string, int64, uint32)) {
 		h.stuck.Store(true)
 		h.await(time.After(h.patience))
 	}
+	if h.late && !stuck {
+		return
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, p := range h.pokes {
@@ -87,11 +91,18 @@ func (h *simHost) await(late <-chan time.Time) {
 	}
 }
 
-// end forgets what came too late.
-func (h *simHost) end() {
+// forget forgets what came too late.
+func (h *simHost) forget() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pokes = h.pokes[:0]
+}
+
+// end is the end of a launch.
+func (h *simHost) end() {
+	h.forget()
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	h.turns, h.claim = 0, 0
 	h.stuck.Store(false)
 	h.left.Store(false)
@@ -111,10 +122,12 @@ func (h *simHost) peek(name string, i int) (uint32, error) {
 	return w[i], nil
 }
 
-func (h *simHost) poke(name string, i int, value uint32) {
+func (h *simHost) poke(name string, i int, values []uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.pokes = append(h.pokes, poke{name, i, value})
+	for j, value := range values {
+		h.pokes = append(h.pokes, poke{name, i + j, value})
+	}
 	h.stuck.Store(false)
 	select {
 	case h.poked <- struct{}{}:

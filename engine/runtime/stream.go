@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 
 	"github.com/mkgen/mkgen/megakernel"
 )
@@ -21,7 +22,7 @@ func (s *Sequence) Stream(ctx context.Context, prompt []int, n int, each func(to
 		return nil, err
 	}
 	known := s.pos + len(prompt)
-	if err := s.prepare(prompt, known, steps); err != nil {
+	if err := errors.Join(s.prepare(prompt, known, steps), s.maskSteps(len(prompt), steps, s.nextMask)); err != nil {
 		return nil, err
 	}
 	var token uint32
@@ -39,7 +40,12 @@ func (s *Sequence) Stream(ctx context.Context, prompt []int, n int, each func(to
 	if chosen, err = s.result(known, steps); err != nil {
 		return nil, err
 	}
-	s.drew(len(chosen))
+	ran := len(chosen)
+	if first := len(prompt) - 1; ran > 0 {
+		chosen = chosen[:s.masks.steps(first+ran)-first]
+	}
+	s.pos -= ran - len(chosen)
+	s.drew(len(chosen), ran)
 	for _, token := range chosen[min(l.next-known, len(chosen)):] {
 		if l.stopping || !each(token) {
 			break

@@ -140,6 +140,7 @@ const (
 	ModeTruncates             // top-k, top-p or min-p
 	ModeScores                // scores
 	ModeChanges               // histories or masks
+	ModeMasks                 // masks
 )
 
 // Modes are those of one row.
@@ -150,6 +151,9 @@ func (r *Row) Modes() (modes uint32) {
 	}
 	if r[RowFlags]&(FlagChanges|FlagMask) != 0 {
 		modes |= ModeChanges
+	}
+	if r[RowFlags]&FlagMask != 0 {
+		modes |= ModeMasks
 	}
 	return modes
 }

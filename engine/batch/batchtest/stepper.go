@@ -178,7 +178,15 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		case ahead > 0:
 			ahead--
 		case !r.Each(chosen) || ctx.Err() != nil:
-			ahead = f.Ahead
+			if ahead = f.Ahead; r.Mask != nil && masked(r) {
+				ahead = 0 // what it chooses without a mask is no choice
+			}
+		case r.Mask != nil && step+1 < r.Steps:
+			for i := range f.asked {
+				if f.asked[i].Mask != nil {
+					f.asked[i].SetMask(slices.Clone(r.Mask(i)))
+				}
+			}
 		}
 	}
 	if err := f.Fail; err != nil {
@@ -186,6 +194,11 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		return nil, err
 	}
 	return all, ctx.Err()
+}
+
+// masked reports whether a sequence of a launch has a mask.
+func masked(r batch.StepRequest) bool {
+	return slices.ContainsFunc(r.Sequences, func(q batch.Sequence) bool { return q.Draw.Mask != nil })
 }
 
 // total is how many tokens the sequences of a launch have when it ends.

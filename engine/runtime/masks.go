@@ -1,0 +1,96 @@
+package runtime
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/draw"
+)
+
+// Masks of a launch of several steps. Those of its first step are there when it begins. When the host has handed a step's
+// tokens out it writes the masks of the next step, and then how many steps have theirs. The kernel, which computes the next
+// step's layers meanwhile, waits for that number behind the LM head.
+//
+// When the launch is to end the host says that all masks are there. What the kernel chooses from then on is of no use.
+
+// masks are those of the rows of a launch.
+type masks struct {
+	next  func(row int) []uint32 // a row's for the next step; nil: those of the first step are of all
+	given int                    // with next: steps of the launch whose masks are there
+}
+
+// steps is how many of the first n steps had masks of their own.
+func (m *masks) steps(n int) int {
+	if m.next == nil {
+		return n
+	}
+	return min(n, m.given)
+}
+
+// maskSteps has the next launch, of so many steps, ask for the masks of those behind its first ones; with nil they are those
+// of the first.
+func (s *runner) maskSteps(first, steps int, next func(row int) []uint32) error {
+	s.masks = masks{}
+	if s.modes&draw.ModeMasks == 0 {
+		return nil
+	}
+	ready := uint32(megakernel.AllMasks)
+	if next != nil && first < steps {
+		if s.scoring() {
+			return fmt.Errorf("masks for each of %d steps with log-probabilities, which come when the launch has ended; want one step", steps)
+		}
+		s.masks, ready = masks{next: next, given: first}, uint32(first)
+	}
+	return writeAhead(s.dev, megakernel.BufferMasksReady, 0, words([]uint32{ready}))
+}
+
+// setMasks writes the masks of rows that have one, of the first step that chooses.
+func (s *runner) setMasks() error {
+	return s.eachMask(func(row int) []uint32 { return s.asked[row].Mask }, func(at int, mask []uint32) error {
+		return writeAhead(s.dev, megakernel.BufferTokenMasks, 4*int64(at), words(mask))
+	})
+}
+
+// nextMasks gives a running launch the masks of its next step.
+func (s *runner) nextMasks() error {
+	if s.masks.next == nil {
+		return nil
+	}
+	err := s.eachMask(s.masks.next, func(at int, mask []uint32) error {
+		return s.dev.Poke(megakernel.BufferTokenMasks, at, mask...)
+	})
+	if err != nil {
+		return errors.Join(err, s.tellToStop())
+	}
+	s.masks.given++
+	return s.dev.Poke(megakernel.BufferMasksReady, 0, uint32(s.masks.given))
+}
+
+// eachMask writes of each row with a mask the one that it has now.
+func (s *runner) eachMask(of func(row int) []uint32, write func(at int, mask []uint32) error) error {
+	n := draw.MaskWords(s.mk.Config.Vocab)
+	for i := range s.asked {
+		if s.asked[i].Modes()&draw.ModeMasks == 0 {
+			continue
+		}
+		mask := of(i)
+		if len(mask) != n {
+			return fmt.Errorf("row %d: a mask of %d words, want %d", i, len(mask), n)
+		}
+		if err := write(i*n, mask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// tellToStop has the running launch end soon, whatever it waits for from the host.
+func (s *runner) tellToStop() error {
+	s.stopped = true
+	err := s.dev.Poke("stop", 0, 1)
+	if s.masks.next != nil {
+		err = errors.Join(err, s.dev.Poke(megakernel.BufferMasksReady, 0, megakernel.AllMasks))
+	}
+	return err
+}
