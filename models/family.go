@@ -1,10 +1,6 @@
 package models
 
-import (
-	"fmt"
-	"slices"
-	"strings"
-)
+import "slices"
 
 // Family is a kind of models whose config.json and tensor names one function reads: Llama's mathematics with other
 // Traits, and other names. docs/adding-a-family.md adds one.
@@ -26,60 +22,9 @@ type Family struct {
 
 // Families lists the built-in families in the order in which they are shown.
 func Families() []Family {
-	return []Family{llama(), mllama(), mistral(), ministral(), ministral3(), qwen2(), qwen3(), phi3(), gemma(), gemma2(), gemma3(), olmo2(), olmo3(), granite(),
+	return []Family{llama(), mllama(), mistral(), ministral(), ministral3(), qwen2(), qwen3(), phi3(), gemma(), gemma2(), gemma3(), olmo2(), olmo3(), granite(), granite4(),
 		glm(), glm4(), smolLM3(),
 		internLM3(), ernie45(), seedOSS()}
-}
-
-// missingFeatures names what a file of no known family would need and no family has, by the fields that show it.
-func missingFeatures(o object) (features []string) {
-	signs := []struct{ feature, fields string }{
-		{"mixtures of experts", "num_local_experts num_experts n_routed_experts moe_num_experts num_experts_per_tok moe_intermediate_size ffn_config"},
-		{"latent attention (MLA)", "kv_lora_rank q_lora_rank qk_rope_head_dim"},
-		{"state-space layers", "state_size ssm_cfg mamba_d_state mamba_n_heads ssm_state_size d_state conv_kernel time_step_rank layers_block_type"},
-		{"linear attention", "linear_num_key_heads linear_key_head_dim attn_layer_offset rwkv_version head_size_divisor"},
-		{"cross-attention layers", "cross_attention_layers"},
-		{"an encoder", "is_encoder_decoder num_decoder_layers encoder_layers"},
-		{"LayerNorm", "layer_norm_eps layer_norm_epsilon norm_epsilon"},
-		{"parallel attention and MLP", "parallel_attn use_parallel_residual"},
-		{"ALiBi", "alibi"},
-		{"alternating updates (AltUp)", "altup_num_inputs"},
-	}
-	for _, s := range signs {
-		for _, field := range strings.Fields(s.fields) {
-			if value, ok := o.get(field); ok && !whenZero.holds(value) {
-				features = append(features, fmt.Sprintf("%s (%s %s)", s.feature, field, show(value)))
-				break
-			}
-		}
-	}
-	return features
-}
-
-// familyOf finds the family that model_type names, nil after reporting that there is none.
-func (r *Fields) familyOf(families []Family) *Family {
-	var names []string
-	for _, f := range families {
-		names = append(names, f.Name)
-	}
-	want := "one of " + strings.Join(names, ", ")
-	value, ok := r.take("model_type")
-	if !ok {
-		r.missing("model_type", want)
-		return nil
-	}
-	if i := slices.IndexFunc(families, func(f Family) bool { return value == f.Name }); i >= 0 {
-		return &families[i]
-	}
-	why := "docs/adding-a-family.md says how to add one"
-	if _, ok := r.object.get("padded_vocab_size"); ok {
-		why = "this file is of the model's own code: take the repository whose config.json transformers wrote, such as glm-4-9b-chat-hf"
-	}
-	if missing := missingFeatures(r.object); len(missing) > 0 {
-		why = "this model needs what no kernel has: " + strings.Join(missing, ", ")
-	}
-	r.refuse("model_type", value, want, why)
-	return nil
 }
 
 // LayerKinds sets what differs from layer to layer.

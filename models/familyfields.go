@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // Fields takes typed fields out of a config.json for a Family's Read. It adds a problem for each field that is missing
@@ -154,6 +155,20 @@ func (r *Fields) Bool(field string) bool {
 		r.refuse(field, value, "true or false", "")
 	}
 	return b
+}
+
+// Word reads one of the given strings, and returns "" where the field is absent or, after reporting it, another value.
+func (r *Fields) Word(field string, words ...string) string {
+	value, ok := r.take(field)
+	if !ok {
+		return ""
+	}
+	word, _ := value.(string)
+	if !slices.Contains(words, word) {
+		r.refuse(field, value, `"`+strings.Join(words, `" or "`)+`"`, "")
+		return ""
+	}
+	return word
 }
 
 // Activation reads the MLP's activation from the first of the fields that is there; the others do not count.

@@ -92,7 +92,7 @@ func refusedFields() []refusal {
 	add(onlyNull, "only decoders are supported", `cross_attention_hidden_size`)
 	add(whenEmpty, "pruned heads are not supported", `pruned_heads`)
 	add(onlyNull, "want text_config beside it, which holds the text part of a multimodal model",
-		`text_config vision_config audio_config`)
+		`text_config llm_config language_config vision_config audio_config`)
 	add(onlyNull, "latent attention is not supported", `q_lora_rank kv_lora_rank
 		qk_nope_head_dim v_head_dim`)
 	add(whenZero, "further prediction heads are not supported",

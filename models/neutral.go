@@ -1,6 +1,9 @@
 package models
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // neutral says which value, besides null and absence, makes a refused field
 // change nothing.
@@ -58,7 +61,7 @@ func (n neutral) holds(value any) bool {
 	case whenEmpty:
 		return isEmpty(value)
 	case whenAllFull:
-		return isAllFull(value)
+		return isAll(value, "full_attention")
 	case whenSwiGLU:
 		return value == "swiglu"
 	}
@@ -75,10 +78,12 @@ func isEmpty(value any) bool {
 	return false
 }
 
-func isAllFull(value any) bool {
+// isAll reports whether value is a list of nothing but the given words.
+func isAll(value any, words ...string) bool {
 	l, ok := value.(list)
 	for _, v := range l {
-		ok = ok && v == "full_attention"
+		word, isWord := v.(string)
+		ok = ok && isWord && slices.Contains(words, word)
 	}
 	return ok
 }

@@ -56,8 +56,8 @@ func (how Reading) ParseQuantisedFile(path string) (c Config, quantised bool, er
 }
 
 // Parse reads one Hugging Face config.json of a family that model_type names, in the layout
-// of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters). Of a multimodal model it reads the text part,
-// text_config. The result is named "custom" and passes Validate. On error the Config is zero.
+// of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters). Of a multimodal model it reads the text part:
+// text_config, llm_config or language_config. The result is named "custom" and passes Validate. On error the Config is zero.
 //
 // null means absent. Every size, rms_norm_eps and model_type must be there, except that
 // num_key_value_heads defaults to num_attention_heads and head_dim to
@@ -93,10 +93,11 @@ func (how Reading) ParseQuantised(r io.Reader) (c Config, quantised bool, err er
 
 func (how Reading) parse(o object) (Config, error) {
 	var p problems
-	text, isPart := textPart(o)
+	text, part := textPart(o)
+	isPart := part != ""
 	in := newFields(text, "", &p)
 	if isPart {
-		in.prefix = "text_config."
+		in.prefix = part + "."
 	}
 	in.ignored = how.Ignore
 	families := how.Families
@@ -144,14 +145,20 @@ func (r *Fields) config(family *Family, isPart bool) Config {
 	return c
 }
 
-// textPart returns text_config, with what its surroundings say about it, where that is an object; else o.
-func textPart(o object) (object, bool) {
-	value, _ := o.get("text_config")
-	text, ok := value.(object)
-	if !ok {
-		return o, false
+// textPart returns the text part of a multimodal model with what its surroundings say about it, and the field that holds
+// it: text_config as transformers writes it, or llm_config or language_config of models with code of their own (InternVL,
+// DeepSeek-VL). Where there is none it returns o and "".
+func textPart(o object) (text object, field string) {
+	for _, name := range []string{"text_config", "llm_config", "language_config"} {
+		if value, _ := o.get(name); field == "" {
+			if part, ok := value.(object); ok {
+				text, field = slices.Clone(part), name
+			}
+		}
 	}
-	text = slices.Clone(text)
+	if field == "" {
+		return o, ""
+	}
 	for _, m := range o {
 		switch m.name {
 		case "torch_dtype", "dtype", "tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config", "compression_config":
@@ -161,7 +168,7 @@ func textPart(o object) (object, bool) {
 			}
 		}
 	}
-	return text, true
+	return text, field
 }
 
 // class checks architectures, which a text part may have or not.

@@ -47,6 +47,15 @@ def gemma3(**fields):
               query_pre_attn_scalar=24, attn_logit_softcapping=None, final_logit_softcapping=None, cache_implementation="hybrid", **fields)
 
 
+def granite4(**fields):
+    return of("granitemoehybrid", "GraniteMoeHybridForCausalLM", attention_multiplier=0.4, embedding_multiplier=1.7, logits_scaling=3.0,
+              residual_multiplier=0.22, rope_theta=10000000, rope_scaling=None, tie_word_embeddings=True, attention_bias=False, init_method="mup",
+              layer_types=["attention"] * 2, num_local_experts=0, num_experts_per_tok=0, shared_intermediate_size=96, normalization_function="rmsnorm",
+              output_router_logits=False, router_aux_loss_coef=0.01, pad_token_id=0, mamba_chunk_size=256,
+              mamba_conv_bias=True, mamba_d_conv=4, mamba_d_head=32, mamba_d_state=16, mamba_expand=2, mamba_n_groups=1, mamba_n_heads=4,
+              mamba_proj_bias=False, **fields)
+
+
 SHORT = [1 + 0.05 * i for i in range(6)]
 LONG = [1.5 + 1.1 * i for i in range(6)]
 CASES = {
@@ -93,6 +102,8 @@ CASES = {
         "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.2, "beta_fast": 32.0, "beta_slow": 1.0}),
     "granite": of("granite", "GraniteForCausalLM", attention_multiplier=0.4, embedding_multiplier=1.7, logits_scaling=3.0,
                   residual_multiplier=0.22, rope_theta=10000000.0, tie_word_embeddings=True, mlp_bias=False, attention_bias=False),
+    "granite4": granite4(position_embedding_type="rope"),
+    "granite4-nope": granite4(position_embedding_type="nope"),
     "glm": of("glm", "GlmForCausalLM", head_dim=16, partial_rotary_factor=0.5, attention_bias=True, eos_token_id=[2, 3], pad_token_id=0),
     "glm4": of("glm4", "Glm4ForCausalLM", head_dim=16, partial_rotary_factor=0.5, attention_bias=False, eos_token_id=[2, 3], pad_token_id=0),
     "smollm3": of("smollm3", "SmolLM3ForCausalLM", num_hidden_layers=4, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4, rope_theta=5000000.0,
