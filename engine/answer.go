@@ -108,7 +108,7 @@ func (a *answer) add(token int) Piece {
 // draws reports whether the host chooses the next token from the logits. Once false it stays so: the first
 // tokens only are kept from being end tokens.
 func (a *answer) draws() bool {
-	return !a.drawn && (!a.sampling.Greedy() || a.top >= 0 || a.changes() || a.mask != nil) || a.toScore() != math.MaxInt
+	return !a.drawn && (!a.sampling.Greedy() || a.top >= 0 || a.changes() || a.mask != nil || a.toScore() != math.MaxInt)
 }
 
 // changes reports whether penalties or a least length change the next token's logits. Once false it stays so.
@@ -155,20 +155,13 @@ func (a *answer) fed(tokens int) {
 	}
 }
 
-// toScore is from which token of the prompt on the logits are wanted, each of which is that of the next token;
-// math.MaxInt when none are. They are given to score in order.
+// toScore is behind which token of the prompt the log-probability of the next one is wanted; math.MaxInt when there is
+// none.
 func (a *answer) toScore() int {
 	if len(a.scored) < 2 || len(a.res.PromptLogprobs) == len(a.scored)-1 {
 		return math.MaxInt
 	}
 	return len(a.res.PromptLogprobs)
-}
-
-// score takes the logits that follow the first token of the prompt that has none yet.
-func (a *answer) score(logits []float32) error {
-	l, err := sampling.LogprobsOf(logits, a.scored[a.toScore()+1], a.scoredTop)
-	a.res.PromptLogprobs = append(a.res.PromptLogprobs, l)
-	return err
 }
 
 // flush is what was held back, at the end; ok says whether that is anything.

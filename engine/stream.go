@@ -108,11 +108,13 @@ func (c client) Drafts() bool {
 	return c.a.sampling.Greedy() && c.a.top < 0 && !c.a.changes() && c.a.mask == nil && !c.a.draws()
 }
 
-func (c client) ToScore() int { return c.a.toScore() }
+func (c client) ToScore() (from, tops int) { return c.a.toScore(), c.a.scoredTop }
 
 func (c client) Scored(l sampling.Logprobs) { c.a.next = &l }
 
-func (c client) Score(logits []float32) error { return c.a.score(logits) }
+func (c client) Score(l sampling.Logprobs) {
+	c.a.res.PromptLogprobs = append(c.a.res.PromptLogprobs, l)
+}
 
 func (c client) Fed(tokens int) {
 	if len(c.a.res.Tokens) == 0 { // not when a sequence that was sent back is fed again

@@ -187,13 +187,16 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 				row.SetMask(mask)
 			}
 			row.SetTops(rng.IntN(draw.MaxTops+2) - 1)
+			if rng.IntN(3) == 0 {
+				row.SetTarget(rng.IntN(vocab))
+			}
 			s.logits, s.rows, s.positions = append(s.logits, y), append(s.rows, row), append(s.positions, position)
 			want = append(want, uint32(row.Choose(y, position)))
 		}
 		t.Run(fmt.Sprintf("%d: %d rows of %d on %d SMs, %d warps", n, rows, vocab, g.sms, g.consumers), func(t *testing.T) {
 			require.Equal(t, want, s.run(t, g.sms, g.consumers))
 			for i, row := range s.rows {
-				requireScores(t, s.logits[i], s.scores[i], int(want[i]), row.Tops())
+				requireScores(t, s.logits[i], s.scores[i], row.Scored(int(want[i])), row.Tops())
 				if row.History != nil {
 					row.Took(int(want[i]))
 					history := make([]byte, 4*draw.HistoryWords(vocab))

@@ -98,13 +98,15 @@ func (t *Sample) highest(e *Env, each func(body func(four u32, i int, x f32)), n
 	}, dsl.Unroll(1))
 }
 
-// keepLogit writes the logit of the token that a row chose, in one thread of a grid.
+// keepLogit writes the logit of the token that a row chose, or of the row's target, in one thread of a grid.
 func (t *Sample) keepLogit(e *Env, row u32, w winner) {
 	k := e.K
 	k.If(t.scores().And(e.CTA.EqC(0)), func() {
 		k.If(t.param(row, draw.RowScores).NeC(0), func() {
-			logit := dsl.NewVar(w.logit.Get(), "logit")
-			k.If(t.isChanged(row), func() { logit.Set(t.Raw.Load(row.MulC(t.Vocab).Add(w.index.Get().MinC(t.Vocab - 1)))) })
+			logit, target := dsl.NewVar(w.logit.Get(), "logit"), t.param(row, draw.RowTarget)
+			token := dsl.Select(target.NeC(0), target.SubC(1), w.index.Get()).MinC(t.Vocab - 1)
+			k.If(target.NeC(0), func() { logit.Set(t.Logits.Load(row.MulC(t.Vocab).Add(token))) })
+			k.If(t.isChanged(row), func() { logit.Set(t.Raw.Load(row.MulC(t.Vocab).Add(token))) })
 			t.Scores.Store(t.scoreAt(e, row).AddC(draw.ScoreChosen), dsl.Bits[dsl.U32](logit.Get()))
 		})
 	})

@@ -80,11 +80,11 @@ func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 			require.NoError(t, err)
 			sim, err := runtime.NewSim(mk.IR, 5)
 			require.NoError(t, err)
-			pin := 0
+			device, pin := &launches{Sim: sim}, 0
 			if rows > 1 { // what a launch computes is then the same whatever runs beside it
 				pin = 2 * mk.ChunkTokens()
 			}
-			e, err := engine.New(t.Context(), engine.Options{Kernel: mk, Device: sim, KVTokens: 128, Ends: []int{}, Pin: pin,
+			e, err := engine.New(t.Context(), engine.Options{Kernel: mk, Device: device, KVTokens: 128, Ends: []int{}, Pin: pin,
 				Weights: runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})})
 			require.NoError(t, err)
 			defer func() { require.NoError(t, e.Close()) }()
@@ -93,7 +93,7 @@ func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 				s, err := e.Submit(t.Context(), engine.Request{Tokens: synth.Tokens(uint64(i), 0, 13, c.Vocab),
 					MaxTokens: deep.Count(19, 6), Sampling: draws[2*i], Penalties: []sampling.Penalties{{},
 						penalties}[i], MinTokens: 4, StopTokens: synth.Tokens(3, 0, 40, c.Vocab),
-					Logprobs: n >= 0, TopLogprobs: max(n, 0)})
+					Logprobs: n >= 0, TopLogprobs: max(n, 0), PromptLogprobs: i == 0})
 				require.NoError(t, err)
 				streams = append(streams, s)
 			}
@@ -102,6 +102,7 @@ func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 				require.NoError(t, err)
 				all = append(all, got)
 			}
+			require.Equal(t, drawn, device.logits == 0, "the host reads no logits")
 			return all
 		}
 		want := answers(false)
@@ -110,6 +111,11 @@ func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 			require.Len(t, got.Logprobs, len(want[i].Logprobs))
 			for j, w := range want[i].Logprobs {
 				requireNear(t, w, got.Logprobs[j])
+			}
+			require.Len(t, want[0].PromptLogprobs, 12)
+			require.Len(t, got.PromptLogprobs, len(want[i].PromptLogprobs))
+			for j, w := range want[i].PromptLogprobs {
+				requireNear(t, w, got.PromptLogprobs[j])
 			}
 		}
 	}

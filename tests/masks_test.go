@@ -44,10 +44,18 @@ func (h *hashed) Accept(token int) error {
 	return nil
 }
 
-// launches counts those of a device.
+// launches counts those of a device, and how often their logits were read.
 type launches struct {
 	*runtime.Sim
-	n int
+	n      int
+	logits int // how often logits were read
+}
+
+func (l *launches) Read(name string, offset int64, dst []byte) error {
+	if strings.Contains(name, "logits") {
+		l.logits++
+	}
+	return l.Sim.Read(name, offset, dst)
 }
 
 func (l *launches) Start(scalars map[string]uint64) error {

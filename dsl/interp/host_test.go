@@ -179,8 +179,8 @@ func (h *writer) Turn(_ bool, set func(string, int64, uint32)) {
 	}
 }
 
-// What the host has written before a word is there for a thread that acquires the word, and may not be for one that only
-// reads it.
+// What the host has written before a word is there for a thread that acquires the word, and may not be for one that
+// only reads it.
 func TestTheHostsWordIsAcquired(t *testing.T) {
 	run := func(order dsl.MemOpt, seed uint64) (stale bool) {
 		k := dsl.New("told", dsl.Options{Warps: 2, Grid: 2, SharedLimit: 4096})

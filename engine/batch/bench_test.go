@@ -15,10 +15,12 @@ import (
 // quick is a stepper that takes no time.
 type quick struct{ rows int }
 
-func (q *quick) Rows() int                             { return q.rows }
-func (q *quick) Logits(int, []float32) error           { return nil }
-func (q *quick) Choice(int, int) (int, error)          { return 0, nil }
-func (q *quick) TokenLogits(int, int, []float32) error { return nil }
+func (q *quick) Rows() int                    { return q.rows }
+func (q *quick) Logits(int, []float32) error  { return nil }
+func (q *quick) Choice(int, int) (int, error) { return 0, nil }
+func (q *quick) TokenLogprobs(int, int, int, int) (l sampling.Logprobs, err error) {
+	return l, nil
+}
 func (q *quick) Logprobs(int, int, int) (sampling.Logprobs, error) {
 	return sampling.Logprobs{}, nil
 }
@@ -31,9 +33,9 @@ type endless struct{ taken int }
 
 func (e *endless) Want() int                        { return 1 << 40 }
 func (e *endless) Drafts() bool                     { return false }
-func (e *endless) ToScore() int                     { return math.MaxInt }
+func (e *endless) ToScore() (int, int)              { return math.MaxInt, 0 }
 func (e *endless) Fed(int)                          {}
-func (e *endless) Score([]float32) error            { return nil }
+func (e *endless) Score(sampling.Logprobs)          {}
 func (e *endless) Draw() draw.Rule                  { return draw.Rule{} }
 func (e *endless) Draws() bool                      { return false }
 func (e *endless) Pick([]float32, int) (int, error) { return 0, nil }

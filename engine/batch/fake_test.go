@@ -44,18 +44,19 @@ func (c *client) Want() int {
 }
 func (c *client) Draw() draw.Rule          { return draw.Rule{} }
 func (c *client) Scored(sampling.Logprobs) {}
-func (c *client) Draws() bool              { return c.draws || c.ToScore() != math.MaxInt }
+func (c *client) Draws() bool              { return c.draws || c.toScore() != math.MaxInt }
 func (c *client) Drafts() bool             { return !c.Draws() }
-func (c *client) ToScore() int {
+func (c *client) ToScore() (int, int)      { return c.toScore(), 1 }
+func (c *client) toScore() int {
 	if c.scores && len(c.scored) < len(c.prompt)-1 {
 		return len(c.scored)
 	}
 	return math.MaxInt
 }
-func (c *client) Score(logits []float32) error {
+func (c *client) Score(l sampling.Logprobs) {
 	require.Empty(c.t, c.got)
-	c.scored = append(c.scored, slices.Index(logits, 1))
-	return nil
+	require.Equal(c.t, c.prompt[len(c.scored)+1], l.Token)
+	c.scored = append(c.scored, l.Top[0].Token)
 }
 func (c *client) Pick(logits []float32, position int) (int, error) {
 	require.Equal(c.t, len(c.prompt)+len(c.got), position)

@@ -46,7 +46,13 @@ func (s *Scheduler) job(prompt []int, c Client) *job {
 func (j *job) pending() int { return len(j.tokens) - j.cached }
 
 // scores reports whether logits that follow tokens before the prompt's last are wanted, of the job's next ones.
-func (j *job) scores() bool { return j.cached < j.prompt-1 && j.client.ToScore() != math.MaxInt }
+func (j *job) scores() bool { return j.cached < j.prompt-1 && j.toScore() != math.MaxInt }
+
+// toScore is behind which token of the prompt a score is wanted next.
+func (j *job) toScore() int {
+	from, _ := j.client.ToScore()
+	return from
+}
 
 // take hands the client a token.
 func (j *job) take(token int) {
@@ -68,7 +74,7 @@ func (s *Scheduler) follow(j *job) {
 	if j.cached != len(j.pages)*s.o.Page {
 		return
 	}
-	keys := j.keys[j.cached:max(j.cached, min(len(j.keys)-1, j.client.ToScore()))]
+	keys := j.keys[j.cached:max(j.cached, min(len(j.keys)-1, j.toScore()))]
 	if j.piece > 0 {
 		keys = keys[:j.whole(s.tree.Match(&j.cursor, keys), s.o.Page)]
 	}

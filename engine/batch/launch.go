@@ -102,9 +102,22 @@ func (l *launch) request(steps int) StepRequest {
 		if p.chooses() && !p.j.client.Draws() {
 			q.Draw = p.j.client.Draw()
 		}
+		q.Scored, q.ScoredTops = p.scored()
 		r.Sequences = append(r.Sequences, q)
 	}
 	return r
+}
+
+// scored are the prompt's tokens that the part's rows have scores of.
+func (p *part) scored() (tokens []int, tops int) {
+	from, tops := p.j.client.ToScore()
+	if end := min(p.j.cached+p.rows, p.j.prompt-1); from < end {
+		tokens = slices.Repeat([]int{-1}, p.rows)
+		for ; from < end; from++ {
+			tokens[from-p.j.cached] = p.j.tokens[from+1]
+		}
+	}
+	return tokens, tops
 }
 
 // mask is what part i may choose next.
@@ -129,6 +142,11 @@ func (l *launch) each(chosen []int) bool {
 		}
 		if !j.done && j.client.Gone() {
 			j.done = true
+		}
+		if !j.done && l.seen == 0 {
+			if err := l.score(i, p); err != nil {
+				l.failed[j], j.done = err, true
+			}
 		}
 		if !j.done {
 			l.take(i, j, chosen[i])
@@ -190,16 +208,18 @@ func (l *launch) finish(steps int) {
 	}
 }
 
-// score gives a client the logits that follow its prompt's tokens, where it wants them.
+// score gives a client the log-probabilities of its prompt's tokens that this launch has made, once.
 func (l *launch) score(i int, p part) error {
-	s := l.s
-	for next := p.j.client.ToScore(); next < min(p.j.cached+p.rows, p.j.prompt-1); next = p.j.client.ToScore() {
-		if err := s.o.Stepper.TokenLogits(i, next-p.j.cached, s.memory()); err != nil {
-			return err
+	tokens, tops := p.scored()
+	for k, token := range tokens {
+		if token < 0 {
+			continue
 		}
-		if err := p.j.client.Score(s.logits); err != nil {
-			return fmt.Errorf("position %d: %w", next+1, err)
+		scores, err := l.s.o.Stepper.TokenLogprobs(i, k, token, tops)
+		if err != nil {
+			return fmt.Errorf("position %d: %w", p.j.cached+k+1, err)
 		}
+		p.j.client.Score(scores)
 	}
 	return nil
 }

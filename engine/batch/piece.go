@@ -86,7 +86,7 @@ func (s *Scheduler) sharePieces() []part {
 // compute next. The oldest waits for nobody, so somebody always goes on.
 func (s *Scheduler) waitsForPieces(j *job) bool {
 	end := j.cached + max(s.o.Page, j.piece)
-	if j.cached != len(j.pages)*s.o.Page || end >= len(j.keys) || end > j.client.ToScore() {
+	if j.cached != len(j.pages)*s.o.Page || end >= len(j.keys) || end > j.toScore() {
 		return false
 	}
 	return slices.ContainsFunc(s.running, func(o *job) bool {

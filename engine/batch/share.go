@@ -79,7 +79,7 @@ func (s *Scheduler) prefill(parts []part) *part {
 // would have to compute next, so that it can have it afterwards.
 func (s *Scheduler) waits(j *job, parts []part) bool {
 	end := j.cached + s.o.Page
-	if j.cached != len(j.pages)*s.o.Page || end >= len(j.tokens) || end > j.client.ToScore() {
+	if j.cached != len(j.pages)*s.o.Page || end >= len(j.tokens) || end > j.toScore() {
 		return false
 	}
 	return slices.ContainsFunc(parts, func(p part) bool {

@@ -19,6 +19,12 @@ type Sequence struct {
 	// in order: of Cached + len(New) + Steps - 1 tokens, all of which may be read; those from Cached on are written
 	Pages []uint32
 	Draw  draw.Rule // how the token that follows the last new one is chosen; the zero value by the highest logit
+
+	// Scored, nil for none, names for each of New the token whose log-probability is wanted behind it, -1 for none: in
+	// a launch of one step, and not for the last of New where Draw matters. ScoredTops most probable tokens are
+	// wanted beside each.
+	Scored     []int
+	ScoredTops int
 }
 
 // StepRequest is one launch. Its slices are the stepper's until Run returns.
@@ -30,8 +36,8 @@ type StepRequest struct {
 	// it returns false the launch is to end soon.
 	Each func(chosen []int) bool
 	// Mask, nil for none, is asked for the mask of the next token of each sequence whose Draw has one, when Each has
-	// returned true for a step behind which there is another. The stepper is done with the result when it asks again. With nil the
-	// masks of Draw are those of all steps.
+	// returned true for a step behind which there is another. The stepper is done with the result when it asks
+	// again. With nil the masks of Draw are those of all steps.
 	Mask func(i int) []uint32
 	// Short is whether the sequences, new tokens included, have at most Options.Short tokens each; else all have more.
 	Short bool
@@ -71,8 +77,9 @@ type Stepper interface {
 	// Logprobs are those of the token that sequence i chose in a step of the last launch, whose Draw wanted scores: from Each
 	// on, which such a launch calls when it has ended. It has at most draw.ScoredSteps steps.
 	Logprobs(i, step, token int) (sampling.Logprobs, error)
-	// TokenLogits reads those that follow new token k of sequence i, of a launch of one step that was not quiet.
-	TokenLogits(i, k int, dst []float32) error
+	// TokenLogprobs are those of the token that Scored of sequence i named for its new token k, in the last launch,
+	// when it has ended: from Each on where the kernel draws. token and tops are what the sequence said.
+	TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error)
 	// Choice is the token that follows new token k of sequence i by argmax, of such a launch.
 	Choice(i, k int) (int, error)
 }
@@ -84,8 +91,8 @@ type Client interface {
 	// last Take was true, and is at least 1.
 	Want() int
 	// Draws reports whether the tokens come from Pick and not from the kernel. It may
-	// change from true to false with a Take or a Score, and never back. It is true as long
-	// as the client wants logits of its prompt.
+	// change from true to false with a Take or a Score, and never back. Where the kernel draws
+	// nothing it is true as long as the client wants scores of its prompt.
 	Draws() bool
 	// Draw is how the kernel chooses the tokens while Draws is false.
 	Draw() draw.Rule
@@ -93,11 +100,11 @@ type Client interface {
 	Drafts() bool
 	// Pick chooses the token at a position of the sequence. An error ends the job.
 	Pick(logits []float32, position int) (int, error)
-	// ToScore is from which token of the prompt on the client wants the logits that follow it; math.MaxInt
-	// when it wants none. Score is given them, token by token up to the last but one, and moves ToScore on by one. An
-	// error ends the job. Tokens from ToScore on are fed, also where the cache remembers them.
-	ToScore() int
-	Score(logits []float32) error
+	// ToScore is behind which token of the prompt the client wants the log-probability of the next one, and of so
+	// many of the most probable ones; math.MaxInt when it wants none. Score is given them, token by token up to the
+	// last but one, and moves ToScore on by one. Tokens from ToScore on are fed, also where the cache remembers them.
+	ToScore() (from, tops int)
+	Score(sampling.Logprobs)
 	// Fed is told after a launch how many of its prompt's tokens the cache has, while they are not all.
 	Fed(tokens int)
 	// Scored is given the log-probabilities of the token that Take is given next, where Draw wants scores and Draws is false.

@@ -189,7 +189,7 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 	rows, draws := 0, false
 	for i := range q.Sequences {
 		rows += len(q.Sequences[i].New)
-		draws = draws || q.Sequences[i].Draw.Modes() != 0
+		draws = draws || q.Sequences[i].Draw.Modes() != 0 || q.Sequences[i].Scored != nil
 	}
 	b.last, b.prompt, b.asked = nil, nil, q.Sequences[0].Draw
 	if len(b.long) > 0 && rows > b.Rows() && len(q.Sequences) == 1 && q.Steps == 1 {

@@ -95,8 +95,8 @@ func (s *runner) setHistories() error {
 	return nil
 }
 
-// drew notes that the last launch has chosen n tokens for each row in ran steps. The kernel has added them to histories,
-// which are of no use where it has added more.
+// drew notes that the last launch has chosen n tokens for each row in ran steps. The kernel has added them to
+// histories, which are of no use where it has added more.
 func (s *runner) drew(n, ran int) {
 	s.ran = n
 	for i := range s.asked {

@@ -76,13 +76,29 @@ func (r *Session) Launch(ctx context.Context, q kv.Request, each func(step int, 
 	return r.launch(ctx, q, r.rowDraws, false, each)
 }
 
-// lastDraws has the last row of each sequence choose as that says.
+// lastDraws has the last row of each sequence choose as that says, and those score that are to.
 func (r *Session) lastDraws(of []batch.Sequence) (rows []draw.Rule) {
 	for i := range of {
-		rows = append(rows, make([]draw.Rule, len(of[i].New))...)
-		rows[len(rows)-1] = of[i].Draw
+		s := &of[i]
+		for k := range s.New {
+			rule := draw.Rule{}
+			if k == len(s.New)-1 {
+				rule = s.Draw
+			}
+			rows = append(rows, r.scoring(s, k, rule))
+		}
 	}
 	return rows
+}
+
+// scoring is a rule for new token k of a sequence, with the scores that are wanted where it chooses nothing itself.
+func (r *Session) scoring(s *batch.Sequence, k int, rule draw.Rule) draw.Rule {
+	if k < len(s.Scored) && s.Scored[k] >= 0 && r.mk.Draws() {
+		rule = draw.Rule{}
+		rule.SetTops(s.ScoredTops)
+		rule.SetTarget(s.Scored[k])
+	}
+	return rule
 }
 
 // launch is Launch, or with quiet a launch of one step without LM head, which chooses
@@ -101,7 +117,8 @@ func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, q
 		return nil, err
 	}
 	width := r.Rows()
-	if err := errors.Join(r.renew(q.Steps), r.upload(plan), r.clear(0, q.Steps*width, 0), r.setDraws(draws...), r.maskSteps(1, q.Steps, r.nextMask)); err != nil {
+	if err := errors.Join(r.renew(q.Steps), r.upload(plan), r.clear(0, q.Steps*width, 0), r.setDraws(draws...),
+		r.maskSteps(1, q.Steps, r.nextMask)); err != nil {
 		return nil, err
 	}
 	var chosen []int

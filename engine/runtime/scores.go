@@ -51,6 +51,31 @@ func (r *Session) RowLogprobs(row, position, token int) (sampling.Logprobs, erro
 	return r.logprobs(row, position, 0, token)
 }
 
+// TokenLogprobs are those of the token that Scored named for new token k of sequence i; see batch.Stepper.
+func (r *Session) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error) {
+	row := 0
+	switch {
+	case r.one != nil && (i != 0 || k != 0):
+		return sampling.Logprobs{}, fmt.Errorf("log-probabilities behind new token %d of sequence %d, want the only one", k, i)
+	case r.one == nil:
+		var err error
+		if row, err = r.rowOf(i, k); err != nil {
+			return sampling.Logprobs{}, err
+		}
+	}
+	if r.mk.Draws() {
+		if r.one != nil {
+			return r.logprobs(0, r.one.pos, 0, token)
+		}
+		return r.logprobs(row, r.seqs[i].Cached+k+1, 0, token)
+	}
+	logits := make([]float32, r.mk.Config.Vocab)
+	if err := r.TokenLogits(i, k, logits); err != nil {
+		return sampling.Logprobs{}, err
+	}
+	return sampling.LogprobsOf(logits, token, tops)
+}
+
 // Logprobs are those of the token that sequence i chose in a step of the last launch; see batch.Stepper.
 func (r *Session) Logprobs(i, step, token int) (sampling.Logprobs, error) {
 	behind := r.ran - 1 - step
@@ -59,6 +84,14 @@ func (r *Session) Logprobs(i, step, token int) (sampling.Logprobs, error) {
 	}
 	s := &r.seqs[i]
 	return r.logprobs(r.last[i], s.Cached+s.New+step, behind, token)
+}
+
+// TokenLogprobs are those of the token that Scored named for new token k of sequence i; see batch.Stepper.
+func (b *Bundle) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error) {
+	if b.last == nil {
+		return sampling.Logprobs{}, errors.New("log-probabilities of a prompt's tokens that no launch of rows has fed")
+	}
+	return b.last.TokenLogprobs(i, k, token, tops)
 }
 
 // Logprobs are those of the token that sequence i chose in a step of the last launch; see batch.Stepper.

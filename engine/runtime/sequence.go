@@ -81,7 +81,8 @@ func (r *Session) runOne(ctx context.Context, q batch.StepRequest) ([][]int, err
 	if copy(table, s.Pages) < len(s.Pages) {
 		return nil, fmt.Errorf("sequence 0: %d pages, the cache has %d", len(s.Pages), len(table))
 	}
-	if err := errors.Join(one.SetTable(table), one.SetShort(q.Short), one.SetDraw(s.Draw), one.Skip(s.Cached)); err != nil {
+	rule := r.scoring(s, len(s.New)-1, s.Draw)
+	if err := errors.Join(one.SetTable(table), one.SetShort(q.Short), one.SetDraw(rule), one.Skip(s.Cached)); err != nil {
 		return nil, err
 	}
 	one.nextMask = q.Mask

@@ -77,6 +77,9 @@ func (x *scene) rule(s shape, i int) (r draw.Rule) {
 		n := x.run.launches + i
 		r = ruleOf(n, x.t.mk.Config.Vocab, x.t.mk.Config.MaxPositions/2)
 		r.SetTops(topsOf(n))
+		if n%2 == 0 {
+			r.SetTarget(7 * n % x.t.mk.Config.Vocab)
+		}
 	}
 	return r
 }
@@ -109,11 +112,12 @@ func (x *scene) drew(s shape, chosen [][]int) error {
 				return nil
 			}
 			if tops := r.Tops(); tops >= 0 {
-				got, err := x.r.RowLogprobs(row, position, chosen[last][row])
+				token := r.Scored(chosen[last][row])
+				got, err := x.r.RowLogprobs(row, position, token)
 				if err != nil {
 					return err
 				}
-				if wrong := scored(chosen[last][row], logits, got, tops); wrong != "" {
+				if wrong := scored(token, logits, got, tops); wrong != "" {
 					x.finding("wrong log-probabilities", fmt.Sprintf("row %d of launch %d (%s): %s", row, x.run.launches, s.name, wrong))
 					return nil
 				}

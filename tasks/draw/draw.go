@@ -35,6 +35,8 @@ const (
 	RowPresence   // f32
 	RowFrequency  // f32
 	RowLeast      // the first position at which a token may end the text
+
+	RowTarget // with RowScores: 0, or 1 more than the token whose scores are wanted in place of the chosen one's
 )
 
 // The bits of RowFlags.

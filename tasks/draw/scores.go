@@ -2,7 +2,7 @@ package draw
 
 // A row's scores are what the log-probabilities of one token are made of. Each part of the vocabulary has ScoreWords words:
 // its highest logit, the sum of exp(logit − highest), and from ScoreTops on its highest logits with their tokens, in order.
-// Of the first part one more word is the logit of the token that was chosen.
+// Of the first part one more word is the logit of the token that was chosen, or of RowTarget's.
 const (
 	MaxTops     = 20 // the most probable tokens of a row, at most
 	ScoredSteps = 16 // tokens of a row whose scores are kept; a power of 2
@@ -21,3 +21,14 @@ func (r *Row) Tops() int { return int(r[RowScores]) - 1 }
 
 // SetTops asks for the scores of the chosen token and of n (0 to MaxTops) of the most probable ones; -1 for none.
 func (r *Row) SetTops(n int) { r[RowScores] = uint32(n + 1) }
+
+// SetTarget has the scores be those of a token, whichever the row chooses, as of a prompt's next one.
+func (r *Row) SetTarget(token int) { r[RowTarget] = uint32(token + 1) }
+
+// Scored is the token that the row's scores are of, where it has chosen one.
+func (r *Row) Scored(chosen int) int {
+	if target := r[RowTarget]; target > 0 {
+		return int(target) - 1
+	}
+	return chosen
+}

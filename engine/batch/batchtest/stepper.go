@@ -48,6 +48,8 @@ type Stepper struct {
 	last  []int              // tokens that follow, of the last step
 	rows  [][]int            // and of its rows, by sequence
 
+	wanted [][]int // tokens that are scored, by sequence
+
 	asked  []draw.Rule // of the sequences of this launch
 	follow [][]int     // tokens that follow by argmax, of each of its steps
 }
@@ -157,8 +159,9 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 	for i, q := range r.Sequences {
 		feed[i], cached[i] = q.New, q.Cached
 	}
-	f.follow, f.asked = nil, nil
+	f.follow, f.asked, f.wanted = nil, nil, nil
 	for _, q := range r.Sequences {
+		f.wanted = append(f.wanted, q.Scored)
 		f.asked = append(f.asked, q.Draw.Clone())
 	}
 	ahead := -1
@@ -276,12 +279,16 @@ func (f *Stepper) Choice(i, k int) (int, error) {
 	return f.rows[i][k], nil
 }
 
-// TokenLogits is Logits of a row.
-func (f *Stepper) TokenLogits(i, k int, dst []float32) error {
+// TokenLogprobs are of a row's logits: 1 for the token that follows and 0 for all others.
+func (f *Stepper) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error) {
 	if f.last == nil {
-		return errors.New("logits of a quiet launch")
+		return sampling.Logprobs{}, errors.New("log-probabilities of a quiet launch")
 	}
-	clear(dst)
-	dst[f.rows[i][k]] = 1
-	return nil
+	if f.wanted[i][k] != token {
+		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of token %d behind new token %d of sequence %d, "+
+			"want one that the launch was to score", token, k, i)
+	}
+	logits := make([]float32, Vocab)
+	logits[f.rows[i][k]] = 1
+	return sampling.LogprobsOf(logits, token, tops)
 }
