@@ -207,31 +207,3 @@ func FuzzSchema(f *testing.F) {
 		}
 	})
 }
-
-// A mask of a vocabulary of 128k tokens, the first time, and when it is known.
-func BenchmarkMask(b *testing.B) {
-	r := rand.New(rand.NewPCG(1, 1))
-	texts := make([][]byte, 128_000)
-	for i := range texts {
-		for range 1 + r.IntN(7) {
-			texts[i] = append(texts[i], byte('!'+r.IntN(90)))
-		}
-	}
-	v := NewVocab(len(texts), func(token int) []byte { return texts[token] }, nil)
-	allowed := make([]uint32, (v.size+31)/32)
-	for _, known := range []bool{false, true} {
-		b.Run(fmt.Sprintf("known=%v", known), func(b *testing.B) {
-			g := v.Object()
-			for b.Loop() {
-				m := g.Matcher()
-				for _, c := range []byte(`{"a`) {
-					m.at = g.step(m.at, c)
-				}
-				if !known {
-					m.at.mask = nil
-				}
-				m.Mask(allowed)
-			}
-		})
-	}
-}

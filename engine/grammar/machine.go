@@ -58,6 +58,17 @@ type place struct {
 	next  [256]*place
 	known [256]bool
 	mask  []uint32 // tokens that lead on; nil: not known yet
+	ways  []way    // of those in next
+
+	asked bool   // after and alike are known
+	after *place // see afterPlain
+	alike bool
+}
+
+// way is where some bytes lead: to the place of these states.
+type way struct {
+	items []item
+	to    *place
 }
 
 // Schema is the grammar of the JSON values that fit a schema; an *Error says what of it is not supported.
@@ -165,10 +176,18 @@ func (g *Grammar) step(p *place, b byte) *place {
 			}
 		}
 	}
-	if len(to) > 0 {
-		p.next[b] = g.close(to)
-	}
 	p.known[b] = true
+	if len(to) == 0 {
+		return nil
+	}
+	for _, w := range p.ways { // mostly few
+		if slices.Equal(w.items, to) {
+			p.next[b] = w.to
+			return w.to
+		}
+	}
+	p.ways = append(p.ways, way{slices.Clone(to), g.close(to)})
+	p.next[b] = p.ways[len(p.ways)-1].to
 	return p.next[b]
 }
 
@@ -184,6 +203,11 @@ func (g *Grammar) mask(p *place) []uint32 {
 		g.masks = 1
 	}
 	p.mask = make([]uint32, (g.v.size+31)/32)
-	g.v.walk(p, g.step, p.mask)
+	if n, ok := g.plainRun(p); ok {
+		copy(p.mask, g.v.plain[n])
+		g.v.odd.walk(p, g.step, p.mask)
+		return p.mask
+	}
+	g.v.all.walk(p, g.step, p.mask)
 	return p.mask
 }

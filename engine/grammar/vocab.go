@@ -10,7 +10,14 @@ type Vocab struct {
 	size  int
 	bytes [][]byte // by token; nil for those that are no text
 	ends  []int
-	trie  []node // in the order of bytes, every node before those below it
+	all   trie
+	odd   trie       // of the tokens that are in no mask of plain
+	plain [][]uint32 // by n: the tokens of up to n characters that need no escape in JSON; see plain.go
+}
+
+// trie is of some tokens.
+type trie struct {
+	nodes []node // in the order of bytes, every node before those below it
 	order []int  // tokens in that order
 }
 
@@ -26,59 +33,68 @@ type node struct {
 // ends are the tokens that end an answer.
 func NewVocab(size int, text func(token int) []byte, ends []int) *Vocab {
 	v := &Vocab{size: size, bytes: make([][]byte, size), ends: slices.Clone(ends)}
+	var all []int
 	for token := range size {
 		if slices.Contains(ends, token) {
 			continue
 		}
 		if v.bytes[token] = text(token); len(v.bytes[token]) > 0 {
-			v.order = append(v.order, token)
+			all = append(all, token)
 		}
 	}
-	slices.SortStableFunc(v.order, func(a, b int) int { return bytes.Compare(v.bytes[a], v.bytes[b]) })
+	slices.SortStableFunc(all, func(a, b int) int { return bytes.Compare(v.bytes[a], v.bytes[b]) })
+	v.all = v.trie(all)
+	v.odd = v.trie(v.setPlain(all))
+	return v
+}
+
+// trie is that of tokens in the order of their bytes.
+func (v *Vocab) trie(order []int) trie {
+	t := trie{order: order}
 	var path []int32 // the nodes of the last token
 	var last []byte
-	for i, token := range v.order {
+	for i, token := range order {
 		text := v.bytes[token]
 		same := 0
 		for same < min(len(last), len(text)) && last[same] == text[same] {
 			same++
 		}
-		path = v.shut(path, same)
+		path = t.shut(path, same)
 		for depth := same; depth < len(text); depth++ {
-			path = append(path, int32(len(v.trie)))
-			v.trie = append(v.trie, node{b: text[depth], depth: int32(depth)})
+			path = append(path, int32(len(t.nodes)))
+			t.nodes = append(t.nodes, node{b: text[depth], depth: int32(depth)})
 		}
-		end := &v.trie[path[len(path)-1]]
+		end := &t.nodes[path[len(path)-1]]
 		if end.to == 0 {
 			end.from = int32(i)
 		}
 		end.to = int32(i) + 1
 		last = text
 	}
-	v.shut(path, 0)
-	return v
+	t.shut(path, 0)
+	return t
 }
 
 // shut says of nodes of a path from a depth on that nothing more comes below them.
-func (v *Vocab) shut(path []int32, depth int) []int32 {
+func (t *trie) shut(path []int32, depth int) []int32 {
 	for _, at := range path[depth:] {
-		v.trie[at].after = int32(len(v.trie))
+		t.nodes[at].after = int32(len(t.nodes))
 	}
 	return path[:depth]
 }
 
 // walk sets the bits of the tokens that lead anywhere from a place.
-func (v *Vocab) walk(from *place, step func(*place, byte) *place, mask []uint32) {
+func (t *trie) walk(from *place, step func(*place, byte) *place, mask []uint32) {
 	path := []*place{from}
-	for i := int32(0); i < int32(len(v.trie)); {
-		n := &v.trie[i]
+	for i := int32(0); i < int32(len(t.nodes)); {
+		n := &t.nodes[i]
 		to := step(path[n.depth], n.b)
 		if to == nil {
 			i = n.after
 			continue
 		}
 		path = append(path[:n.depth+1], to)
-		for _, token := range v.order[n.from:n.to] {
+		for _, token := range t.order[n.from:n.to] {
 			mask[token/32] |= 1 << (token % 32)
 		}
 		i++
