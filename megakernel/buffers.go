@@ -190,7 +190,7 @@ func (mk *Kernel) OwnEmbedding() bool {
 }
 
 // OwnHead is whether the LM head has an image of its own although its embedding is tied to it: in a format that is not
-// bf16. Rounded then has it as HeadTensor.
+// bf16. Rounded then has it under the name of models.RoleHead.
 func (mk *Kernel) OwnHead() bool { return mk.Config.TieEmbeddings && mk.Options.otherHead() != "" }
 
 // BufferStates is the buffer of attention's partial states. Their tags come again after

@@ -50,7 +50,7 @@ func (mk *Kernel) needs() []emit.Need {
 	}
 	var embed []emit.Need
 	if mk.OwnEmbedding() {
-		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16", Tensors: []string{EmbedTensor}}}
+		embed = []emit.Need{{Buffer: BufferEmbed, Fill: mk.embedTensor() + ", row by row; bf16", Tensors: []string{mk.embedTensor()}}}
 	}
 	launch := mk.needsOfSequence
 	if mk.Ragged() {

@@ -28,7 +28,7 @@ type Coded interface {
 	Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error
 }
 
-// CodedHead is what Coded tensors may implement where the LM head, HeadTensor, may have codes of its own, too:
+// CodedHead is what Coded tensors may implement where the LM head may have codes of its own, too:
 // HeadCoded reports whether it has, in the kernel's format of the head.
 type CodedHead interface {
 	Coded
@@ -209,15 +209,15 @@ func (p *Packer) across(dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPla
 // Embeddings writes rows of the token embeddings, from row first on, as the buffer
 // BufferEmbed has them: as many as dst, a multiple of 2·Hidden bytes, has room for.
 func (p *Packer) Embeddings(dst []byte, first int) error {
-	hidden := p.mk.Config.Hidden
+	hidden, tensor := p.mk.Config.Hidden, p.mk.embedTensor()
 	return p.read(func(read row) error {
 		for at := 0; at < len(dst); at += 2 * hidden {
-			v, err := read(EmbedTensor, first+at/(2*hidden), p.scratch[:hidden:hidden])
+			v, err := read(tensor, first+at/(2*hidden), p.scratch[:hidden:hidden])
 			if err != nil {
 				return err
 			}
 			if copy(dst[at:], v) != 2*hidden {
-				return fmt.Errorf("megakernel: %s row %d has %d bytes, want %d", EmbedTensor, first+at/(2*hidden), len(v), 2*hidden)
+				return fmt.Errorf("megakernel: %s row %d has %d bytes, want %d", tensor, first+at/(2*hidden), len(v), 2*hidden)
 			}
 		}
 		return nil

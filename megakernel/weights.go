@@ -27,10 +27,13 @@ type Source struct {
 
 // Rounded returns tensors with the rows of the layers' matrices and of the LM head rounded to the kernel's formats of
 // weights, as they are when they are packed. Those that are bf16 there, or have codes (Coded), are as they were: t
-// itself where all are. Where embeddings are tied and the head is rounded, the tensor HeadTensor is the head.
+// itself where all are. Where embeddings are tied and the head is rounded, the tensor of models.RoleHead is the head.
 func (mk *Kernel) Rounded(t Tensors) Tensors {
 	coded, isCoded := t.(Coded)
-	r := &rounded{Tensors: t, formats: map[string]pipeline.Format{}, tied: mk.OwnHead(), blocks: mk.blocked(t)}
+	r := &rounded{Tensors: t, formats: map[string]pipeline.Format{}, blocks: mk.blocked(t)}
+	if mk.OwnHead() {
+		r.head, r.embedding = mk.headTensor(), mk.embedTensor()
+	}
 	if !isCoded && mk.Options.otherWeights() != "" {
 		for _, stored := range mk.Config.Stored() {
 			if stored.First.Layer >= 0 && !stored.First.Vector {
@@ -39,7 +42,7 @@ func (mk *Kernel) Rounded(t Tensors) Tensors {
 		}
 	}
 	if !headCoded(t) && mk.Options.otherHead() != "" {
-		r.formats[HeadTensor] = mk.Options.Head
+		r.formats[mk.headTensor()] = mk.Options.Head
 	}
 	switch {
 	case len(r.formats) == 0:
@@ -56,15 +59,16 @@ func (mk *Kernel) Rounded(t Tensors) Tensors {
 type rounded struct {
 	Tensors
 	formats map[string]pipeline.Format // of tensors that are rounded
-	tied    bool                       // HeadTensor is made of the embedding's rows
+	// Where embeddings are tied and the head is rounded: the head's name, whose rows are the embedding's.
+	head, embedding string
 
 	blocks *blocked // for formats with blocks
 }
 
 func (r *rounded) Row(tensor string, row int, dst []uint16) error {
 	format, ok := r.formats[tensor]
-	if tensor == HeadTensor && r.tied {
-		tensor = EmbedTensor
+	if tensor == r.head && r.head != "" {
+		tensor = r.embedding
 	}
 	if err := r.Tensors.Row(tensor, row, dst); err != nil || !ok {
 		return err
@@ -107,11 +111,9 @@ func (mk *Kernel) WeightBytes() int64 {
 	return n + head.WeightBytes() - 2*int64(head.Rows)*int64(head.K)
 }
 
-// The matrices of token embeddings and of the LM head; checkpoints with tied embeddings have no HeadTensor.
-const (
-	EmbedTensor = "model.embed_tokens.weight"
-	HeadTensor  = "lm_head.weight"
-)
+// The matrices of token embeddings and of the LM head; checkpoints with tied embeddings do not have the latter.
+func (mk *Kernel) embedTensor() string { return mk.Config.TensorName(models.RoleEmbed) }
+func (mk *Kernel) headTensor() string  { return mk.Config.TensorName(models.RoleHead) }
 
 // origin says where the rows of a packed matrix come from: parts, one below the
 // other, of which packed row r is row(r).
@@ -120,10 +122,11 @@ type origin struct {
 	row   func(r int) int
 }
 
-// part is so many rows of a tensor, from row first on.
+// part is so many rows of a tensor, of which row r is stored(r).
 type part struct {
-	tensor      string // with %d for the layer's number
-	first, rows int
+	tensor string // with %d for the layer's number
+	rows   int
+	stored func(r int) int
 }
 
 // part is the part of a role, whose rows are the same in all layers.
@@ -132,7 +135,7 @@ func (mk *Kernel) part(r models.Role) part {
 	if !ok {
 		panic("BUG: no tensor of " + r.String())
 	}
-	return part{mk.Config.TensorName(r), t.First, t.Rows}
+	return part{mk.Config.TensorName(r), t.Rows, t.StoredRow}
 }
 
 // origin of matrix i of the plan table (MatrixQKV …, then the LM head).
@@ -165,11 +168,11 @@ func (o *origin) find(r int) (which, row int) {
 	row = o.row(r)
 	for i, p := range o.parts {
 		if row < p.rows {
-			return i, p.first + row
+			return i, p.stored(row)
 		}
 		row -= p.rows
 	}
-	panic(fmt.Sprintf("BUG: row %d lies beyond %v", r, o.parts))
+	panic(fmt.Sprintf("BUG: row %d lies beyond the %d parts", r, len(o.parts)))
 }
 
 // Sources returns the origin of each row of matrix i of the plan table (MatrixQKV …, then the LM head).
@@ -309,7 +312,9 @@ func (mk *Kernel) rowVectors(name string, from []rowsOf) VectorBuffer {
 					if err := t.Row(at.Name, 0, stored); err != nil {
 						return nil, err
 					}
-					all = append(all, stored[at.First:][:at.Rows]...)
+					for i := range at.Rows {
+						all = append(all, stored[at.StoredRow(i)])
+					}
 				}
 				for r := range f.n {
 					out = binary.LittleEndian.AppendUint16(out, all[f.row(r)])

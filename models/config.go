@@ -29,6 +29,9 @@ type Config struct {
 	// Names are the tensors of a checkpoint that are not called as in LlamaForCausalLM; nil for none. Not to be
 	// changed.
 	Names TensorNames
+	// ByKVHead says that q, k and v, which have one name, are packed head by head: of each KV head its query heads, its
+	// key, its value.
+	ByKVHead bool
 	// TextPart says that the file describes a multimodal model, of which this is the text part: other tensors are
 	// passed over.
 	TextPart bool

@@ -18,13 +18,16 @@ type Family struct {
 	PartialRotary bool
 	// Names are the tensors that have other names than LlamaForCausalLM's; nil for none.
 	Names TensorNames
+	// ByKVHead says how q, k and v lie in the tensor whose name they share: of each KV head its query heads, its key, its
+	// value, instead of all of q, all of k, all of v.
+	ByKVHead bool
 }
 
 // Families lists the built-in families in the order in which they are shown.
 func Families() []Family {
 	return []Family{llama(), mllama(), mistral(), ministral(), ministral3(), qwen2(), qwen3(), phi3(), gemma(), gemma2(), gemma3(), olmo2(), olmo3(), granite(), granite4(),
 		glm(), glm4(), smolLM3(),
-		internLM3(), ernie45(), seedOSS()}
+		internLM3(), ernie45(), seedOSS(), helium(), internLM2()}
 }
 
 // LayerKinds sets what differs from layer to layer.

@@ -124,7 +124,7 @@ func (r *Fields) config(family *Family, isPart bool) Config {
 	if r.defaults, err = readObject(strings.NewReader(cmp.Or(family.Defaults, "{}"))); err != nil {
 		panic("BUG: models: defaults of " + family.Name + ": " + err.Error())
 	}
-	c := Config{Name: "custom", DType: BF16, Family: family.Name, Names: family.Names, TextPart: isPart}
+	c := Config{Name: "custom", DType: BF16, Family: family.Name, Names: family.Names, ByKVHead: family.ByKVHead, TextPart: isPart}
 	r.partialAllowed = family.PartialRotary
 	r.class(family, isPart)
 	r.sizes(&c)

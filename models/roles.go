@@ -80,6 +80,17 @@ type Tensor struct {
 	Name       string
 	First      int
 	Stored     int
+	// Run and Step are 0, or the rows come in runs of Run, whose firsts lie Step rows apart: q, k and v that are packed by
+	// KV head (Config.ByKVHead).
+	Run, Step int `json:",omitempty"`
+}
+
+// StoredRow returns where in the stored tensor a row of the mathematics lies, for r from 0 to Rows - 1.
+func (t *Tensor) StoredRow(r int) int {
+	if t.Run == 0 {
+		return t.First + r
+	}
+	return t.First + r/t.Run*t.Step + r%t.Run
 }
 
 // Elements returns the number of weights.
@@ -188,7 +199,7 @@ func (c Config) Tensors() []Tensor {
 	list := a.add(nil, names, RoleEmbed, RoleEmbed, -1)
 	list[0].Stored += c.EmbedMore
 	for l := range a.Layers() {
-		list = a.add(list, names, RolePreAttn, RolePostMLP, l)
+		list = c.grouped(a.add(list, names, RolePreAttn, RolePostMLP, l))
 	}
 	return a.add(list, names, RoleFinal, RoleHead, -1)
 }
@@ -202,7 +213,7 @@ func (c *Config) TensorOf(r Role, layer int) (Tensor, bool) {
 	case !r.OfLayer():
 		first, last, layer = RoleFinal, RoleHead, -1
 	}
-	for _, t := range a.add(nil, c.names(), first, last, layer) {
+	for _, t := range c.grouped(a.add(nil, c.names(), first, last, layer)) {
 		if t.Role == r {
 			if r == RoleEmbed {
 				t.Stored += c.EmbedMore
@@ -211,6 +222,30 @@ func (c *Config) TensorOf(r Role, layer int) (Tensor, bool) {
 		}
 	}
 	return Tensor{}, false
+}
+
+// grouped gives q, k and v, and their biases, the places that they have where a family packs them by KV head: of each
+// its query heads, its key, its value.
+func (c *Config) grouped(list []Tensor) []Tensor {
+	if !c.ByKVHead {
+		return list
+	}
+	d, group := c.HeadDim, c.GroupSize()
+	for i := range list {
+		t := &list[i]
+		switch t.Role {
+		case RoleQ, RoleQBias:
+			t.First, t.Run = 0, group*d
+		case RoleK, RoleKBias:
+			t.First, t.Run = group*d, d
+		case RoleV, RoleVBias:
+			t.First, t.Run = (group+1)*d, d
+		default:
+			continue
+		}
+		t.Step = (group + 2) * d
+	}
+	return list
 }
 
 // TensorName returns what the tensor of a role is called, with %d for the layer's number; "" where the family has no

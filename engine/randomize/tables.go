@@ -92,7 +92,7 @@ func (s *shape) names() []string {
 		}
 	}
 	list = append(list, s.head)
-	return append(list, megakernel.EmbedTensor)
+	return append(list, s.config.TensorName(models.RoleEmbed))
 }
 
 // tensors is the content of bufTensors for one seed.

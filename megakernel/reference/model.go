@@ -42,8 +42,8 @@ func NewModel(c models.Config, w Weights, h Hooks) (*Model, error) {
 			return nil, err
 		}
 	}
-	if c.TieEmbeddings && w[headTensor] != nil {
-		head := models.Tensor{Name: headTensor, Role: models.RoleHead, Layer: -1, Rows: c.Vocab, Cols: c.Hidden,
+	if name := c.TensorName(models.RoleHead); c.TieEmbeddings && w[name] != nil {
+		head := models.Tensor{Name: name, Role: models.RoleHead, Layer: -1, Rows: c.Vocab, Cols: c.Hidden,
 			Stored: c.Vocab}
 		if err := m.take(&head, w); err != nil {
 			return nil, err
@@ -52,8 +52,6 @@ func NewModel(c models.Config, w Weights, h Hooks) (*Model, error) {
 	m.Reset()
 	return m, nil
 }
-
-const headTensor = "lm_head.weight"
 
 func newModel(c models.Config, h Hooks) (*Model, error) {
 	if min(c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab) <= 0 || c.Heads%c.KVHeads != 0 {
@@ -72,7 +70,15 @@ func (m *Model) take(t *models.Tensor, w Weights) error {
 	if got, want := len(stored), t.Stored*t.Cols; got != want {
 		return fmt.Errorf("reference: %s has %d elements, want %d", t.Name, got, want)
 	}
-	m.weights[place{t.Role, t.Layer}] = stored[t.First*t.Cols : (t.First+t.Rows)*t.Cols]
+	rows := stored[t.First*t.Cols:]
+	if t.Run != 0 {
+		rows = nil
+		for r := range t.Rows {
+			at := t.StoredRow(r) * t.Cols
+			rows = append(rows, stored[at:at+t.Cols]...)
+		}
+	}
+	m.weights[place{t.Role, t.Layer}] = rows[:t.Rows*t.Cols]
 	return nil
 }
 

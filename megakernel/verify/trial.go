@@ -118,8 +118,9 @@ func syntheticOf(mk *megakernel.Kernel, shape models.Config) reference.Weights {
 		round(t.Name, t.Shape[len(t.Shape)-1])
 	}
 	if mk.OwnHead() {
-		w[megakernel.HeadTensor] = make([]uint16, shape.Vocab*shape.Hidden)
-		round(megakernel.HeadTensor, shape.Hidden)
+		head := shape.TensorName(models.RoleHead)
+		w[head] = make([]uint16, shape.Vocab*shape.Hidden)
+		round(head, shape.Hidden)
 	}
 	return w
 }

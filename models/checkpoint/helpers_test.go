@@ -14,6 +14,12 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
+// Names of Llama's two tensors that a tied checkpoint shares.
+const (
+	embedName = "model.embed_tokens.weight"
+	headName  = "lm_head.weight"
+)
+
 // fixtures are the directories that Hugging Face transformers wrote.
 func fixtures() []string {
 	return []string{"single_bf16", "sharded_f16", "single_f32", "tied_bf16", "tied_head_f32"}

@@ -15,7 +15,7 @@ import (
 // configuration needs, and takes over the latter. All problems come back together.
 func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []string) error {
 	var p problems
-	ignored := ignoredOf(c.config)
+	ignored, headName := ignoredOf(c.config), c.config.TensorName(models.RoleHead)
 	if lines != nil {
 		where := map[string]string{}
 		for name, t := range found {
@@ -24,7 +24,7 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 		checkIndex(lines, where, inOrder, ignored, &p)
 	}
 	if c.config.TextPart {
-		found, inOrder = textPart(found, inOrder)
+		found, inOrder = textPart(found, inOrder, headName)
 	}
 	if len(c.config.Skipped) > 0 {
 		found, inOrder = renumbered(&c.config, found, inOrder)
@@ -33,7 +33,7 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 	for _, w := range need {
 		c.order = append(c.order, w.name)
 		if t := found[w.name]; t == nil {
-			p.add(w.missing(found))
+			p.add(w.missing(found, headName))
 		} else {
 			c.tensors[w.name] = t
 			t.fit(w, &p)
@@ -53,7 +53,7 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 
 // textPart takes the language model's tensors out of a multimodal checkpoint, under the names that they have in one of
 // text alone. Older files put language_model. before a name, newer ones behind model.
-func textPart(found map[string]*tensor, inOrder []string) (text map[string]*tensor, names []string) {
+func textPart(found map[string]*tensor, inOrder []string, headName string) (text map[string]*tensor, names []string) {
 	text = map[string]*tensor{}
 	for _, name := range inOrder {
 		as, isText := strings.CutPrefix(name, "language_model.")

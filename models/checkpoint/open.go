@@ -156,6 +156,7 @@ func (c *Checkpoint) tie(found map[string]*tensor) error {
 	if !c.config.TieEmbeddings {
 		return nil
 	}
+	embedName, headName := c.config.TensorName(models.RoleEmbed), c.config.TensorName(models.RoleHead)
 	if head := found[headName]; head != nil {
 		if err := c.equal(context.Background(), head, c.tensors[embedName]); err != nil {
 			return err

@@ -7,12 +7,6 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// Names of the two tensors that a tied checkpoint shares.
-const (
-	embedName = "model.embed_tokens.weight"
-	headName  = "lm_head.weight"
-)
-
 // wantDType names the element types that Row converts.
 const wantDType = "BF16, F16 or F32"
 
@@ -67,7 +61,7 @@ func dtypeOf(name string) (models.DType, bool) {
 }
 
 // missing describes the absence of w, with advice where it is a common mistake.
-func (w wanted) missing(found map[string]*tensor) Problem {
+func (w wanted) missing(found map[string]*tensor, headName string) Problem {
 	p := Problem{Tensor: w.name, Found: "nothing", Want: "it, of shape " + showShape(w.shape)}
 	if found[strings.TrimPrefix(w.name, "model.")] != nil && strings.HasPrefix(w.name, "model.") {
 		p.Why = "without model. it is there: save the model with its LM head, such as LlamaForCausalLM, instead of the bare one"

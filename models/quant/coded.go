@@ -2,6 +2,8 @@ package quant
 
 import (
 	"fmt"
+
+	"github.com/mkgen/mkgen/models"
 )
 
 // Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, or all e4m3 with a scale a
@@ -18,9 +20,6 @@ type Coded struct {
 
 	Head *Coded // the LM head in a form of its own, where its codes are wanted, too; nil: it is widened
 }
-
-// headName is the LM head's weight.
-const headName = "lm_head.weight"
 
 // blockSize is the rows, and the columns, of blocks that Coded delivers.
 const blockSize = 128
@@ -42,6 +41,7 @@ func (m *Model) Coded() (c *Coded, why string) {
 // CodedHead returns the LM head in such a form, for Coded.Head; otherwise why it has none, "" where it is not
 // quantised, or tied to the embedding.
 func (m *Model) CodedHead() (c *Coded, why string) {
+	headName := m.config.TensorName(models.RoleHead)
 	if w := m.found[headName]; m.config.TieEmbeddings || w == nil || !w.Format.Quantised() {
 		return nil, ""
 	}
@@ -49,7 +49,9 @@ func (m *Model) CodedHead() (c *Coded, why string) {
 }
 
 // HeadFormat says what the LM head's weights are in the checkpoint, such as "i8 a row with bf16 scales".
-func (m *Model) HeadFormat() string { return m.found[headName].Format.String() }
+func (m *Model) HeadFormat() string {
+	return m.found[m.config.TensorName(models.RoleHead)].Format.String()
+}
 
 // HeadCoded reports whether Int4Row has the LM head, too.
 func (c *Coded) HeadCoded() bool { return c.Head != nil }
@@ -99,7 +101,7 @@ func (m *Model) codedForm(names []string) (c *Coded, why string) {
 // Int4Row fills codes, of each column, e4m3 as bits, and scales and zeros, of each of Group columns, with those of a
 // row.
 func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
-	if tensor == headName && c.Head != nil {
+	if c.Head != nil && tensor == c.config.TensorName(models.RoleHead) {
 		return c.Head.Int4Row(tensor, row, codes, scales, zeros)
 	}
 	w := c.found[tensor]

@@ -88,7 +88,7 @@ func (m *Model) match(how models.Reading) error {
 		}
 	}
 	for _, name := range m.names {
-		if wanted[name] == nil && !(m.config.TieEmbeddings && name == "lm_head.weight") && !unread(name) {
+		if wanted[name] == nil && !(m.config.TieEmbeddings && name == m.config.TensorName(models.RoleHead)) && !unread(name) {
 			p.Add(&checkpoint.Problem{Tensor: name, Found: m.found[name].Format.String(), Want: "no such tensor", Why: "nothing of a model of this config.json reads it"})
 		}
 	}

@@ -2,15 +2,38 @@ package quantise
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/problem"
 	"github.com/mkgen/mkgen/models/quant"
 )
 
-// headName is the LM head's weight.
-const headName = "lm_head.weight"
+// ofLayer is whether a module is a matrix of a layer under a name that some family has.
+func ofLayer(module string) bool {
+	_, number, ok := strings.Cut(module, "layers.")
+	_, name, inLayer := strings.Cut(number, ".")
+	return strings.HasSuffix(module, "_proj") || ok && inLayer && slices.ContainsFunc(models.Families(), func(f models.Family) bool {
+		for role, tensor := range f.Names {
+			if role.OfLayer() && !role.IsNorm() && !role.IsBias() && strings.HasSuffix(tensor, "%d."+name+".weight") {
+				return true
+			}
+		}
+		return false
+	})
+}
+
+// headOf is the name of the LM head's weight in a checkpoint; without one it is Llama's.
+func headOf(c *quant.Checkpoint) string {
+	for _, f := range models.Families() {
+		if name, ok := f.Names[models.RoleHead]; ok && c.Matrix(name) != nil {
+			return name
+		}
+	}
+	return "lm_head.weight"
+}
 
 // piece is a tensor of the source and what it becomes.
 type piece struct {
@@ -34,14 +57,14 @@ func plan(c *quant.Checkpoint, infos []checkpoint.TensorInfo, f Format, head boo
 	pieces []piece, ignored []string, err error,
 ) {
 	var p problem.List
-	quantised := 0
+	quantised, headName := 0, headOf(c)
 	for _, info := range infos {
 		m := c.Matrix(info.Name)
 		one := piece{matrix: m, info: info, out: []checkpoint.TensorInfo{info}}
 		module, weight := strings.CutSuffix(info.Name, ".weight")
 		switch {
 		case len(info.Shape) != 2 || !weight || strings.Contains(module, "embed"):
-		case !strings.HasSuffix(module, "_proj") && (info.Name != headName || !head):
+		case !ofLayer(module) && (info.Name != headName || !head):
 			ignored = append(ignored, module)
 		case m.Cols%f.columns(m.Cols) != 0 || m.Cols%8 != 0:
 			p.Add(&checkpoint.Problem{File: info.File, Tensor: info.Name, Found: fmt.Sprintf("%d columns", m.Cols),
@@ -60,7 +83,7 @@ func plan(c *quant.Checkpoint, infos []checkpoint.TensorInfo, f Format, head boo
 		ignored = append(ignored, "lm_head") // the module is there, with the embedding's weight
 	}
 	if quantised == 0 && p.Err() == nil {
-		return nil, nil, fmt.Errorf("found no matrix called *_proj.weight, want a transformer's layers")
+		return nil, nil, fmt.Errorf("found no matrix of a layer under a known name, such as *_proj.weight, want a transformer's layers")
 	}
 	return pieces, ignored, p.Err()
 }

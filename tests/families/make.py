@@ -116,6 +116,11 @@ CASES = {
     "ernie4_5": of("ernie4_5", "Ernie4_5ForCausalLM", head_dim=32, use_bias=False, rope_scaling=None, rope_theta=500000.0, tie_word_embeddings=True, pad_token_id=0),
     "seed_oss": of("seed_oss", "SeedOssForCausalLM", head_dim=32, attention_bias=True, attention_out_bias=False, mlp_bias=False, residual_dropout=0.1,
                    rope_scaling={"rope_type": "default"}, rope_theta=10000000.0, pad_token_id=1, tie_word_embeddings=False),
+    # code of its own repository: computed by Llama's class, with weights renamed and unpacked as modeling_internlm2.py does
+    "internlm2": of("internlm2", "InternLM2ForCausalLM", attn_implementation="eager", bias=True, rope_theta=1000000, pad_token_id=2, tie_word_embeddings=False,
+                    max_position_embeddings=16, rope_scaling={"factor": 4.0, "type": "dynamic"},
+                    auto_map={"AutoConfig": "configuration_internlm2.InternLM2Config"}),
+    "helium": of("helium", "HeliumForCausalLM", head_dim=16, attention_bias=True, mlp_bias=True, rope_theta=100000.0, pad_token_id=3, tie_word_embeddings=False),
 }
 LENGTHS = {"phi4-mini": (14, 40), "phi3-longrope": (40,)}  # longrope: within the first training's context, and beyond
 
@@ -143,14 +148,56 @@ def own_name(name, config):
     return ".".join(parts)
 
 
+def internlm2(model, config):
+    """Fills Llama's model with the weights of InternLM 2's; returns names, shapes and recipes of these."""
+    tensors, own = [], dict(model.named_parameters())
+
+    def take(name, shape, hand):
+        values = torch.empty(shape)
+        kind, mantissa, exponent = r = recipe(name.replace("tok_embeddings", "embed_tokens").replace("wqkv", "qkv"), values.shape, config)
+        synth.fill(values, SEED, name, r)
+        hand(values)
+        tensors.append([name, list(shape)] + (["gain"] if kind == "gain" else [mantissa, exponent]))
+
+    def whole(name, of):
+        take(name, own[of].shape, own[of].copy_)
+
+    heads, kv = config.num_attention_heads, config.num_key_value_heads
+    d = config.hidden_size // heads
+
+    def unpack(attn):
+        def hand(values):  # b q (h gs d) -> b q h gs d, of which the last two gs are key and value
+            part, kind = values.view(kv, heads // kv + 2, d, *values.shape[1:]), "weight" if values.dim() == 2 else "bias"
+            for name, rows in ("q_proj", part[:, :-2]), ("k_proj", part[:, -2]), ("v_proj", part[:, -1]):
+                own[f"{attn}{name}.{kind}"].copy_(rows.reshape(own[f"{attn}{name}.{kind}"].shape))
+        return hand
+
+    whole("model.tok_embeddings.weight", "model.embed_tokens.weight")
+    for layer in range(config.num_hidden_layers):
+        ours, attn = f"model.layers.{layer}.", f"model.layers.{layer}.self_attn."
+        for kind, more in ("weight", (config.hidden_size,)), ("bias", ()):
+            take(f"{ours}attention.wqkv.{kind}", ((heads + 2 * kv) * d, *more), unpack(attn))
+            whole(f"{ours}attention.wo.{kind}", f"{attn}o_proj.{kind}")
+        for w, name in ("w1", "gate_proj"), ("w2", "down_proj"), ("w3", "up_proj"):
+            whole(f"{ours}feed_forward.{w}.weight", f"{ours}mlp.{name}.weight")
+        whole(f"{ours}attention_norm.weight", f"{ours}input_layernorm.weight")
+        whole(f"{ours}ffn_norm.weight", f"{ours}post_attention_layernorm.weight")
+    whole("model.norm.weight", "model.norm.weight")
+    whole("output.weight", "lm_head.weight")
+    return tensors
+
+
 def golden(published, length):
     fields = {k: v for k, v in published.items() if k not in ("model_type", "torch_dtype", "auto_map", "transformers_version")}
-    config = AutoConfig.for_model(published["model_type"], **json.loads(json.dumps(fields)))
-    saved = json.loads(config.to_json_string(use_diff=False))  # before a model writes into it
+    remote = published["model_type"] == "internlm2"
+    if remote:
+        fields["attention_bias"] = fields.pop("bias")
+    config = AutoConfig.for_model("llama" if remote else published["model_type"], **json.loads(json.dumps(fields)))
+    saved = published if remote else json.loads(config.to_json_string(use_diff=False))  # before a model writes into it
     of = getattr(transformers, published["architectures"][0])._from_config if published["model_type"] == "mllama_text_model" else AutoModelForCausalLM.from_config
     model = of(config, attn_implementation="eager").eval().requires_grad_(False)
-    tensors = []
-    for name, parameter in model.named_parameters():
+    tensors = internlm2(model, config) if remote else []
+    for name, parameter in () if remote else model.named_parameters():
         name = own_name(name, config)
         if not name:
             continue
