@@ -16,8 +16,10 @@ import (
 type Prefill struct {
 	Of      *Kernel // the decode kernel
 	Options PrefillOptions
-	Stages  int                  // of the ring of tiles
-	Columns [prefillMatrices]int // rows of a tile of each matrix, by index (MatrixQKV, …), of the LM head behind the layer's
+	Stages  int // of the ring of tiles
+	// Rows of a tile of each matrix, by index (MatrixQKV, …), of the LM head behind the layer's: 0 where that has codes,
+	// which are multiplied without tiles.
+	Columns [prefillMatrices]int
 	Depth   [prefillMatrices]int // columns of a stage of each
 	IR      *ir.Kernel
 	Sites   []pipeline.Site // the waits that a launch can be given up at
@@ -88,8 +90,6 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("steps of %d tokens, want 1 to %d", o.Tokens, maxPrefill)
 	case o.Groups < 1 || o.Groups > 2 || o.Cluster < 1 || o.Cluster > 2 || mk.Options.SMs%o.Cluster != 0:
 		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple", o.Groups, o.Cluster, mk.Options.SMs)
-	case mk.Options.otherHead() != "":
-		return refuse("an LM head in %s, want bf16", mk.Options.Head)
 	case mk.prefillAttentionLacks() != "":
 		return refuse("%s, which prefill kernels do not have", mk.prefillAttentionLacks())
 	case mk.Options.MLP == MLPFused:
@@ -167,7 +167,7 @@ func (p *Prefill) choose() {
 	if p.Options.apart() {
 		tokens, shared = tokens/p.Options.Cluster, 1
 	}
-	for i := range prefillMatrices {
+	for i := range p.tiled() {
 		if i == prefillHead {
 			together = 1 // of the last token alone
 		}
@@ -196,11 +196,19 @@ func (p *Prefill) choose() {
 		p.stageBytes = max(p.stageBytes, p.gemm(i).StageBytes())
 	}
 	p.Stages = min(6, (p.Of.Options.SharedLimit-prefillReserve)/p.stageBytes)
-	for i := range p.Depth {
+	for i := range p.tiled() {
 		if p.Depth[i] = 2 * prefillDepth; p.gemm(i).StageBytes() > p.stageBytes {
 			p.Depth[i] = prefillDepth
 		}
 	}
+}
+
+// tiled is the number of matrices that are multiplied in tiles: an LM head with codes is not, see tasks.PrefillHead.
+func (p *Prefill) tiled() int {
+	if p.Of.Options.otherHead() != "" {
+		return layerMatrices
+	}
+	return prefillMatrices
 }
 
 // prefillDepth is the number of columns in a stage of the largest tiles.

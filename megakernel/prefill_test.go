@@ -21,19 +21,20 @@ func TestThePrefillKernelOf8BHardlySpills(t *testing.T) {
 	require.NoError(t, err)
 	for _, x := range deep.Most([]struct {
 		tokens  int
-		weights pipeline.Format
+		weights pipeline.Format // of the LM head, too
 		scratch int64
 	}{
 		{tokens: 128}, {1024, pipeline.FormatI4G128,
 			2 * (6144*4096 + 4096*4096 + 3*14336*4096)}, {tokens: 512}, {tokens: 1024}, {128, pipeline.FormatE4M3,
 			436207616}, {128, "i4g32-zeros-f16", 436207616},
 	}, 2) {
-		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights})
+		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights, Head: x.weights})
 		require.NoError(t, err)
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens})
 		require.NoError(t, err)
 		require.Equal(t, 2, p.Options.Cluster)
 		require.Equal(t, x.scratch, p.Scratch())
+		require.Equal(t, x.scratch > 0, p.Columns[len(p.Columns)-1] == 0, "an LM head with codes has no tiles")
 		if deep.On() {
 			compiles(t, p)
 		}

@@ -95,7 +95,7 @@ func (f *prefillFlow) declare() {
 			bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
 	}
 	mk.declareFeatures(k, f.bufs)
-	if !c.TieEmbeddings {
+	if !c.TieEmbeddings || mk.OwnHead() {
 		f.bufs.embed = mk.declareEmbed(k)
 	}
 	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, product(f.p.Options.Tokens), ro, bufDoc("[%d] the step's tokens", f.p.Options.Tokens))
@@ -105,7 +105,7 @@ func (f *prefillFlow) declare() {
 			bufDoc("matrices of a layer in bf16, packed as weights of that format"))
 	}
 	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed, MatrixDown: f.bufs.act, prefillHead: f.normed}
-	for i := range f.gemms {
+	for i := range f.p.tiled() {
 		f.gemms[i] = f.p.gemm(i)
 		w := f.bufs.weights
 		if f.gemms[i].Late {
@@ -246,8 +246,9 @@ func (f *prefillFlow) only() tasks.PrefillSpan {
 // choose is the LM head for the last token, and the largest of its logits.
 func (f *prefillFlow) choose() {
 	e := f.env
-	f.phase(f.gemms[prefillHead].Name, false, func() {
-		g, scale := f.gemms[prefillHead], f.final.Of(e, f.count.SubC(1))
+	head := f.p.matrix(prefillHead)
+	f.phase(head.Name, false, func() {
+		scale := f.final.Of(e, f.count.SubC(1))
 		by := scale
 		if !f.mk.plainLogits() {
 			by = f.k.F32(1)
@@ -259,7 +260,12 @@ func (f *prefillFlow) choose() {
 				of(row, f.logit(y0.Mul(scale)), f.logit(y1.Mul(scale)))
 			}
 		}
-		g.Consume(e, f.cons, f.ring, f.only(), f.p.stageBytes, tasks.PrefillLogits(e, f.count, search))
+		if g := f.gemms[prefillHead]; g != nil {
+			g.Consume(e, f.cons, f.ring, f.only(), f.p.stageBytes, tasks.PrefillLogits(e, f.count, search))
+		} else {
+			(&tasks.PrefillHead{M: head, Plan: f.mk.Plan, Weights: f.bufs.weights, In: f.activations(head.K),
+				X: f.normed}).Emit(e, f.count.SubC(1), search)
+		}
 		publish()
 	})
 	f.k.Region("choose", func() {
@@ -340,7 +346,9 @@ func (f *prefillFlow) producer() {
 			})
 		}, dsl.Unroll(1))
 		f.watch.Layer(k.U32(layers))
-		k.If(f.chooses.NeC(0), func() { produce(prefillHead, k.U32(layers), k.U32(0), f.only()) })
+		if f.gemms[prefillHead] != nil {
+			k.If(f.chooses.NeC(0), func() { produce(prefillHead, k.U32(layers), k.U32(0), f.only()) })
+		}
 		f.watch.Publish(k)
 	})
 }

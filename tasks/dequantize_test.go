@@ -79,7 +79,7 @@ func randomCodes(t *testing.T, m *pipeline.MatrixPlan, dst []byte) (want []uint1
 		var of [pipeline.TileRows]*pipeline.Int4Row
 		for r := range min(pipeline.TileRows, m.Rows-tile*pipeline.TileRows) {
 			row := &pipeline.Int4Row{}
-			for range m.K / group {
+			for range (m.K + group - 1) / group {
 				scale := float32(rng.NormFloat64()) // as f32, or as the 16 bits of the format
 				if shape.Group != i4.Whole {
 					scale = math.Float32frombits(math.Float32bits(scale)&^0xffff | 1<<16)

@@ -72,7 +72,7 @@ func TestFormatsOfTheHeadInCommands(t *testing.T) {
 	code, stdout, stderr = mkgen("run", "--model", "tiny", "--head-format", "i8", "--rows", "4", "--max-tokens", "2", "Once upon")
 	require.Equal(t, 0, code, stderr)
 	require.NotEmpty(t, stdout)
-	code, _, stderr = mkgen("run", "--model", "tiny", "--head-format", "i8", "--prefill", "64", "--max-tokens", "2", "Once upon")
-	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "--prefill: prefill kernel of tiny: an LM head in i8, want bf16")
+	code, stdout, stderr = mkgen("run", "--model", "tiny", "--head-format", "i8", "--prefill", "64", "--max-tokens", "2", "Once upon")
+	require.Equal(t, 0, code, stderr)
+	require.NotEmpty(t, stdout)
 }

@@ -15,10 +15,11 @@ func TestPrefillKernelsPass(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	for _, x := range deep.Most([]struct {
-		tokens  int
-		weights pipeline.Format
-	}{{200, pipeline.FormatI4G64}, {tokens: 64}, {tokens: 200}, {64, pipeline.FormatE4M3}}, 1) {
-		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights},
+		tokens        int
+		weights, head pipeline.Format
+	}{{200, pipeline.FormatI4G64, pipeline.FormatI8}, {tokens: 64}, {tokens: 200},
+		{64, pipeline.FormatE4M3, pipeline.FormatE4M3}}, 1) {
+		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights, Head: x.head},
 			Seeds: deep.Count(2, 1), Steps: 2, Prefill: x.tokens})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())
