@@ -142,8 +142,10 @@ func (s *Server) complete(t *task, most int) *Error {
 		return invalid("min_tokens", "min_tokens: found %d, want at most max_tokens, which is %d", t.request.MinTokens, most)
 	}
 	t.request.MaxTokens = max(most, 1) // of none the log-probabilities of the prompt may be wanted
-	if err := t.request.Penalties.Check(s.o.Vocab); err != nil {
-		return invalid("logit_bias", "logit_bias: %v", err) // all else is read from a range
+	for id := range t.request.Penalties.Bias { // all else is read from a range
+		if id < 0 || id >= s.o.Vocab {
+			return invalid("logit_bias", "logit_bias: found token %d, want 0 to %d", id, s.o.Vocab-1)
+		}
 	}
 	for _, id := range t.request.StopTokens {
 		if id < 0 || id >= s.o.Vocab {

@@ -46,7 +46,7 @@ func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
 		`{"$ref":"#"}`:                                                                   "no value fits it",
 		`{"anyOf":[{"$ref":"#"},{"type":"null"}]}`:                                       "back to itself before there is any value",
 		`{"type":"object","properties":{"a":{"$ref":"#"}},"required":["a"]}`:             "no value fits it",
-		`{"enum":[]}`:                                 "want one of const and enum",
+		`{"enum":[]}`:                                 "enum: found [], want a list of values",
 		`{"enum":["a"],"type":"integer"}`:             "no value of enum or const is of type",
 		`{"type":"array","items":false,"minItems":1}`: "items are not allowed",
 		`{"type":"array","items":{"type":"string","maxLength":1000000},"maxItems":1000000}`: "more than 200000 states",

@@ -283,8 +283,12 @@ func (c *schemas) listed(from int32, o object, at string) int32 {
 		}
 	}
 	list, ok := c.listedValues(o)
-	if o.has("enum") && o.has("const") || !ok || len(list) == 0 {
-		c.refuse(at, "want one of const and enum, a list of values")
+	switch {
+	case o.has("enum") && o.has("const"):
+		c.refuse(at, "found both enum and const, want one of them")
+		return from
+	case !ok || len(list) == 0:
+		c.refuse(at, "enum: found %s, want a list of values", short(o.values["enum"]))
 		return from
 	}
 	var ways []func(int32) int32
