@@ -141,7 +141,7 @@ func (s *Server) complete(t *task, most int) *Error {
 	if t.request.MinTokens > most {
 		return invalid("min_tokens", "min_tokens: found %d, want at most max_tokens, which is %d", t.request.MinTokens, most)
 	}
-	t.request.MaxTokens = max(most, 1) // of none the log-probabilities of the prompt may be wanted
+	t.request.MaxTokens = max(most, 1)         // of none the log-probabilities of the prompt may be wanted
 	for id := range t.request.Penalties.Bias { // all else is read from a range
 		if id < 0 || id >= s.o.Vocab {
 			return invalid("logit_bias", "logit_bias: found token %d, want 0 to %d", id, s.o.Vocab-1)
