@@ -186,7 +186,7 @@ func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 
 // OwnEmbedding is whether there is a buffer of token embeddings.
 func (mk *Kernel) OwnEmbedding() bool {
-	return !mk.Config.TieEmbeddings || mk.Ragged() || mk.OwnHead()
+	return !mk.Config.TieEmbeddings || mk.OwnHead()
 }
 
 // OwnHead is whether the LM head has an image of its own although its embedding is tied to it: in a format that is not
@@ -259,8 +259,8 @@ const BufferKVScales = "kv_scales"
 func (mk *Kernel) KVScales() []float32 { return slices.Repeat([]float32{1}, mk.KV.ScalesLen()) }
 
 // BufferEmbed is the buffer of the token embeddings, row-major. It does not exist
-// where the LM head is the same matrix (tied embeddings) in bf16 and a step has one row:
-// that is then read out of the packed head.
+// where the LM head is the same matrix (tied embeddings) in bf16: a token's embedding is
+// then read out of the packed head.
 const BufferEmbed = "embed"
 
 // RecordWords is the length of the buffer "records".
