@@ -132,16 +132,25 @@ func int4Order(f pipeline.Format, s i4.Shape) string {
 	if s.Group == i4.Whole {
 		return text + fmt.Sprintf("the f32 scale of row r at byte KPadded*%d + 4*r of a tile, the next tile KPadded*%d + %d bytes on", s.Bits(), s.Bits(), pipeline.GroupBytes)
 	}
-	at := map[int]string{128: "g", 64: fmt.Sprintf("g%%2*%d + g/2", s.Run), 32: fmt.Sprintf("g%%4/2*%d + g/4*2 + g%%2", 2*s.Run)}[s.Group]
+	at := map[int]string{128: "g", 64: fmt.Sprintf("g%%2*%d + g/2", s.Run), 32: fmt.Sprintf("g%%4/2*%d + g/4*2 + g%%2", 2*s.Run),
+		16: fmt.Sprintf("g%%8/4*%d + g/8*4 + g%%4", 4*s.Run)}[s.Group]
 	scale, behind := "bf16", ""
-	if f.F16Scales() {
+	switch {
+	case f.F16Scales():
 		scale = "f16"
+	case s.EntryBytes() == 1:
+		scale = "e4m3"
 	}
 	if s.Zeros {
 		behind = fmt.Sprintf(", and 2 bytes behind it %d times the zero point", -s.Times())
 	}
-	return text + fmt.Sprintf("the %s scale of row r and group g, of %d columns, at byte %d + %d*(r*%d + %s) of a run%s, the next tile KPadded/%d runs on",
-		scale, s.Group, s.Run*s.BlockBytes(), s.EntryBytes(), s.RowEntries(), at, behind, columns)
+	text += fmt.Sprintf("the %s scale of row r and group g, of %d columns, at byte %d + %d*(r*%d + %s) of a run%s, ",
+		scale, s.Group, s.Run*s.BlockBytes(), s.EntryBytes(), s.RowEntries(), at, behind)
+	if n := f.ScaleBytes(); n > 0 {
+		return text + fmt.Sprintf("the f32 factor of row r 4*r bytes behind KPadded/%d runs, the next tile %d bytes behind them",
+			columns, n)
+	}
+	return text + fmt.Sprintf("the next tile KPadded/%d runs on", columns)
 }
 
 // acrossOrder is it of a matrix that is dealt out by columns.

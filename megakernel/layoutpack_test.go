@@ -138,6 +138,13 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 	} else {
 		group = number(`group g, of (\d+) columns`)
 	}
+	factor, behind := 1.0, tile
+	bytes := strings.Contains(e.Order, "the e4m3 scale") // of nvfp4
+	if bytes {
+		tile += number(`the next tile (\d+) bytes behind them`)
+		factor = nvfp4Factor(row)
+		binary.LittleEndian.PutUint32(dst[r/e.TileRows*tile+behind+4*(r%e.TileRows):], math.Float32bits(float32(factor)))
+	}
 	at, in := dst[r/e.TileRows*tile:], r%e.TileRows
 	for first := 0; first < len(row); first += group {
 		most, value := 0.0, func(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
@@ -153,8 +160,13 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 			scale *= 2
 		}
 		floats := strings.Contains(e.Order, "bits, e2m1")
-		for floats && finite && most >= 7*scale {
+		for floats && !bytes && finite && most >= 7*scale {
 			scale *= 2
+		}
+		e4m3 := byte(0x7f)
+		if bytes && finite {
+			e4m3 = max(pipeline.ToE4M3(float32(most/6/factor)), 1)
+			scale = float64(pipeline.FromE4M3(e4m3)) * factor
 		}
 		for bits == 4 && !floats && most > 7*scale {
 			frac, exp := math.Frexp(scale)
@@ -196,10 +208,28 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 			continue
 		}
 		g := first % columns / group
+		if bytes {
+			at[first/columns*runBytes+columns/128*512+in*(columns/group)+g%8/4*(columns/32)+g/8*4+g%4] = e4m3
+			continue
+		}
 		place := map[int]int{128: g, 64: g%2*(columns/128) + g/2, 32: g%4/2*(columns/64) + g/4*2 + g%2}[group]
 		binary.LittleEndian.PutUint16(at[first/columns*runBytes+columns/128*512+2*(in*(columns/group)+place):],
 			uint16(word>>16))
 	}
+}
+
+// nvfp4Factor is the least power of two times which 2688 is the largest finite magnitude of a row at least, and at least 2⁻⁹⁷.
+func nvfp4Factor(row []uint16) float64 {
+	most, factor := 0.0, 0x1p-97
+	for _, v := range row {
+		if x := math.Abs(float64(math.Float32frombits(uint32(v) << 16))); x <= math.MaxFloat32 {
+			most = max(most, x)
+		}
+	}
+	for most > 2688*factor {
+		factor *= 2
+	}
+	return factor
 }
 
 // nearestE2M1 is the code of the number of E2M1 nearest to x, the even one of two.

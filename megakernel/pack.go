@@ -161,13 +161,7 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 // codedTiles packs a piece whose codes there are.
 func codedTiles(from Coded, dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin,
 	names []string) error {
-	shape, _ := m.Format.Int4(m.K)
-	groups, size := 1, int(m.TileBytes())
-	if m.Format.Blocks() {
-		groups = ceilDiv(m.K, pipeline.BlockSize)
-	} else if shape.PerBlock() > 0 {
-		groups = ceilDiv(m.K, shape.Group)
-	}
+	groups, size := m.Format.Scales(m.K), int(m.TileBytes())
 	for n := range piece.Tiles {
 		first := (piece.Tile + n) * pipeline.TileRows
 		var rows [pipeline.TileRows]*pipeline.Int4Row

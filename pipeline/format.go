@@ -28,6 +28,8 @@ const (
 	FormatI8 Format = "i8"
 	// FormatMXFP4 is codes of E2M1, 4 bits, times a power of two for each 32 columns of a row.
 	FormatMXFP4 Format = "mxfp4"
+	// FormatNVFP4 is codes of E2M1 times a scale in e4m3 for each 16 columns of a row, times a factor, an f32, of the row's tensor.
+	FormatNVFP4 Format = "nvfp4"
 	// FormatE4M3B128 is float8 e4m3 times a scale for each block of 128 rows and 128 columns of a tensor.
 	FormatE4M3B128 Format = "e4m3b128"
 )
@@ -35,7 +37,7 @@ const (
 // Formats lists them.
 func Formats() []Format {
 	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128, FormatI8, FormatMXFP4,
-		FormatE4M3B128}
+		FormatNVFP4, FormatE4M3B128}
 }
 
 // Formats of which only checkpoints with codes of their own are made (Own): those of 8 bits with groups, the name of a format with
@@ -95,11 +97,11 @@ func (f Format) F16Scales() bool { return strings.HasSuffix(string(f), withF16) 
 func (f Format) zeros() bool { return strings.Contains(string(f), withZeros) }
 
 // e2m1 is whether codes are floats of 4 bits. They are multiplied as integers.
-func (f Format) e2m1() bool { return f == FormatMXFP4 }
+func (f Format) e2m1() bool { return f == FormatMXFP4 || f == FormatNVFP4 }
 
 // int4Groups are the columns of a scale group of each format that is multiplied in integers.
 var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64: 64, FormatI4G128: 128,
-	FormatMXFP4: 32, FormatI8: i4.Whole, formatI8G32: 32, formatI8G64: 64, formatI8G128: 128}
+	FormatMXFP4: 32, FormatNVFP4: nvfp4Group, FormatI8: i4.Whole, formatI8G32: 32, formatI8G64: 64, formatI8G128: 128}
 
 // Bits is the size of a code.
 func (f Format) Bits() int {
@@ -151,10 +153,24 @@ func (f Format) Columns() int { return f.Parts() * GroupK }
 // ScaleBytes is what lies behind the tile groups of a tile: the scales of its rows as f32, and
 // zeros up to a whole tile group. It is not streamed with them.
 func (f Format) ScaleBytes() int {
-	if f == FormatE4M3 || f == FormatI4 || f == FormatI8 {
+	if f == FormatE4M3 || f == FormatI4 || f == FormatI8 || f == FormatNVFP4 {
 		return GroupBytes
 	}
 	return 0
+}
+
+// Scales is how many scales a row of k columns has, in Int4Row: of groups or blocks, and of nvfp4 the factor behind them.
+func (f Format) Scales(k int) int {
+	switch group := int4Groups[f.base()]; {
+	case f.Blocks():
+		return ceilDiv(k, BlockSize)
+	case group == i4.Whole: // e4m3, too
+		return 1
+	case f == FormatNVFP4:
+		return ceilDiv(k, group) + 1
+	default:
+		return ceilDiv(k, group)
+	}
 }
 
 // Of is how many bytes so many columns of a tile have, in whole runs, with the scales of groups

@@ -78,6 +78,45 @@ func ToE2M1(x float32) int8 {
 // E2M1Middles are halfway between a magnitude of E2M1 and the next.
 var E2M1Middles = [7]float32{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5}
 
+// nvfp4Group is the columns of a scale group of FormatNVFP4.
+const nvfp4Group = 16
+
+// NVFP4Factor is the factor of a row whose largest magnitude is most, finite and not negative: the least power of two times
+// which 2688, 6 times the largest e4m3, is most at least, and no less than 2 to the LeastInt4Exponent − 127. A code times a scale
+// has six digits: being a power of two, the factor keeps what a row rounds to a bf16.
+func NVFP4Factor(most float32) float32 {
+	u := math.Float32bits(most)
+	e := int(u>>23) - 11
+	if u&(1<<23-1) > NVFP4Most {
+		e++
+	}
+	return math.Float32frombits(uint32(max(e, LeastInt4Exponent)) << 23)
+}
+
+// NVFP4Most is the fraction of 2688, as an f32's, and Sixth the f32 nearest to 1/6.
+const (
+	NVFP4Most = 0x280000
+	Sixth     = float32(1.0 / 6)
+)
+
+// nvfp4Scale is the code of the scale of a group of 16 columns whose largest magnitude is most, a bf16, in a row of a
+// factor: the e4m3 nearest to a sixth of it, and not 0; NaN where it is no number, or infinite.
+func nvfp4Scale(most uint16, factor float32) byte {
+	if most >= infinity>>16 {
+		return 0x7f
+	}
+	sixth := ofBF16(most) * Sixth
+	return max(ToE4M3(sixth/factor), 1)
+}
+
+// factorOf is the factor of a row of bf16 patterns: 1 but of nvfp4.
+func (f Format) factorOf(row []uint16) float32 {
+	if f != FormatNVFP4 {
+		return 1
+	}
+	return NVFP4Factor(mostOf(row))
+}
+
 // int4Scale is Int4Scale or Int8Scale or MXFP4Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and one of 2¹⁶ or more is NaN.
 func (f Format) int4Scale(most uint16) float32 {
 	bits := Int4Scale(most)
@@ -100,17 +139,21 @@ func (f Format) int4Scale(most uint16) float32 {
 // maxF16 is the largest binary16.
 const maxF16 = 65504
 
-// int4Group is the scale of a group of bf16 patterns, and their codes: the nearest, ties to even.
-func (f Format) int4Group(codes []int8, group []uint16) (scale float32) {
+// int4Group is the scale of a group of bf16 patterns in a row with a factor, and their codes: the nearest, ties to even.
+func (f Format) int4Group(codes []int8, group []uint16, factor float32) (scale float32) {
 	most := uint16(0)
 	for _, v := range group {
 		most = max(most, v&0x7fff)
 	}
-	scale = f.int4Scale(most)
+	if f == FormatNVFP4 {
+		scale = FromE4M3(nvfp4Scale(most, factor))
+	} else {
+		scale = f.int4Scale(most)
+	}
 	for i, v := range group {
 		const round = 0x1.8p23 // adding it to what is small leaves the nearest integer in the low bits
 		codes[i] = 0
-		switch q := ofBF16(v) / scale; {
+		switch q := ofBF16(v) / (scale * factor); {
 		case q != q:
 		case f.e2m1():
 			codes[i] = ToE2M1(q)
@@ -137,9 +180,9 @@ func eachInt4Group(row []uint16, group int, body func(g int, v []uint16)) {
 // roundInt4 rounds a row to what it is in integers.
 func (f Format) roundInt4(row []uint16, group int) {
 	shape := i4.Shape{E2M1: f.e2m1()}
-	codes := make([]int8, len(row))
+	codes, factor := make([]int8, len(row)), f.factorOf(row)
 	eachInt4Group(row, group, func(_ int, v []uint16) {
-		scale := f.int4Group(codes, v)
+		scale := f.int4Group(codes, v, factor) * factor
 		for i, code := range codes[:len(v)] {
 			v[i] = uint16(math.Float32bits(float32(shape.Halves(code))/2*scale) >> 16)
 		}
@@ -149,7 +192,8 @@ func (f Format) roundInt4(row []uint16, group int) {
 // Int4Row is a row of codes: (code − zero point) times a scale.
 type Int4Row struct {
 	Codes []int8 // of each column, −8 to 7, or of 8 bits any; of e4m3 and e2m1 bits
-	// of each scale group, one where a row is one, or of each of a row's blocks; as 16 bits of the format exact
+	// of each scale group, one where a row is one, or of each of a row's blocks, as many as Format.Scales; as 16 bits of the format, or
+	// of nvfp4 as an e4m3, exact, and behind them the factor of the row's tensor
 	Scales []float32
 	Zeros  []int8 // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
 }
@@ -159,10 +203,10 @@ func (f Format) int4Row(row []uint16, shape i4.Shape) *Int4Row {
 	if len(row) == 0 {
 		return nil
 	}
-	r := &Int4Row{Codes: make([]int8, len(row))}
+	r, factor := &Int4Row{Codes: make([]int8, len(row))}, f.factorOf(row)
 	eachInt4Group(row, shape.Group, func(g int, v []uint16) {
 		codes := r.Codes[g*shape.Group:][:len(v)]
-		r.Scales = append(r.Scales, f.int4Group(codes, v))
+		r.Scales = append(r.Scales, f.int4Group(codes, v, factor))
 		zero := int8(0)
 		if shape.Zeros {
 			zero = -int8(g % 2)
@@ -172,6 +216,9 @@ func (f Format) int4Row(row []uint16, shape i4.Shape) *Int4Row {
 			codes[i] += zero
 		}
 	})
+	if f == FormatNVFP4 {
+		r.Scales = append(r.Scales, factor)
+	}
 	return r
 }
 
@@ -187,10 +234,7 @@ func (m *MatrixPlan) PackCoded(dst []byte, rows *[TileRows]*Int4Row) error {
 	case !ok:
 		return fmt.Errorf("pipeline: %q is %s, want integers or e4m3", m.Name, m.Format)
 	}
-	groups := 1
-	if shape.Group != i4.Whole {
-		groups = ceilDiv(m.K, shape.Group)
-	}
+	groups := m.Format.Scales(m.K)
 	least, most, zero := shape.Range()
 	for r, row := range rows {
 		switch {
@@ -200,7 +244,8 @@ func (m *MatrixPlan) PackCoded(dst []byte, rows *[TileRows]*Int4Row) error {
 			return fmt.Errorf("pipeline: row %d of a tile of %q has %d codes, %d scales and %d zero points, want %d and %d of each", r, m.Name, len(row.Codes), len(row.Scales), len(row.Zeros), m.K, groups)
 		}
 		for g, scale := range row.Scales {
-			if back := m.Format.scaleOf(m.Format.scaleBits(scale)); shape.Group != i4.Whole && back != scale && scale == scale {
+			factor := shape.Group == i4.Whole || m.Format == FormatNVFP4 && g == groups-1 // any f32
+			if back := m.Format.scaleOf(m.Format.scaleBits(scale)); !factor && back != scale && scale == scale {
 				return fmt.Errorf("pipeline: scale %v of row %d of a tile of %q, want one that %s can hold", scale, r, m.Name, m.Format)
 			} else if shape.Zeros && (int(row.Zeros[g]) < -zero || int(row.Zeros[g]) > zero) {
 				return fmt.Errorf("pipeline: zero point %d of row %d of a tile of %q, want −%d to %d", row.Zeros[g], r, m.Name, zero, zero)
@@ -230,13 +275,15 @@ func (m *MatrixPlan) packInt4(dst []byte, shape i4.Shape, rows *[TileRows]*Int4R
 		for run := 0; run < len(codes)/columns; run++ {
 			shape.PutRow(runs[run*shape.RunBytes():], r, codes[run*columns:][:columns])
 		}
-		if shape.Group == i4.Whole {
-			binary.LittleEndian.PutUint32(dst[len(runs)+4*r:], math.Float32bits(row.Scales[0]))
-			continue
+		scales := row.Scales
+		if m.Format.ScaleBytes() > 0 { // the row's is the last, or the only one
+			last := len(scales) - 1
+			binary.LittleEndian.PutUint32(dst[len(runs)+4*r:], math.Float32bits(scales[last]))
+			scales = scales[:last]
 		}
-		for g, scale := range row.Scales {
+		for g, scale := range scales {
 			at := runs[g/shape.RowEntries()*shape.RunBytes():][shape.Entry(r, g%shape.RowEntries()):]
-			binary.LittleEndian.PutUint16(at, m.Format.scaleBits(scale))
+			shape.PutScale(at, m.Format.scaleBits(scale))
 			if shape.Zeros {
 				binary.LittleEndian.PutUint16(at[2:], uint16(int16(-shape.Times()*int(row.Zeros[g]))))
 			}
@@ -244,16 +291,22 @@ func (m *MatrixPlan) packInt4(dst []byte, shape i4.Shape, rows *[TileRows]*Int4R
 	}
 }
 
-// scaleBits are the 16 bits of a scale of a group, and scaleOf what they mean.
+// scaleBits are the 16 bits of a scale of a group, of nvfp4 the 8, and scaleOf what they mean.
 func (f Format) scaleBits(scale float32) uint16 {
-	if f.F16Scales() {
+	switch {
+	case f == FormatNVFP4:
+		return uint16(ToE4M3(scale))
+	case f.F16Scales():
 		return toF16(scale)
 	}
 	return uint16(math.Float32bits(scale) >> 16)
 }
 
 func (f Format) scaleOf(bits uint16) float32 {
-	if f.F16Scales() {
+	switch {
+	case f == FormatNVFP4:
+		return FromE4M3(byte(bits))
+	case f.F16Scales():
 		return fromF16(bits)
 	}
 	return ofBF16(bits)
@@ -294,13 +347,14 @@ func (f Format) unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
 	for k := range row {
 		run := tile[k/columns*shape.RunBytes():]
 		halves := shape.Halves(shape.CodeOf(run, r, k%columns))
-		var scale float32
-		if shape.Group == i4.Whole {
+		scale := float32(1)
+		if f.ScaleBytes() > 0 {
 			behind := ceilDiv(len(row), columns) * shape.RunBytes()
 			scale = math.Float32frombits(binary.LittleEndian.Uint32(tile[behind+4*r:]))
-		} else {
+		}
+		if shape.Group != i4.Whole {
 			entry := run[shape.Entry(r, k%columns/shape.Group):]
-			if scale = f.scaleOf(binary.LittleEndian.Uint16(entry)); shape.Zeros {
+			if scale *= f.scaleOf(shape.ScaleBits(entry)); shape.Zeros {
 				halves += 2 * int(int16(binary.LittleEndian.Uint16(entry[2:]))) / shape.Times()
 			}
 		}

@@ -84,11 +84,19 @@ func randomCodes(t *testing.T, m *pipeline.MatrixPlan, dst []byte) (want []uint1
 				if shape.Group != i4.Whole {
 					scale = math.Float32frombits(math.Float32bits(scale)&^0xffff | 1<<16)
 				}
+				if m.Format == pipeline.FormatNVFP4 {
+					scale = pipeline.FromE4M3(pipeline.ToE4M3(scale))
+				}
 				row.Scales = append(row.Scales, scale)
 				row.Zeros = append(row.Zeros, int8(rng.IntN(2*zero)-zero))
 			}
 			if m.Format.Blocks() && r > 1 { // every other row is of one block
 				row.Scales = of[r-2].Scales
+			}
+			factor := float32(1)
+			if m.Format == pipeline.FormatNVFP4 {
+				factor = float32(tile*8+r+3) / 7
+				factor = math.Float32frombits(math.Float32bits(factor) &^ 0xffff) // so that float32 has all digits of a weight
 			}
 			for c := range m.K {
 				g := c / group
@@ -104,7 +112,10 @@ func randomCodes(t *testing.T, m *pipeline.MatrixPlan, dst []byte) (want []uint1
 					value -= float64(row.Zeros[g])
 				}
 				row.Codes = append(row.Codes, code)
-				want = append(want, toBF16(value*float64(row.Scales[g])))
+				want = append(want, toBF16(value*float64(row.Scales[g])*float64(factor)))
+			}
+			if m.Format == pipeline.FormatNVFP4 {
+				row.Scales = append(row.Scales, factor)
 			}
 			of[r] = row
 		}

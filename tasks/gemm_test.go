@@ -137,6 +137,8 @@ func TestGEMMOfIntegers(t *testing.T) {
 		{product{rows: 280, k: 128, sms: 1, consumers: 8, format: "i4g32", wide: 4}, 8, 8, 14},             // warps without a block
 		{product{rows: 72, k: 1664, sms: 2, consumers: 5, stage: 5120, format: "i4g64", wide: 4}, 9, 9, 5}, // and a tail
 		{product{rows: 40, k: 1024, sms: 2, consumers: 4, format: "i4g32-zeros-f16", wide: 2}, 8, 6, 4},
+		{product{rows: 40, k: 1024, sms: 2, consumers: 4, format: "nvfp4", wide: 2}, 8, 8, 4},
+		{product{rows: 13, k: 352, sms: 1, consumers: 3, format: "nvfp4", wide: 1}, 16, 11, 3},
 		{product{rows: 24, k: 640, sms: 1, consumers: 3, format: "i4g64-zeros", wide: 2}, 11, 11, 3},
 		{product{rows: 24, k: 384, sms: 1, consumers: 3, format: "i4g128-zeros", wide: 1}, 3, 3, 3},
 		{product{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 16384, format: "i8", wide: 2}, 8, 5, 14}, // two blocks a warp

@@ -119,7 +119,7 @@ func (g *GEMV) tileInt4(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int
 			})
 		})
 	})
-	return []f32{s.whole()}
+	return []f32{p.whole(s)}
 }
 
 // takeInt4 is take.

@@ -10,6 +10,10 @@ import (
 // Columns of a scale group are summed in integers, of a block at most: exactly. Then one fma adds them in f32, in order of
 // the columns. So the results are the same bits on every machine, whatever the other tokens are.
 //
+// With scale groups of 16 columns, of E2M1, B's columns 4 to 7 are a token's, too: of these two k halves of a product columns 0
+// to 3 have the first and zeros, and 4 to 7 the second, so that both groups' sums come out at once. It is so of one token; with more
+// weights are B, and each product is of one group, beside zeros.
+//
 // Up to two tokens weights are the A operand of m16n8k32: low nibbles, one half of the block's columns,
 // are rows 0 to 7, and high nibbles, the other half, rows 8 to 15; the high and low bytes of both halves
 // of a token's input are four of B's eight columns. Two products are a whole block. Its halves are summed apart from each
@@ -39,7 +43,10 @@ type Int4Sums struct {
 }
 
 // weightsAreA is whether weights are the operand A.
-func (p *Int4) weightsAreA() bool { return p.X != nil && p.X.T <= 2 }
+func (p *Int4) weightsAreA() bool { return p.X != nil && (p.X.T == 1 || p.X.T == 2 && !p.sixteen()) }
+
+// sixteen is whether scale groups are of 16 columns, half of what a product sums.
+func (p *Int4) sixteen() bool { return p.Shape.Group == 16 }
 
 // sets is how many sets of eight tokens are multiplied where weights are B.
 func (p *Int4) sets() int {
@@ -107,7 +114,7 @@ func (p *Int4) Multiply(e *Env, s *Int4Sums, w *Int4Weights, x *Int4Input) {
 	if s == nil {
 		return // Begin says why
 	}
-	scales := p.scales(w)
+	scales := p.scales(e, w)
 	for i, codes := range w.codes {
 		if p.weightsAreA() {
 			p.addAsA(e, s, codes, x, i, scales)
@@ -154,7 +161,7 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 		a := [4]i32{p.bytes(e.K, w, 2*m, 0), p.bytes(e.K, w, 2*m, 1), p.bytes(e.K, w, 2*m+1, 0), p.bytes(e.K, w, 2*m+1, 1)}
 		b := x.words[0][i][0]
 		d = dsl.MMABytes(a, [2]i32{b[2*m], b[2*m+1]}, d)
-		if p.Shape.Group != 32 && m == 0 {
+		if p.Shape.Group != 32 && !p.sixteen() && m == 0 {
 			continue
 		}
 		hi, lo := dsl.Select(odd, d[2], d[0]), dsl.Select(odd, d[3], d[1])
@@ -170,6 +177,10 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 // addAsB is a block with weights as B.
 func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]scale) {
 	for set := range p.sets() {
+		if p.sixteen() {
+			p.addSixteens(e, s, w, x, i, scales, set)
+			continue
+		}
 		d, first := fourZeros(e.K), 0 // of quarters of the block
 		for q := range 4 {
 			half, m := q/2, q%2
@@ -192,6 +203,23 @@ func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 	}
 }
 
+// addSixteens is addAsB of a set where scale groups are of 16 columns, a word of each half.
+func (p *Int4) addSixteens(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]scale, set int) {
+	none := e.K.I32(0)
+	for g := range 8 {
+		half, j := g/4, g%4
+		hi, lo := x.words[set][i][2*half][j], x.words[set][i][2*half+1][j]
+		d := dsl.MMABytes([4]i32{hi, lo, none, none}, [2]i32{p.bytes(e.K, w, j, half), none}, fourZeros(e.K))
+		for r := range 2 {
+			hi, lo := d[r], d[2+r]
+			if p.Exchanged {
+				hi, lo = lo, hi
+			}
+			p.add(s, s.y[2*set+r], hi.ShlC(8).Add(lo), x.units[set][i], scales[2*r+half][4*i+j], i32{}, r)
+		}
+	}
+}
+
 // add adds an integer sum times its scale to y: r is which of the lane's rows it is of.
 func (p *Int4) add(s *Int4Sums, y *dsl.Var[dsl.F32], v i32, unit f32, by scale, sum i32, r int) {
 	switch {
@@ -206,10 +234,15 @@ func (p *Int4) add(s *Int4Sums, y *dsl.Var[dsl.F32], v i32, unit f32, by scale, 
 	y.Set(dsl.FMA(dsl.Cast[dsl.F32](v), unit, y.Get()))
 }
 
-// whole is the sum of a lane's row where weights are A: lanes 4r and 4r + 1 have row r's of token 0.
-func (s *Int4Sums) whole() f32 {
+// whole is the sum of a lane's row where weights are A: lanes 4r and 4r + 1 have row r's of token 0. With scale groups of
+// 16 columns all four lanes have a part, of every other group of a half.
+func (p *Int4) whole(s *Int4Sums) f32 {
 	y := s.y[0].Get()
-	return y.Add(dsl.ShflXor(y, 1))
+	y = y.Add(dsl.ShflXor(y, 1))
+	if p.sixteen() {
+		y = y.Add(dsl.ShflXor(y, 2))
+	}
+	return y
 }
 
 // Finish hands each row and token of a tile its sum: within a condition that some of the lanes fulfil. Where a
@@ -219,7 +252,7 @@ func (p *Int4) Finish(e *Env, s *Int4Sums, each func(row, token u32, y f32)) {
 		return
 	}
 	if p.weightsAreA() {
-		y := s.whole()
+		y := p.whole(s)
 		token := e.Lane.RemC(4).DivC(2)
 		e.K.If(p.half(e).EqC(0).And(token.LtC(p.X.T)), func() { each(e.Lane.DivC(4), dsl.Optional(token), y) })
 		return

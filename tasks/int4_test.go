@@ -112,6 +112,8 @@ func int4Cases() (all []int4Case) {
 				if group == 32 && !zeros { // as mxfp4
 					e2m1 := i4.Shape{Group: group, Run: 4, E2M1: true}
 					all = append(all, int4Case{shape: e2m1, bf16: true, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]})
+					e2m1.Group = 16 // as nvfp4
+					all = append(all, int4Case{shape: e2m1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]})
 				}
 				c := int4Case{shape: shape, bf16: i%2 == 1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]}
 				if all = append(all, c); i < 5 || deep.On() {
@@ -126,6 +128,9 @@ func int4Cases() (all []int4Case) {
 
 // scaleOf is the value of a scale's bits.
 func (c int4Case) scaleOf(bits uint16) float32 {
+	if c.shape.Group == 16 {
+		return pipeline.FromE4M3(byte(bits))
+	}
 	if c.bf16 {
 		return math.Float32frombits(uint32(bits) << 16)
 	}
@@ -142,6 +147,12 @@ func (c int4Case) random(rng *rand.Rand) *int4Data {
 	_, _, half := c.shape.Range()
 	zeroPoint := func() int8 { return int8(min(rng.IntN(2*half+1)-half, 127)) }
 	scaleBits := func() uint16 { // positive
+		if c.shape.Group == 16 {
+			if rng.IntN(16) == 0 {
+				return uint16(1 + rng.IntN(7)) // subnormal
+			}
+			return uint16(40 + rng.IntN(32))
+		}
 		if c.bf16 {
 			return uint16(120+rng.IntN(4))<<7 | uint16(rng.IntN(128))
 		}
@@ -166,6 +177,9 @@ func (c int4Case) random(rng *rand.Rand) *int4Data {
 	}
 	for range c.tokens * c.k() / i4.Columns {
 		size := math.Ldexp(1, rng.IntN(21)-10)
+		if c.shape.Group == 16 { // whose scales differ enough
+			size = math.Ldexp(1, rng.IntN(6)+5)
+		}
 		for range i4.Columns {
 			d.x = append(d.x, float32(rng.NormFloat64()*size))
 		}
@@ -232,9 +246,9 @@ func (c int4Case) exact(d *int4Data) (y []float32) {
 }
 
 func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
-	var halves [2]float32
+	var halves [4]float32
 	together := i4.Columns // that are added up to one sum
-	if c.tokens <= 2 {
+	if c.tokens == 1 || c.tokens == 2 && c.shape.Group != 16 {
 		together = 64
 	}
 	span := together
@@ -261,10 +275,13 @@ func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
 				by *= scale
 			}
 			h := &halves[first/together]
+			if c.shape.Group == 16 && c.tokens == 1 && first/16%2 == 1 { // every other group's sum is another lane's
+				h = &halves[2+first/together]
+			}
 			*h = fusedOnce(float32(sum), by, *h)
 		}
 	}
-	return halves[0] + halves[1]
+	return halves[0] + halves[1] + (halves[2] + halves[3])
 }
 
 // check runs the kernel and compares every bit with exact, and values with float64's of the weights times the
@@ -294,7 +311,7 @@ func (c int4Case) check(t *testing.T, d *int4Data) {
 				want, abs = want+product*float64(v), abs+math.Abs(product*float64(v))
 				fixed += math.Abs(product) * units[i/i4.Columns] / 2
 			}
-			steps := float64(c.k()/32 + c.warps + 4)
+			steps := float64(c.k()/16 + c.warps + 4)
 			require.LessOrEqual(t, math.Abs(want-got), fixed+steps*0x1p-24*(abs+fixed), "%s: token %d, row %d", c, token, row)
 		}
 	}

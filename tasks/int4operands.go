@@ -55,7 +55,10 @@ func (p *Int4) load(e *Env, x *Int4Input, first u32, n int, token, of u32, quart
 		for _, q := range quarters {
 			at := first.AddC(i).MulC(4).Add(q).MulC(p.X.T).Add(token).MulC(4).Add(e.Lane.RemC(4))
 			var four []i32
-			for _, w := range p.X.Bytes.LoadN(at.MulC(4), 4) {
+			for j, w := range p.X.Bytes.LoadN(at.MulC(4), 4) {
+				if half != nil && p.sixteen() { // B's columns 0 to 3 have the even words, and 4 to 7 the odd ones
+					w = dsl.Select(e.Lane.ShrC(4).EqC(j%2), w, e.K.U32(0))
+				}
 				four = append(four, dsl.Bits[dsl.I32](w))
 			}
 			group = append(group, four)
@@ -98,7 +101,7 @@ type scale struct {
 // scaleOf is the number, among those that scales has of a row and half, of block i's scale for product m.
 func (p *Int4) scaleOf(i, m int) int {
 	switch p.Shape.Group {
-	case 32:
+	case 16, 32:
 		return 2*i + m
 	case i4.Whole:
 		return 0
@@ -154,19 +157,14 @@ func (p *Int4) many(n int) int {
 	switch p.Shape.Group {
 	case i4.Whole:
 		return 0
-	case 32:
-		return 2 * n
+	case 16, 32:
+		return p.Shape.PerBlock() / 2 * n
 	}
 	return n
 }
 
 // entryWords are the words that so many entries take.
-func (p *Int4) entryWords(many int) int {
-	if p.Shape.Zeros {
-		return many
-	}
-	return ceilDiv(many, 2)
-}
+func (p *Int4) entryWords(many int) int { return ceilDiv(many*p.Shape.EntryBytes(), 4) }
 
 // entries reads the entries of n blocks from first on.
 func (p *Int4) entries(e *Env, run, first u32, n int) *Int4Weights {
@@ -181,8 +179,9 @@ func (p *Int4) entries(e *Env, run, first u32, n int) *Int4Weights {
 			at = at.Add(first)
 		case 64:
 			at = at.Add(half.MulC(p.Shape.Run)).Add(first)
-		case 32:
-			at = at.Add(half.MulC(2 * p.Shape.Run)).Add(first.MulC(2))
+		case 16, 32:
+			per := p.Shape.PerBlock() / 2
+			at = at.Add(half.MulC(per * p.Shape.Run)).Add(first.MulC(per))
 		}
 		return entriesAt(p, run, at, w.many)
 	}
@@ -208,6 +207,8 @@ func entriesAt[I dsl.Elem](p *Int4, run, at dsl.Val[I], many int) []u32 {
 	switch words := dsl.View[dsl.U32](p.Data); {
 	case p.Shape.Zeros:
 		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at), many)
+	case p.sixteen():
+		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at.DivC(4)), many/4)
 	case many%2 == 0:
 		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at.DivC(2)), many/2)
 	}
@@ -215,8 +216,31 @@ func entriesAt[I dsl.Elem](p *Int4, run, at dsl.Val[I], many int) []u32 {
 	return []u32{dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](one))}
 }
 
+// byteScales are scales in e4m3: all four of a word, or where weights are A those of the lane's two groups.
+func (p *Int4) byteScales(e *Env, w *Int4Weights) (all [][]scale) {
+	for _, words := range w.entries {
+		var list []scale
+		for _, word := range words {
+			if p.weightsAreA() { // lanes 0 and 1 of four have a half's even groups, and 2 and 3 its odd ones
+				word = word.Shr(e.Lane.ShrC(1).AndC(1).MulC(8))
+			}
+			for _, two := range widen(word) {
+				lo, hi := dsl.Unpack(dsl.Bits[dsl.F16x2](two))
+				list = append(list, scale{scale: lo})
+				if p.weightsAreA() {
+					dsl.Optional(hi)
+				} else {
+					list = append(list, scale{scale: hi})
+				}
+			}
+		}
+		all = append(all, list)
+	}
+	return all
+}
+
 // scales are what the entries say.
-func (p *Int4) scales(w *Int4Weights) (all [][]scale) {
+func (p *Int4) scales(e *Env, w *Int4Weights) (all [][]scale) {
 	if w.many == 0 {
 		return [][]scale{{{}}, {{}}, {{}}, {{}}}
 	}
@@ -225,6 +249,9 @@ func (p *Int4) scales(w *Int4Weights) (all [][]scale) {
 			return dsl.Unpack(dsl.Bits[dsl.BF16x2](w))
 		}
 		return dsl.Unpack(dsl.Bits[dsl.F16x2](w))
+	}
+	if p.sixteen() {
+		return p.byteScales(e, w)
 	}
 	for _, words := range w.entries {
 		var list []scale

@@ -123,8 +123,12 @@ func (c *laneCodes) integers(e *Env, p *Int4, src u64, scale f32, at func(j int)
 	if shape.Group != i4.Whole {
 		w := &Int4Weights{many: shape.RowEntries()}
 		w.entries = [][]u32{entriesAt(p, src, dsl.Cast[dsl.U64](e.Lane.DivC(4).MulC(w.many)), w.many)}
-		for _, by := range p.scales(w)[0] {
-			scales = append(scales, by.scale.Mul(k.F32(1/float64(shape.Times()))))
+		for _, by := range p.scales(e, w)[0] {
+			each := by.scale.Mul(k.F32(1 / float64(shape.Times())))
+			if p.sixteen() {
+				each = each.Mul(scale) // the row's factor
+			}
+			scales = append(scales, each)
 			if shape.Zeros {
 				biases = append(biases, k.F32(byteBias).Sub(dsl.Cast[dsl.F32](by.zero)))
 			}

@@ -103,7 +103,7 @@ func killSubjects(t *testing.T) []killSubject {
 			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
 	}
 	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128,
-		pipeline.FormatMXFP4, pipeline.FormatI8, formatZeros} {
+		pipeline.FormatMXFP4, pipeline.FormatNVFP4, pipeline.FormatI8, formatZeros} {
 		c := smallConfig(t, func(c *models.Config) {
 			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false
 		})

@@ -7,11 +7,12 @@ import (
 )
 
 // int4 writes a matrix of integers in every layer, a row a warp: lane l has columns 4l to 4l + 3 of a block, which
-// lie in the nibbles of a word that the lane 16 on has the others of, or are a word (package i4).
+// lie in the nibbles of a word that the lane 16 on has the others of, or are a word (package i4). A row's largest magnitude
+// makes its scale, where it is one group, and its factor, of nvfp4.
 func (b *builder) int4(m matrix) {
 	k := b.k
 	shape, _ := m.Format.Int4(m.K)
-	tile, whole := int(m.TileBytes()/4), shape.Group == i4.Whole
+	tile, whole, sixteen := int(m.TileBytes()/4), shape.Group == i4.Whole, m.Format == pipeline.FormatNVFP4
 	words, entries := dsl.View[dsl.U32](b.weights), dsl.View[dsl.BF16](b.weights)
 	k.For(k.U32(0), k.U32(b.layers(m)), func(l u32) {
 		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).Named("image")
@@ -30,11 +31,19 @@ func (b *builder) int4(m matrix) {
 				return v
 			}
 			most := dsl.NewVar(k.F32(0), "most")
-			if whole {
+			var factor u32 // of a row, its exponent
+			if whole || sixteen {
 				k.For(k.U32(0), k.U32(m.KPadded/i4.Columns), func(block u32) { most.Set(largest(most.Get(), four(block))) }, dsl.Unroll(1))
 				most.Set(dsl.WarpMax(most.Get()))
+				bits := k.U32(0)
+				if whole {
+					bits = b.int4Scale(m.Format, most.Get()).ShlC(16)
+				} else {
+					factor = b.nvfp4Factor(most.Get())
+					bits = factor.ShlC(23)
+				}
 				k.If(k.Lane().EqC(0), func() {
-					words.Store(at.AddC(m.Format.Of(m.KPadded)/4).Add(dsl.Cast[dsl.U64](r)), b.int4Scale(m.Format, most.Get()).ShlC(16))
+					words.Store(at.AddC(m.Format.Of(m.KPadded)/4).Add(dsl.Cast[dsl.U64](r)), bits)
 				})
 			}
 			k.For(k.U32(0), k.U32(m.KPadded/i4.Columns), func(block u32) {
@@ -42,7 +51,13 @@ func (b *builder) int4(m matrix) {
 				if !whole {
 					most.Set(dsl.Butterfly(largest(k.F32(0), v), shape.Group/4, f32.Max))
 				}
-				scale, zero := b.scaleAs(m.Format, b.int4Scale(m.Format, most.Get())), k.U32(0)
+				var scale u32
+				if sixteen {
+					scale = b.nvfp4Scale(most.Get(), factor)
+				} else {
+					scale = b.scaleAs(m.Format, b.int4Scale(m.Format, most.Get()))
+				}
+				zero := k.U32(0)
 				if shape.Zeros { // 0 and −1 in turn
 					zero = block.MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4)).AndC(1).Named("minus_zero")
 					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // padding has codes of 0
@@ -60,10 +75,20 @@ func (b *builder) int4(m matrix) {
 				}
 				if shape.Wide {
 					store(b.bytes(v, scale, zero))
+				} else if sixteen {
+					b.codes(shape, v, b.fromE4M3(scale).Mul(dsl.Bits[dsl.F32](factor.ShlC(23))), zero, store)
 				} else {
 					b.codes(shape, v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, store)
 				}
-				if !whole {
+				if sixteen { // a word of four, of 16 lanes
+					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(4))
+					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K)
+					word := dsl.Butterfly(dsl.Select(there, scale, k.U32(0)).Shl(group.RemC(4).MulC(8)), 16, u32.Or)
+					k.If(k.Lane().RemC(16).EqC(0), func() {
+						entry := b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes()).DivC(4)
+						words.Store(run.Add(dsl.Cast[dsl.U64](entry)), word)
+					})
+				} else if !whole {
 					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
 					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // and not padding alone
 					k.If(k.Lane().RemC(shape.Group/4).EqC(0), func() {
@@ -109,8 +134,9 @@ func (b *builder) entryAt(s i4.Shape, row, group u32) u32 {
 	switch s.Group {
 	case 64:
 		at = at.Add(in.MulC(s.Run)).Add(block)
-	case 32:
-		at = at.Add(in.DivC(2).MulC(s.Run).Add(block).MulC(2)).Add(in.RemC(2))
+	case 16, 32:
+		half := s.PerBlock() / 2
+		at = at.Add(in.DivC(half).MulC(s.Run).Add(block).MulC(half)).Add(in.RemC(half))
 	default:
 		at = at.Add(block)
 	}
@@ -136,6 +162,29 @@ func (b *builder) int4Scale(f pipeline.Format, most f32) u32 {
 	exponent = exponent.MaxC(3).SubC(3).Add(dsl.Select(above, k.U32(1), k.U32(0)))
 	of := exponent.ShlC(7).Or(digits.SubC(16).ShlC(3))
 	return dsl.Select(exponent.LtC(pipeline.LeastInt4Exponent), k.U32(pipeline.LeastInt4Exponent<<7), of)
+}
+
+// nvfp4Factor is the exponent of pipeline.NVFP4Factor, biased by 127.
+func (b *builder) nvfp4Factor(most f32) u32 {
+	k, bits := b.k, dsl.Bits[dsl.U32](most).Named("bits")
+	above := dsl.Select(bits.AndC(1<<23-1).GeC(pipeline.NVFP4Most+1), k.U32(1), k.U32(0))
+	return bits.ShrC(23).Add(above).MaxC(pipeline.LeastInt4Exponent + 11).SubC(11).Named("factor")
+}
+
+// nvfp4Scale is the code of the scale of a group with that largest magnitude, in a row whose factor has an exponent.
+func (b *builder) nvfp4Scale(most f32, factor u32) u32 {
+	k := b.k
+	back := dsl.Bits[dsl.F32](k.U32(254).Sub(factor).ShlC(23))
+	sixth := most.Mul(k.F32(float64(pipeline.Sixth))).Mul(back)
+	return b.fourE4M3(sixth, k.F32(0), k.F32(0), k.F32(0)).MaxC(1).Named("scale")
+}
+
+// fromE4M3 is the number of a code.
+func (b *builder) fromE4M3(code u32) f32 {
+	low, _ := dsl.Halves(code)
+	lo, hi := dsl.Unpack(dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](low)))
+	dsl.Optional(hi)
+	return lo
 }
 
 // bytes are the codes of a lane's four columns in a word, less a number, of 8 bits: scale is the bits of a power of two as

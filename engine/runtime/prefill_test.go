@@ -72,7 +72,7 @@ func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, t
 func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	ofValues(t)
 	formats := deep.Most([]pipeline.Format{pipeline.FormatBF16, pipeline.FormatI4G32, pipeline.FormatE4M3,
-		pipeline.FormatI8, pipeline.FormatMXFP4, "i4g32-zeros-f16"}, 3)
+		pipeline.FormatI8, pipeline.FormatMXFP4, pipeline.FormatNVFP4, "i4g32-zeros-f16"}, 3)
 	for _, format := range formats {
 		t.Run(string(format), func(t *testing.T) { promptThroughPrefill(t, format) })
 	}

@@ -42,7 +42,7 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			} else if i > 12 {
 				o.Weights = pipeline.FormatE4M3B128
 			} else if i > 6 {
-				o.Weights = pipeline.Formats()[2+(i-7)%5]
+				o.Weights = pipeline.Formats()[2+(i-7)%7]
 				if j > 0 {
 					o.Weights = pipeline.OwnFormats()[(4*i+j)%21]
 				}

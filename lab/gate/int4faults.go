@@ -139,13 +139,14 @@ func spoilTile(m *pipeline.MatrixPlan, tile, own []byte, name string) {
 	for r := range i4.Rows {
 		for g := range groups {
 			e := entry(tile, r, g)
+			scale := e[:min(len(e), 2)]
 			switch {
 			case name == ScaleOfNeighbour && groups > 1:
-				copy(e[:2], entry(own, r, (g+1)%groups))
+				copy(scale, entry(own, r, (g+1)%groups))
 			case name == ScaleOfNeighbour:
-				copy(e[:2], entry(own, r^1, g))
+				copy(scale, entry(own, r^1, g))
 			case name == ScalesNotCopied && g/shape.PerBlock() == (groups-1)/shape.PerBlock():
-				clear(e[:2])
+				clear(scale)
 			case name == ZeroPointOff:
 				binary.LittleEndian.PutUint16(e[2:], binary.LittleEndian.Uint16(e[2:])+uint16(shape.Times()))
 			}

@@ -23,7 +23,7 @@ func TestPrefillKernels(t *testing.T) {
 			1024}, {"tiny", megakernel.Options{SMs: 4, Page: 4}, 128},
 		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{}, 512}, {"llama3-8b", megakernel.Options{}, 1024},
 		{"llama3-8b", megakernel.Options{Weights: "e4m3"}, 1024}, {"llama3-8b", megakernel.Options{Weights: "mxfp4"},
-			128}, {"tiny", megakernel.Options{SMs: 4, Weights: "i8"}, 64},
+			128}, {"llama3-8b", megakernel.Options{Weights: "nvfp4"}, 128}, {"tiny", megakernel.Options{SMs: 4, Weights: "i8"}, 64},
 		{"mistral-7b-v0.1", megakernel.Options{}, 1024}, {"gemma-3-27b", megakernel.Options{}, 1024}, // windows, norms of heads and behind branches
 		{"olmo-2-7b", megakernel.Options{}, 512}, {"qwen2.5-7b", megakernel.Options{}, 1024}, {"glm-4-32b", megakernel.Options{}, 128},
 	}, 4) {

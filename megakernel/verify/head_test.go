@@ -25,6 +25,7 @@ func TestFormatsOfTheHeadPass(t *testing.T) {
 		{Tokens: 8, Head: pipeline.FormatI4G32}, {Weights: pipeline.FormatI8, Head: pipeline.FormatI4G128},
 		{Tokens: 5, Weights: pipeline.FormatE4M3B128, Head: pipeline.FormatMXFP4}, {Head: pipeline.FormatE4M3B128},
 		{Tokens: 8, Head: pipeline.FormatE4M3B128}, {Weights: pipeline.FormatI8, Head: "i4g32-zeros"},
+		{Weights: pipeline.FormatNVFP4}, {Tokens: 16, Weights: pipeline.FormatNVFP4, Head: pipeline.FormatNVFP4},
 	}, 2) {
 		c := tied
 		if i%3 == 2 {

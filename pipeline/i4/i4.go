@@ -29,7 +29,8 @@
 // entries, in order of row, half of a block where a scale group is smaller than a block, block,
 // and scale group in the half where that is 32. An entry is a scale's 16 bits (binary16 or
 // bfloat16) or, with zero points, a word: the scale in the low half, −16 times the zero point, or of 8 bits −1
-// times, in the high one. So a lane reads the scales of its row for several blocks at once.
+// times, in the high one. So a lane reads the scales of its row for several blocks at once. Of scale groups of 16 columns an
+// entry is a byte, the bits of an e4m3, and four of half a block are a word.
 //
 // Where a whole row is one scale group, runs have no scales: they lie elsewhere.
 package i4
@@ -50,7 +51,7 @@ const Whole = 0
 
 // Shape says how the weights of a matrix lie.
 type Shape struct {
-	Group int  // columns of a scale group: 32, 64, 128 or Whole
+	Group int  // columns of a scale group: 32, 64, 128 or Whole; of E2M1 32, or 16, whose scales are e4m3
 	Run   int  // blocks in a run
 	Zeros bool // whether there are zero points
 	Wide  bool // whether codes have 8 bits, and not 4
@@ -94,7 +95,9 @@ func (s Shape) Range() (least, most int8, zero int) {
 // Problem says what is wrong with a shape, or nothing.
 func (s Shape) Problem() string {
 	switch {
-	case s.Group != 32 && s.Group != 64 && s.Group != 128 && s.Group != Whole:
+	case s.Group == 16 && (!s.E2M1 || s.Zeros || s.Wide):
+		return "scale groups of 16 columns, want codes of E2M1 without zero points beside them"
+	case s.Group != 16 && s.Group != 32 && s.Group != 64 && s.Group != 128 && s.Group != Whole:
 		return fmt.Sprintf("scale groups of %d columns, want 32, 64, 128, or 0 for a whole row", s.Group)
 	case s.Run < 1:
 		return fmt.Sprintf("runs of %d blocks, want 1 at least", s.Run)
@@ -114,7 +117,10 @@ func (s Shape) PerBlock() int {
 
 // EntryBytes is the size of an entry.
 func (s Shape) EntryBytes() int {
-	if s.Zeros {
+	switch {
+	case s.Group == 16:
+		return 1
+	case s.Zeros:
 		return 4
 	}
 	return 2
@@ -156,11 +162,8 @@ func (s Shape) CodeOf(run []byte, row, column int) int8 {
 func (s Shape) Entry(row, group int) int {
 	block, in := group/s.PerBlock(), group%s.PerBlock()
 	at := row*s.RowEntries() + block
-	switch s.Group {
-	case 64:
-		at = row*s.RowEntries() + in*s.Run + block
-	case 32:
-		at = row*s.RowEntries() + (in/2*s.Run+block)*2 + in%2
+	if half := s.PerBlock() / 2; half > 0 {
+		at = row*s.RowEntries() + (in/half*s.Run+block)*half + in%half
 	}
 	return s.Run*s.BlockBytes() + at*s.EntryBytes()
 }
@@ -168,7 +171,7 @@ func (s Shape) Entry(row, group int) int {
 // Run is what the bytes of a run mean.
 type Run struct {
 	Codes  [Rows][]int8   // of each column, in Shape.Range
-	Scales [Rows][]uint16 // of each scale group, the bits of a binary16 or bfloat16
+	Scales [Rows][]uint16 // of each scale group, the bits of a binary16 or bfloat16, or of 16 columns of an e4m3
 	Zeros  [Rows][]int8   // of each scale group, in Shape.Range; only if the shape has zero points
 }
 
@@ -185,7 +188,7 @@ func (s Shape) Pack(dst []byte, run *Run) error {
 		s.PutRow(dst, row, run.Codes[row][:s.Run*Columns])
 		for g := range s.RowEntries() {
 			at := s.Entry(row, g)
-			binary.LittleEndian.PutUint16(dst[at:], run.Scales[row][g])
+			s.PutScale(dst[at:], run.Scales[row][g])
 			if !s.Zeros {
 				continue
 			}
@@ -218,6 +221,23 @@ func (s Shape) PutRow(dst []byte, row int, codes []int8) {
 	}
 }
 
+// PutScale writes a scale's bits to the entry that dst begins with.
+func (s Shape) PutScale(dst []byte, bits uint16) {
+	if s.EntryBytes() == 1 {
+		dst[0] = byte(bits)
+		return
+	}
+	binary.LittleEndian.PutUint16(dst, bits)
+}
+
+// ScaleBits are the bits of the scale of the entry that src begins with.
+func (s Shape) ScaleBits(src []byte) uint16 {
+	if s.EntryBytes() == 1 {
+		return uint16(src[0])
+	}
+	return binary.LittleEndian.Uint16(src)
+}
+
 // Unpack is what Pack made src of.
 func (s Shape) Unpack(src []byte) *Run {
 	run := &Run{}
@@ -227,7 +247,7 @@ func (s Shape) Unpack(src []byte) *Run {
 		}
 		for g := range s.RowEntries() {
 			at := s.Entry(row, g)
-			run.Scales[row] = append(run.Scales[row], binary.LittleEndian.Uint16(src[at:]))
+			run.Scales[row] = append(run.Scales[row], s.ScaleBits(src[at:]))
 			if s.Zeros {
 				run.Zeros[row] = append(run.Zeros[row], int8(-int16(binary.LittleEndian.Uint16(src[at+2:]))/int16(s.Times())))
 			}

@@ -18,6 +18,9 @@ func shapes() (all []i4.Shape) {
 			all = append(all, i4.Shape{Group: group, Run: run, E2M1: true})
 		}
 	}
+	for _, run := range []int{1, 2, 4, 8} {
+		all = append(all, i4.Shape{Group: 16, Run: run, E2M1: true})
+	}
 	return all
 }
 
@@ -29,7 +32,7 @@ func random(s i4.Shape, rng *rand.Rand) *i4.Run {
 			run.Codes[row] = append(run.Codes[row], int8(rng.IntN(2*half)-half))
 		}
 		for range s.RowEntries() {
-			run.Scales[row] = append(run.Scales[row], uint16(rng.Uint32()))
+			run.Scales[row] = append(run.Scales[row], uint16(rng.Uint32())>>(16-8*min(s.EntryBytes(), 2)))
 			if s.Zeros {
 				run.Zeros[row] = append(run.Zeros[row], int8(min(rng.IntN(2*half+1)-half, 127)))
 			}
@@ -95,6 +98,11 @@ func TestLayoutIsThis(t *testing.T) {
 	} {
 		require.Equal(t, c.at, i4.Shape{Group: c.group, Run: 4}.Entry(c.row, c.g), "%+v", c)
 	}
+	for _, c := range []struct{ row, g, at int }{ // of runs of 4 blocks of E2M1, a byte a scale
+		{0, 0, 2048}, {0, 3, 2051}, {0, 4, 2048 + 16}, {0, 8, 2048 + 4}, {1, 0, 2048 + 32}, {7, 31, 2048 + 7*32 + 31},
+	} {
+		require.Equal(t, c.at, i4.Shape{Group: 16, Run: 4, E2M1: true}.Entry(c.row, c.g), "%+v", c)
+	}
 	for _, c := range []struct{ row, column, at int }{{0, 0, 0}, {0, 4, 16}, {0, 63, 63}, {0, 64, 512}, {3, 127, 512 + 3*64 + 63}, {7, 128 + 21, 1024 + 7*64 + 16 + 4 + 1}} {
 		at, high := i4.Shape{Group: i4.Whole, Run: 2, Wide: true}.Code(c.row, c.column)
 		require.False(t, high)
@@ -114,6 +122,7 @@ func TestBeyondTheirRangesIsRefused(t *testing.T) {
 	run.Codes[2][5], run.Zeros[3][0] = -8, 9
 	require.EqualError(t, s.Pack(dst, run), "zero point 9 in row 3, group 0, want −8 to 8")
 	require.Equal(t, "scale groups of 48 columns, want 32, 64, 128, or 0 for a whole row", i4.Shape{Group: 48, Run: 1}.Problem())
+	require.Equal(t, "scale groups of 16 columns, want codes of E2M1 without zero points beside them", i4.Shape{Group: 16, Run: 1}.Problem())
 	require.Equal(t, "runs of 0 blocks, want 1 at least", i4.Shape{Group: 128}.Problem())
 }
 

@@ -7,7 +7,7 @@ import sys
 import torch
 
 INT4_GROUPS = {"i4": None, "i4g32": 32, "i4g64": 64, "i4g128": 128}  # columns that share a scale; None: a row's
-FORMATS = ("bf16", "e4m3", *INT4_GROUPS, "i8", "mxfp4", "e4m3b128")
+FORMATS = ("bf16", "e4m3", *INT4_GROUPS, "i8", "mxfp4", "nvfp4", "e4m3b128")
 BLOCK = 128  # rows and columns of a block of e4m3b128
 
 
@@ -69,13 +69,30 @@ def fp4(w):
     exponent = (exponent - 3 + (mantissa >= 0.875).int()).clamp(min=-97)
     s = torch.where(most == 0, torch.full_like(most, 2.0**-97), torch.ldexp(torch.ones_like(most), exponent))
     s = torch.where(padded.isfinite().all(-1, keepdim=True), s, torch.full_like(s, torch.nan))
-    x = padded / s
+    return (e2m1(padded / s) * s).reshape(rows, -1)[:, :columns]
+
+
+def e2m1(x):
+    """x rounded to E2M1, ties to the even code."""
     magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
     distance = (x.abs().nan_to_num(0, 0, 0).unsqueeze(-1) - magnitudes).abs()
     nearest = distance.amin(-1, keepdim=True) == distance  # one or two
     even = nearest & (torch.arange(8) % 2 == 0)
     code = torch.where(even.any(-1), even.int().argmax(-1), nearest.int().argmax(-1))
-    return ((magnitudes[code] * x.sign() + 0.0) * s).reshape(rows, -1)[:, :columns]
+    return magnitudes[code] * x.sign() + 0.0
+
+
+def nvfp4(w):
+    """w with each 16 columns of a row rounded to E2M1 times a scale in e4m3 times the row's factor. The factor is the least power of two times which 2688 is the row's
+    largest magnitude at least, and at least 2**-97; the scale is the nearest to a sixth of the group's largest magnitude over the factor, and not 0."""
+    rows, columns = w.shape
+    mantissa, exponent = torch.frexp(torch.where(w.isfinite(), w, torch.zeros_like(w)).abs().amax(-1, keepdim=True))
+    exponent = (exponent - 12 + (mantissa > 2688 / 4096).int()).clamp(min=-97)
+    factor = torch.where(mantissa == 0, torch.full_like(mantissa, 2.0**-97), torch.ldexp(torch.ones_like(mantissa), exponent)).unsqueeze(-1)
+    padded = torch.nn.functional.pad(w, (0, -columns % 16)).view(rows, -1, 16)
+    s = ((padded.abs().amax(-1, keepdim=True) * torch.tensor(1 / 6)) / factor).clamp(max=448).to(torch.float8_e4m3fn).float().clamp(min=2.0**-9)
+    s = torch.where(padded.isfinite().all(-1, keepdim=True), s, torch.full_like(s, torch.nan)) * factor
+    return (e2m1(padded / s) * s).reshape(rows, -1)[:, :columns]
 
 
 def rounded(w, name):
@@ -86,6 +103,8 @@ def rounded(w, name):
         return int4(w, INT4_GROUPS[name])
     if name == "mxfp4":
         return fp4(w)
+    if name == "nvfp4":
+        return nvfp4(w)
     if name == "e4m3b128":
         return blocks(w)
     return e4m3(w) if name == "e4m3" else int8(w)
