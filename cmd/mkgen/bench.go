@@ -90,7 +90,8 @@ passed, writes a record. Without, the speeds are marked UNGATED and none is
 written.
 
 With --temperature, rounds whose tokens are drawn are measured beside greedy
-ones, by the same kernel, and rounds with penalties and a bias beside both.
+ones, by the same kernel, and rounds with penalties and a bias, with 20
+log-probabilities, and with a mask for each token beside both.
 
 With --rows a kernel is measured whose steps have so many query rows: each a
 sequence's that decodes, and all of them one sequence's, beside a step of the

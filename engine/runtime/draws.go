@@ -119,6 +119,10 @@ func (s *runner) scalar(scalars map[string]uint64) map[string]uint64 {
 // history is taken as it is now; the kernel adds the tokens that it chooses to its copy.
 func (s *Sequence) SetDraw(row draw.Rule) error { return s.setDraws(row) }
 
+// SetNextMask has launches of several steps ask for the mask of each step behind the one that chooses the first token,
+// when its predecessor's token was handed out; with nil, as at first, SetDraw's mask is that of all steps.
+func (s *Sequence) SetNextMask(next func(row int) []uint32) { s.nextMask = next }
+
 // SetDraws says how the rows of Launch choose their tokens; those beyond take their highest logits, as all do at
 // first. Each launch takes histories as they are when it begins.
 func (r *Session) SetDraws(rows ...draw.Rule) error {

@@ -15,27 +15,46 @@ type Choice struct {
 	Name      string // in tables and records; "" for greedy
 	Draw      sampling.Params
 	Penalties sampling.Penalties
+	Logprobs  int  // most probable tokens whose log-probabilities the kernel makes beside the chosen one's; 0: none at all
+	Masks     bool // the host gives each step of a launch a mask, of half the vocabulary, when it has seen the step before
 }
 
-// BesideGreedy are the choices that a sampled run compares: greedy, sampled, and sampled with penalties and a bias.
+// BesideGreedy are the choices that a sampled run compares: greedy, sampled, and sampled with penalties and a bias, with
+// log-probabilities, and with masks.
 func BesideGreedy(p sampling.Params) []Choice {
 	return []Choice{{}, {Name: "sampled", Draw: p}, {Name: "with penalties", Draw: p,
-		Penalties: sampling.Penalties{Repetition: 1.1, Presence: 0.2, Frequency: 0.1, Bias: map[int]float64{firstToken: 1}}}}
+		Penalties: sampling.Penalties{Repetition: 1.1, Presence: 0.2, Frequency: 0.1, Bias: map[int]float64{firstToken: 1}}},
+		{Name: "with log-probabilities", Draw: p, Logprobs: draw.MaxTops}, {Name: "with masks", Draw: p, Masks: true}}
 }
 
 // String is the choice's name.
 func (c Choice) String() string { return cmp.Or(c.Name, "greedy") }
 
 // rules are how a step's rows choose when a round begins. The rows' seeds follow each other.
-func (c Choice) rules(rows int) (all []draw.Rule) {
+func (c Choice) rules(rows, vocab int) (all []draw.Rule) {
 	for i := range rows {
 		p := c.Draw
 		if !p.Greedy() {
 			p.Seed += uint64(i)
 		}
-		all = append(all, p.Rule(&c.Penalties, []int{firstToken}, nil, 0))
+		rule := p.Rule(&c.Penalties, []int{firstToken}, nil, 0)
+		if c.Logprobs > 0 {
+			rule.SetTops(c.Logprobs)
+		}
+		if c.Masks {
+			rule.SetMask(slices.Repeat([]uint32{0x55555555}, draw.MaskWords(vocab)))
+		}
+		all = append(all, rule)
 	}
 	return all
+}
+
+// masks are those of the steps behind a launch's first, nil where there are none.
+func (c Choice) masks(rules []draw.Rule) func(row int) []uint32 {
+	if !c.Masks {
+		return nil
+	}
+	return func(row int) []uint32 { return rules[row].Mask }
 }
 
 // Drawn reports whether some of the cases are not greedy.

@@ -58,7 +58,8 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 	if err != nil {
 		return round, err
 	}
-	q, rules := batch.StepRequest{Steps: n}, r.Choice.rules(count)
+	rules := r.Choice.rules(count, r.Session.Vocab())
+	q := batch.StepRequest{Steps: n, Mask: r.Choice.masks(rules)}
 	for i := range count {
 		s := batch.Sequence{New: []int{token(i, r.Session.Vocab())}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need],
 			Draw: rules[i]}

@@ -39,18 +39,18 @@ func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
 	o, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.Nil(t, o.Gate)
-	require.Len(t, o.Cases, 4)
-	require.Equal(t, []bench.Shape{bench.Sequences, bench.Sequences, bench.Sequences, bench.Chunk},
-		[]bench.Shape{o.Cases[0].Feed, o.Cases[1].Feed, o.Cases[2].Feed, o.Cases[3].Feed})
+	require.Len(t, o.Cases, 6)
+	require.Equal(t, []bench.Shape{bench.Sequences, bench.Sequences, bench.Chunk},
+		[]bench.Shape{o.Cases[0].Feed, o.Cases[4].Feed, o.Cases[5].Feed})
 	for _, c := range o.Cases {
 		require.Positive(t, c.StepMicros)
 		require.Positive(t, c.P99)
 	}
-	for _, c := range o.Cases[:3] {
+	for _, c := range o.Cases[:5] {
 		require.Equal(t, c.TokensPerRound, c.Replayed)
 	}
-	require.Equal(t, o.Cases[3].Tokens, o.Cases[3].Replayed)
-	require.Positive(t, o.Cases[3].Ratio)
+	require.Equal(t, o.Cases[5].Tokens, o.Cases[5].Replayed)
+	require.Positive(t, o.Cases[5].Ratio)
 }
 
 // With its KV cut at fixed places the real kernel gives a sequence the same bits

@@ -78,7 +78,7 @@ type sessionReplayer struct {
 }
 
 func (s *sessionReplayer) Renew(cached, n int) error {
-	return errors.Join(s.renew(1, cached, n), s.session.SetDraw(s.choice.rules(1)[0]))
+	return errors.Join(s.renew(1, cached, n), s.session.SetDraw(s.choice.rules(1, s.session.Vocab())[0]))
 }
 
 func (s *sessionReplayer) Step(ctx context.Context, position, _ int, tokens []int) ([]int, error) {
@@ -113,7 +113,7 @@ func (r *raggedReplayer) count() (sequences, rows int) {
 func (r *raggedReplayer) Renew(cached, n int) error {
 	sequences, _ := r.count()
 	if r.shape == Sequences {
-		r.rules = r.choice.rules(sequences)
+		r.rules = r.choice.rules(sequences, r.session.Vocab())
 	}
 	return r.renew(sequences, cached, n)
 }

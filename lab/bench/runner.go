@@ -53,9 +53,12 @@ func token(i, vocab int) int { return (firstToken + i) % vocab }
 // Tokens decodes n tokens. The cache holds whatever it holds, FillKV's numbers
 // say; no earlier token is fed.
 func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (round Round, err error) {
-	if err := errors.Join(r.Session.Skip(cached), r.Session.SetDraw(r.Choice.rules(1)[0])); err != nil {
+	rules := r.Choice.rules(1, r.Session.Vocab())
+	if err := errors.Join(r.Session.Skip(cached), r.Session.SetDraw(rules[0])); err != nil {
 		return round, err
 	}
+	r.Session.SetNextMask(r.Choice.masks(rules))
+	defer r.Session.SetNextMask(nil)
 	begin := time.Now()
 	next := []int{token(0, r.Session.Vocab())}
 	for len(round.Chosen) < n {
