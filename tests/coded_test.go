@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -25,7 +26,13 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 	floats, err := filepath.Glob("../models/quant/testdata/*[mef][4tp][m8]*/config.json") // of e4m3 and fp8
 	require.NoError(t, err)
 	require.Greater(t, len(floats), 4)
-	for i, file := range append(dirs, floats...) {
+	fours, err := filepath.Glob("../models/quant/testdata/*fp4*/config.json")
+	require.NoError(t, err)
+	require.Greater(t, len(fours), 3)
+	floats = append(floats, fours...)
+	files := append(dirs, floats...)
+	slices.Sort(files)
+	for i, file := range slices.Compact(files) {
 		dir := filepath.Dir(file)
 		m, err := quant.OpenModel(dir)
 		require.NoError(t, err, dir)
@@ -36,14 +43,18 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 			continue
 		}
 		format, ok := pipeline.FormatE4M3, true
-		if c.Group > 0 {
+		switch {
+		case c.Bits == 4 && c.Group == 16:
+			format = pipeline.FormatNVFP4
+		case c.Bits == 4:
+			format = pipeline.FormatMXFP4
+		case c.Group > 0:
 			format = pipeline.FormatE4M3B128
 		}
 		if !c.Float {
 			format, ok = pipeline.Own(c.Bits, c.Group, c.Zeros, c.F16)
 		}
 		require.True(t, ok, dir)
-		formats[format] = true
 		o := megakernel.Options{SMs: 2, Consumers: 2, Weights: format}
 		if i%2 == 0 {
 			o.Tokens = 3
@@ -55,6 +66,7 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, dir)
+		formats[format] = true
 		holdsCodes(t, mk, m, c, dir)
 		if o.Tokens == 0 {
 			runsRightOn(t, mk, c, m.Config(), dir)
@@ -62,6 +74,7 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 		require.NoError(t, m.Close())
 	}
 	require.Greater(t, len(formats), 3)
+	require.True(t, formats[pipeline.FormatNVFP4] && formats[pipeline.FormatMXFP4])
 }
 
 // holdsCodes looks at every weight of the layers' images.
@@ -96,11 +109,22 @@ func holdsRows(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Cod
 		for k, v := range got {
 			g := k / columns
 			code, roundings := float64(int(codes[k])-int(zeros[g])), 1.0
-			if c.Float {
+			factor := 1.0
+			switch {
+			case c.Float && c.Bits == 4:
+				roundings = 2
+				code = float64(i4.Shape{E2M1: true}.Halves(codes[k])) / 2
+				if w.Format.Global != quant.NoGlobal {
+					factor = float64(w.Factor())
+				}
+				if w.Format.Global == quant.Divides {
+					factor = float64(1 / w.Factor())
+				}
+			case c.Float:
 				roundings = 2 // modelopt rounds the scale, too
 				code = float64(quant.FromE4M3(byte(codes[k])))
 			}
-			require.Equal(t, code*float64(scales[g]), v, "%s: %s [%d, %d]", dir, name, at.Row, k)
+			require.Equal(t, code*float64(scales[g])*factor, v, "%s: %s [%d, %d]", dir, name, at.Row, k)
 			require.InDelta(t, v, float64(numbers[k]), 1e-7+math.Abs(v)*roundings*digits[w.DType], "%s: %s [%d, %d]", dir, name, at.Row, k)
 		}
 	}
@@ -135,6 +159,16 @@ func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
 			continue
 		}
 		entry := tile[shape.Entry(row, in/shape.Group):]
+		if shape.E2M1 {
+			number, by := float64(shape.Halves(code))/2, float64(math.Float32frombits(uint32(shape.ScaleBits(entry))<<16))
+			if shape.Group == 16 {
+				by = float64(quant.FromE4M3(byte(shape.ScaleBits(entry))))
+				number *= by
+				by = float64(scale)
+			}
+			all = append(all, number*by)
+			continue
+		}
 		bits := binary.LittleEndian.Uint16(entry)
 		scale := math.Float32frombits(uint32(bits) << 16)
 		if p.Format.F16Scales() {

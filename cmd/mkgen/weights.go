@@ -147,6 +147,10 @@ func formatOf(coded *quant.Coded) (pipeline.Format, bool) {
 		return "", false
 	case !coded.Float:
 		return pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
+	case coded.Bits == 4 && coded.Group == 16:
+		return pipeline.FormatNVFP4, true
+	case coded.Bits == 4:
+		return pipeline.FormatMXFP4, true
 	case coded.Group > 0:
 		return pipeline.FormatE4M3B128, true
 	}

@@ -7,13 +7,14 @@ import (
 )
 
 // Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, or all e4m3 with a scale a
-// row or all with one a block of 128 rows and columns, which it delivers in one form as they are beside the numbers:
-// (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
+// row or all with one a block of 128 rows and columns, or all e2m1, which it delivers in one form as they are beside the
+// numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
 type Coded struct {
 	*Model
 	Bits  int  // of a code, 4 or 8
-	Float bool // codes are e4m3, and not integers
-	// Group is the columns of a scale group, 32, 64 or 128, 0 for all of a row; of e4m3 128 where there are blocks.
+	Float bool // codes are e4m3, or of 4 bits e2m1, and not integers
+	// Group is the columns of a scale group, 32, 64 or 128, 0 for all of a row; of e4m3 128 where there are blocks. Of e2m1 it is
+	// 32, with powers of two for scales, or 16, with e4m3 and a factor of the matrix behind a row's scales.
 	Group int
 	Zeros bool // some matrices have zero points
 	F16   bool // scales are binary16, else bfloat16
@@ -64,7 +65,14 @@ func (m *Model) codedForm(names []string) (c *Coded, why string) {
 		f := w.Format
 		blocks := f.Code == E4M3 && f.Rows == blockSize && f.Cols == blockSize
 		f16 := f.Scale == ScaleF16 && !blocks // a block's is an f32, whatever it was
+		e2m1 := f.Code == E2M1 && f.Rows == 1 && (f.Cols == 32 && f.Scale == ScaleE8M0 && f.Global == NoGlobal ||
+			f.Cols == 16 && f.Scale == ScaleE4M3 && f.Global != NoGlobal)
 		switch {
+		case e2m1 && (c == nil || c.Float && c.Bits == 4 && c.Group == f.Cols):
+			c = &Coded{Model: m, Bits: 4, Float: true, Group: f.Cols}
+			continue
+		case e2m1:
+			return nil, fmt.Sprintf("%s is %s, and others are not", name, f)
 		case f.Code != I4 && f.Code != I8 && f.Code != E4M3 || f.Rows > 1 && !blocks || f.Global != NoGlobal,
 			(f.Scale == ScaleF32 || f.Code == E4M3) && f.Cols != 0 && !blocks,
 			f.Scale != ScaleF16 && f.Scale != ScaleF32 && f.Scale != ScaleBF16 && !(blocks && f.Scale == ScaleE8M0):
@@ -98,8 +106,8 @@ func (m *Model) codedForm(names []string) (c *Coded, why string) {
 	return c, ""
 }
 
-// Int4Row fills codes, of each column, e4m3 as bits, and scales and zeros, of each of Group columns, with those of a
-// row.
+// Int4Row fills codes, of each column, e4m3 as bits and e2m1 as four with their sign, and scales and zeros, of each of Group
+// columns, with those of a row; behind those of 16 columns is the factor, one over it where the checkpoint divides.
 func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
 	if c.Head != nil && tensor == c.config.TensorName(models.RoleHead) {
 		return c.Head.Int4Row(tensor, row, codes, scales, zeros)
@@ -115,6 +123,9 @@ func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, 
 	if c.Group > 0 {
 		want = (w.Cols + c.Group - 1) / c.Group
 	}
+	if c.factors() {
+		want++
+	}
 	if len(scales) != want || len(zeros) != want {
 		return fmt.Errorf("quant: %s: found room for %d scales and %d zero points of a row, want %d", tensor, len(scales), len(zeros), want)
 	}
@@ -125,13 +136,28 @@ func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, 
 		r.factors, r.zeros = sized(r.factors, w.Blocks()), sized(r.zeros, w.Blocks())
 		w.readScales(data(w.scales.tensor), row, r.factors)
 		w.readZeros(data, row, r.zeros)
-		for g := range scales {
+		if w.Format.Code == E2M1 {
+			for i, code := range codes {
+				codes[i] = code << 4 >> 4
+			}
+		}
+		if c.factors() {
+			want--
+			scales[want], zeros[want] = w.factor, 0
+			if w.Format.Global == Divides {
+				scales[want] = 1 / w.factor
+			}
+		}
+		for g := range scales[:want] {
 			of := g * c.Group / w.scales.columns
 			scales[g], zeros[g] = r.factors[of], r.zeros[of]
 		}
 		return nil
 	})
 }
+
+// factors reports whether each row's scales have the factor of their matrix behind them.
+func (c *Coded) factors() bool { return c.Float && c.Group == 16 }
 
 // Integers is whether a matrix has integer codes.
 func (m *Model) Integers() bool {

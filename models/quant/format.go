@@ -24,9 +24,9 @@ func (c Code) String() string {
 	return [...]string{"bf16", "f16", "f32", "i4", "i8", "e4m3", "e2m1"}[c]
 }
 
-// bits is the size of an integer code.
+// bits is the size of a code.
 func (c Code) bits() int {
-	if c == I4 {
+	if c == I4 || c == E2M1 {
 		return 4
 	}
 	return 8
