@@ -8,6 +8,7 @@ type Family struct {
 	Name  string // model_type in config.json
 	Title string // in listings, such as "Qwen 3"
 	Class string // the class of the causal language model in "architectures"
+	Also  string // another class there, of the same mathematics; "" for none
 	// Defaults is a JSON object with what transformers takes for absent fields, as far as published files leave them
 	// out.
 	Defaults string

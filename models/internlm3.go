@@ -1,10 +1,10 @@
 package models
 
-// internLM3 is InternLM 3: Llama, with biases where the file says so, under two names (transformers:
-// modeling_llama.py).
+// internLM3 is InternLM 3: Llama, with biases where the file says so, under two names. transformers computes it with
+// Llama's class and saves that one's name (transformers: modeling_llama.py).
 func internLM3() Family {
 	return Family{
-		Name: "internlm3", Title: "InternLM 3", Class: "InternLM3ForCausalLM",
+		Name: "internlm3", Title: "InternLM 3", Class: "InternLM3ForCausalLM", Also: "LlamaForCausalLM",
 		Defaults: `{"bos_token_id": 1, "eos_token_id": 2}`,
 		Read: func(f *Fields, c *Config) {
 			c.Traits.Act = f.Activation("hidden_act")

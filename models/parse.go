@@ -178,7 +178,7 @@ func (r *Fields) class(family *Family, isPart bool) {
 		return
 	}
 	classes, isList := value.(list)
-	if !isList || len(classes) != 1 || classes[0] != family.Class {
+	if !isList || len(classes) != 1 || classes[0] != family.Class && (family.Also == "" || classes[0] != family.Also) {
 		r.refuse("architectures", value, `["`+family.Class+`"]`, "only causal language models are supported")
 	}
 }

@@ -1,8 +1,11 @@
 """Text in, text out: check.py URL KEY (both unused) [CASE ...] runs $MKGEN on checkpoints that transformers writes, of every family.
 
-The models are those of tests/families/make.py, of odd sizes, in bf16 and in shards of 30 kB, each with a tokenizer of its family's style. What
-mkgen run continues prompts with, one row a step and eight, must be transformers' greedy text in float32, up to the first token whose
-logit is nearly another one's: two arithmetics may choose differently there.
+The models are those of tests/families/make.py, of odd sizes, in bf16 and in shards of 30 kB, each with a tokenizer and a chat template of its
+family's style. What mkgen run continues prompts with, one row a step and eight, and what it answers with --chat, must be transformers' greedy text
+in float32, up to the first token whose logit is nearly another one's: two arithmetics may choose differently there.
+
+check.py URL KEY --golden FILE [CASE ...] writes what transformers says to FILE instead, with all that the checkpoints are made of: cmd/mkgen's
+tests make them again and run them without transformers.
 """
 
 import json
@@ -12,6 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+import safetensors
 import torch
 import transformers
 
@@ -23,11 +27,14 @@ import synth  # noqa: E402
 STYLES = {"llama2": "llama2", "mistral": "mistral", "mistral-nemo": "tekken", "ministral": "tekken", "ministral3": "tekken", "qwen2": "qwen2", "qwen3": "qwen2",
           "phi3": "phi3", "gemma": "gemma", "glm": "glm4", "glm4": "glm4", "smollm3": "smollm", "olmo2": "gpt2", "granite": "gpt2", "phi4-mini": "o200k",
           "internlm3": "unigram-bytes", "ernie4_5": "metaspace"}
-# dynamic scaling: the kernel has the frequencies of the longest context, transformers those of the present one.
-APART = {"llama-dynamic", "internlm3"}
+# By the style of tokenizer a template with its family's constructs, none that shows a date.
+TEMPLATES = {"mistral": "brackets", "tekken": "brackets", "gemma": "turns", "qwen2": "thinking", "llama2": "alternate", "phi3": "alternate"}
+# dynamic scaling: the kernel has the frequencies of the longest context, transformers those of the present one. InternLM 3 goes without.
+APART = {"llama-dynamic"}
 PROMPTS = ["Die Möwe fliegt", "func main() {", "in 2024, 3", "今天天气", "The quick brown fox", "Hello, world!", "über den Fluß", "x", "El niño comió",
            "a b c d", "It's what we'll", "[1, 2, 3]", "Быстрая", "end.", "  two", "x86_64"]
-TOKENS, NEAR, SURE = 12, 0.15, 4
+CHATS = [("", "Hello, world!"), ("Be brief.", "Die Möwe fliegt")]  # system message, question
+TOKENS, NEAR, SURE = 12, 0.06, 4
 
 
 def style(name):
@@ -35,21 +42,39 @@ def style(name):
     return ROOT / "models/tokenizer/testdata" / (f"styles/{STYLES[longest]}" if longest else "llama3-like")
 
 
+def template(name):
+    default = "simple" if style(name).name == "llama3-like" else "chatml"
+    return ROOT / f"models/tokenizer/testdata/templates/{TEMPLATES.get(style(name).name, default)}.jinja"
+
+
+def bos(tokenizer):
+    """The token that templates may begin with, None where the style has none."""
+    return next((t for t in ("<|begin_of_text|>", "<s>") if t in tokenizer.get_vocab()), None)
+
+
 def write(name, folder):
-    """The case's model and tokenizer as transformers saves them."""
+    """The case's model and tokenizer as transformers saves them; returns the recipes of the weights by name."""
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(style(name) / "tokenizer.json"))
+    tokenizer.bos_token = bos(tokenizer)
+    tokenizer.chat_template = template(name).read_text(encoding="utf-8")
     fields = {k: v for k, v in json.loads(json.dumps(make.CASES[name])).items() if k not in ("torch_dtype", "auto_map", "transformers_version")}
     fields |= {"intermediate_size": 104, "vocab_size": len(tokenizer) + 3, "eos_token_id": len(tokenizer) + 2}
+    if name == "internlm3":
+        fields |= {"rope_scaling": None, "max_position_embeddings": make.SIZES["max_position_embeddings"]}
+    if fields["max_position_embeddings"] == make.SIZES["max_position_embeddings"] and not fields.get("rope_scaling") and not fields.get("rope_parameters"):
+        fields["max_position_embeddings"] = 512  # a conversation is longer than a prompt
     if fields.get("head_dim"):
         fields["hidden_size"] = 72
     config = transformers.AutoConfig.for_model(fields.pop("model_type"), **fields)
     of = transformers.MllamaForCausalLM._from_config if name == "mllama" else transformers.AutoModelForCausalLM.from_config
     model = of(config, attn_implementation="eager").requires_grad_(False)
+    recipes = {parameter: make.recipe(parameter, values.shape, config) for parameter, values in model.named_parameters()}
     for parameter, values in model.named_parameters():
-        synth.fill(values, make.SEED, parameter, make.recipe(parameter, values.shape, config))
+        synth.fill(values, make.SEED, parameter, recipes[parameter])
     model.to(torch.bfloat16).save_pretrained(folder, max_shard_size="30KB")
     assert len(list(folder.glob("*.safetensors"))) > 2, "not sharded"
     tokenizer.save_pretrained(folder)
+    return recipes
 
 
 def mkgen(folder, *more):
@@ -72,40 +97,85 @@ def ours(folder, rows):
     return texts
 
 
-def theirs(folder, name):
-    """Of every prompt transformers' tokens, up to the first that is no sure one, as text."""
+def conversation(system, question):
+    return ([{"role": "system", "content": system}] if system else []) + [{"role": "user", "content": question}]
+
+
+def loaded(folder, name):
     of = transformers.MllamaForCausalLM if name == "mllama" else transformers.AutoModelForCausalLM
-    model = of.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval()
-    tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
-    for prompt in PROMPTS:
-        ids = tokenizer(prompt, return_tensors="pt", return_token_type_ids=False)["input_ids"]
-        out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=TOKENS, output_logits=True, return_dict_in_generate=True)
-        new, sure = out.sequences[0, ids.shape[1] :].tolist(), 0
-        for logits in out.logits:
-            first, second = logits[0].topk(2).values.tolist()
-            if first - second < NEAR * logits[0].std().item():
-                break
-            sure += 1
-        while sure and tokenizer.convert_ids_to_tokens(new[sure - 1]).startswith("<0x"):  # what follows decides what bytes stand for
-            sure -= 1
-        before = tokenizer.decode(ids[0], skip_special_tokens=True)
-        yield sure, tokenizer.decode(ids[0].tolist() + new[:sure], skip_special_tokens=True)[len(before) :]
+    return of.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval(), transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def theirs(model, tokenizer, ids):
+    """Transformers' tokens after ids, up to the first that is no sure one: their number, and as text."""
+    ids = torch.tensor([ids])
+    room = model.config.get_text_config().max_position_embeddings - ids.shape[1]
+    out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=min(TOKENS, room), output_logits=True, return_dict_in_generate=True)
+    new, sure = out.sequences[0, ids.shape[1] :].tolist(), 0
+    for logits in out.logits:
+        first, second = logits[0].topk(2).values.tolist()
+        if first - second < NEAR * logits[0].std().item():
+            break
+        sure += 1
+    while sure and tokenizer.convert_ids_to_tokens(new[sure - 1]).startswith("<0x"):  # what follows decides what bytes stand for
+        sure -= 1
+    before = tokenizer.decode(ids[0], skip_special_tokens=True)
+    text = tokenizer.decode(ids[0].tolist() + new[:sure], skip_special_tokens=True)
+    return sure, text[len(before) :].rstrip("\ufffd")
+
+
+def answers(folder, name):
+    """What transformers says to the prompts and to the conversations that leave room."""
+    model, tokenizer = loaded(folder, name)
+    longest = model.config.get_text_config().max_position_embeddings - 4
+    prompts = [theirs(model, tokenizer, tokenizer(p, return_token_type_ids=False)["input_ids"]) for p in PROMPTS]
+    chats = []
+    for system, question in CHATS:
+        ids = tokenizer.apply_chat_template(conversation(system, question), add_generation_prompt=True, return_dict=False)
+        if len(ids) <= longest:
+            chats.append((system, question, *theirs(model, tokenizer, ids)))
+    return prompts, chats
 
 
 def check(name):
     with tempfile.TemporaryDirectory() as at:
         folder = Path(at)
         write(name, folder)
-        want = list(theirs(folder, name))
-        sure = sum(n for n, _ in want)
+        prompts, chats = answers(folder, name)
+        sure = sum(n for n, _ in prompts)
         for rows in (1, 8):
-            for prompt, (n, text), got in zip(PROMPTS, want, ours(folder, rows)):
-                assert got.startswith(text.rstrip("\ufffd")), f"{name}, {rows} rows, {prompt!r}, {n} sure tokens: {got!r}, want {text!r}"
+            for prompt, (n, text), got in zip(PROMPTS, prompts, ours(folder, rows)):
+                assert got.startswith(text), f"{name}, {rows} rows, {prompt!r}, {n} sure tokens: {got!r}, want {text!r}"
+        for system, question, n, text in chats:
+            got = mkgen(folder, "--chat", *(["--system", system] if system else []), "--rows", "8", question)
+            assert got.startswith(text), f"{name}, conversation {system!r} {question!r}, {n} sure tokens: {got!r}, want {text!r}"
         assert sure >= SURE, f"{name}: {sure} tokens are sure"
-        print(f"ok {name}: {sure} tokens of {len(PROMPTS)} prompts, tokenizer {style(name).name}", flush=True)
+        in_chats = f", {sum(n for _, _, n, _ in chats)} of {len(chats)} conversations by {template(name).stem}" if chats else ""
+        print(f"ok {name}: {sure} tokens of {len(PROMPTS)} prompts{in_chats}, tokenizer {style(name).name}", flush=True)
+
+
+def golden(name):
+    """All that a checkpoint is made of, and what transformers says."""
+    with tempfile.TemporaryDirectory() as at:
+        folder = Path(at)
+        recipes = write(name, folder)
+        shards = []
+        for file in sorted(folder.glob("*.safetensors")):
+            with safetensors.safe_open(file, "pt") as f:
+                shards.append([[n, f.get_slice(n).get_shape(), *recipes[n][0 if recipes[n][0] == "gain" else 1 :][: 1 if recipes[n][0] == "gain" else 2]] for n in f.keys()])
+        prompts, chats = answers(folder, name)
+        at = lambda path: str(path.relative_to(ROOT / "models/tokenizer/testdata"))  # noqa: E731
+        return {"name": name, "tokenizer": at(style(name)), "template": at(template(name)), "bos": bos(transformers.AutoTokenizer.from_pretrained(folder)), "config": json.loads((folder / "config.json").read_text()),
+                "shards": shards, "prompts": [[p, *a] for p, a in zip(PROMPTS, prompts)], "chats": chats}
 
 
 transformers.utils.logging.disable_progress_bar()
 torch.manual_seed(0)
-for case in sys.argv[3:] or sorted(set(make.CASES) - APART):
-    check(case)
+args = sys.argv[3:]
+file = Path(args[1]) if args[:1] == ["--golden"] else None
+cases = args[2 if file else 0 :] or sorted(set(make.CASES) - APART)
+if file:
+    file.write_text("[" + ",\n".join(json.dumps(golden(c), separators=(",", ":")) for c in cases) + "]\n")
+else:
+    for case in cases:
+        check(case)
