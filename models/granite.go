@@ -25,9 +25,9 @@ func (f *Fields) graniteTraits(c *Config) {
 	}
 }
 
-// granite4 is what of Granite 4 is dense: Granite 3 whose MLP is the one that experts would share, and whose layers may
-// have no rotary embedding. The other models of this model_type have experts, state-space layers or both, and are refused
-// for them (transformers: modeling_granitemoehybrid.py).
+// granite4 is the dense models of Granite 4: Granite 3 whose MLP is the one that experts would share, and whose layers
+// may have no rotary embedding. The other models of this model_type have experts, state-space layers or both, and are
+// refused for them (transformers: modeling_granitemoehybrid.py).
 func granite4() Family {
 	const gateUp = "model.layers.%d.shared_mlp.input_linear.weight"
 	return Family{
@@ -49,8 +49,8 @@ func granite4() Family {
 				c.LayerKinds(func(int) Kind { return Kind{NoRope: true} })
 			}
 			f.Pass("num_experts_per_tok", "output_router_logits", "router_aux_loss_coef", "router_jitter_noise", "init_method",
-				"mamba_chunk_size", "mamba_conv_bias", "mamba_d_conv", "mamba_d_head", "mamba_d_state", "mamba_expand", "mamba_n_groups",
-				"mamba_n_heads", "mamba_proj_bias", "time_step_limit", "layers_block_type")
+				"mamba_chunk_size", "mamba_conv_bias", "mamba_d_conv", "mamba_d_head", "mamba_d_state", "mamba_expand",
+				"mamba_n_groups", "mamba_n_heads", "mamba_proj_bias", "time_step_limit", "layers_block_type")
 		},
 	}
 }

@@ -107,10 +107,11 @@ func (r *Fields) familyOf(families []Family) *Family {
 	case !ok:
 		r.missing("model_type", known)
 	case own:
-		r.refuse("model_type", value, known,
-			"this file is of the model's own code: take the repository whose config.json transformers wrote, such as glm-4-9b-chat-hf")
+		r.refuse("model_type", value, known, "this file is of the model's own code: "+
+			"take the repository whose config.json transformers wrote, such as glm-4-9b-chat-hf")
 	default:
-		r.refuse("model_type", value, known, "nothing in this file shows a feature that no kernel has, so docs/adding-a-family.md may add it")
+		r.refuse("model_type", value, known, "nothing in this file shows a feature that no kernel has, "+
+			"so docs/adding-a-family.md may add it")
 	}
 	return nil
 }
