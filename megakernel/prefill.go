@@ -67,7 +67,7 @@ const (
 )
 
 // BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: heads of more
-// than 128 dimensions, caches in other formats than bf16, attention with more than windows and soft caps.
+// than 256 dimensions, caches in other formats than bf16, attention with more than windows and soft caps.
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {
@@ -167,6 +167,9 @@ func (p *Prefill) choose() {
 	if p.Options.apart() {
 		tokens, shared = tokens/p.Options.Cluster, 1
 	}
+	if p.queryBytes() > 0 { // blocks of 64 tokens
+		p.stageBytes = 64 * 128 * ceilDiv(p.Of.Config.HeadDim, 64)
+	}
 	for i := range p.tiled() {
 		if i == prefillHead {
 			together = 1 // of the last token alone
@@ -176,7 +179,7 @@ func (p *Prefill) choose() {
 		if i == MatrixQKV && p.byHead() {
 			by = p.Of.Config.HeadDim // whole heads, see tasks.PrefillQKV
 		}
-		for n := by; n <= 256; n += by {
+		for n := by; n <= p.most(); n += by {
 			if n > by && n-by >= m.Rows || i == prefillHead && n > slices.Max(p.Columns[:prefillHead]) {
 				break
 			}
@@ -195,12 +198,25 @@ func (p *Prefill) choose() {
 		p.Columns[i] = rows
 		p.stageBytes = max(p.stageBytes, p.gemm(i).StageBytes())
 	}
-	p.Stages = min(6, (p.Of.Options.SharedLimit-prefillReserve)/p.stageBytes)
+	p.Stages = min(6, (p.Of.Options.SharedLimit-prefillReserve-p.queryBytes())/p.stageBytes)
 	for i := range p.tiled() {
 		if p.Depth[i] = 2 * prefillDepth; p.gemm(i).StageBytes() > p.stageBytes {
 			p.Depth[i] = prefillDepth
 		}
 	}
+}
+
+// queryBytes is the shared memory beside the ring for queries of attention.
+func (p *Prefill) queryBytes() int {
+	return tasks.PrefillQueryBytes(p.Of.Config.HeadDim, p.Options.Groups)
+}
+
+// most is the largest number of rows of a tile: those with which there is room for four stages, but whole heads.
+func (p *Prefill) most() int {
+	if p.queryBytes() > 0 && !p.byHead() {
+		return 192
+	}
+	return 256
 }
 
 // tiled is the number of matrices that are multiplied in tiles: an LM head with codes is not, see tasks.PrefillHead.

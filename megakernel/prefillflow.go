@@ -115,6 +115,10 @@ func (f *prefillFlow) declare() {
 	}
 	f.att = &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(qRows), To: f.bufs.attn,
 		Groups: f.p.Options.Groups, Cluster: f.p.Options.Cluster, Stage: f.p.stageBytes}
+	if n := f.att.QueryBytes(); n > 0 {
+		f.att.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024),
+			dsl.Doc("of attention's tiles, which registers have no room for"))
+	}
 	f.attends()
 	f.att.Map(k, f.bufs.kv)
 	f.argmax = &tasks.Argmax{Vocab: c.Vocab,

@@ -2,6 +2,7 @@ package tasks_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/interp"
@@ -18,7 +19,7 @@ var (
 // survivors are the mutants that none of some kernels reports under any of 12 schedules. The kernels are the same but
 // for the sizes of their buffers; run executes the program of the i-th.
 func survivors(t *testing.T, kernels []*ir.Kernel, run func(i int, program *interp.Program,
-	seed uint64) error) (left []mutate.Mutation) {
+	seed uint64) error, of ...func(mu mutate.Mutation) bool) (left []mutate.Mutation) {
 	t.Helper()
 	lists := make([][]mutate.Mutation, len(kernels))
 	for i, k := range kernels {
@@ -41,7 +42,7 @@ func survivors(t *testing.T, kernels []*ir.Kernel, run func(i int, program *inte
 		return false
 	}
 	for at, mu := range lists[0] {
-		found := false
+		found := slices.ContainsFunc(of, func(of func(mu mutate.Mutation) bool) bool { return !of(mu) })
 		for i := 0; i < len(kernels) && !found; i++ {
 			found = reported(i, at)
 		}

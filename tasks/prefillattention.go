@@ -24,6 +24,9 @@ type PrefillAttention struct {
 	Stage   int  // bytes of a stage
 	Blind   bool // no query sees the token right before it: a planted fault
 
+	// Queries is shared memory of QueryBytes, aligned to 1024, where that is not 0.
+	Queries dsl.Buf[dsl.B128]
+
 	// Window is the tokens that a query of a step's layer sees, its own among them, at least 1; nil where it sees all.
 	// Blocks that no row of a cluster's tiles sees are not fetched.
 	Window  func(s Step) u32
@@ -32,9 +35,26 @@ type PrefillAttention struct {
 	pages dsl.TensorMap // see Map
 }
 
-// MaxPrefillHead is the largest head dimension: a thread keeps as many registers of queries, and as many sums of
-// scores and half as many of weights beside twice as many of outputs.
-const MaxPrefillHead = 128
+// MaxPrefillHead is the largest head dimension: a thread has half as many registers of outputs.
+const MaxPrefillHead = 256
+
+// maxHeldQueries is the largest head dimension of which a thread keeps a tile's queries in registers, a quarter as many,
+// beside sums of scores, weights and outputs.
+const maxHeldQueries = 128
+
+// queryLine is the bytes of a row of a panel of queries in shared memory: permuted as wgmma's swizzle of 128 bytes wants.
+const queryLine = 128
+
+// QueryBytes is the shared memory for the queries of a CTA's tiles: none where they are in registers.
+func (t *PrefillAttention) QueryBytes() int { return PrefillQueryBytes(t.KV.D, t.Groups) }
+
+// PrefillQueryBytes is QueryBytes of heads of d dimensions and so many consumer warpgroups.
+func PrefillQueryBytes(d, groups int) int {
+	if d <= maxHeldQueries {
+		return 0
+	}
+	return groups * groupRows * ceilDiv(2*d, queryLine) * queryLine
+}
 
 // Problem says why the kernel cannot be made, or nothing.
 func (t *PrefillAttention) Problem() string {
@@ -42,6 +62,8 @@ func (t *PrefillAttention) Problem() string {
 		sound(t.KV.problem()),
 		need(!t.KV.e4m3(), "prefill attention: a cache of %s, want %s", t.KV.Type, KVBF16),
 		need(t.KV.D <= MaxPrefillHead, "prefill attention: a head dimension of %d, want at most %d", t.KV.D, MaxPrefillHead),
+		need(t.QueryBytes() == 0 || 16*int(t.Queries.Len()) >= t.QueryBytes(),
+			"prefill attention: no shared memory for queries of %d dimensions, want %d bytes", t.KV.D, t.QueryBytes()),
 		need(t.Heads > 0 && t.Heads%t.KV.Heads == 0 && t.group() <= groupRows,
 			"prefill attention: %d query heads of %d KV heads, want a multiple, at most %d times", t.Heads, t.KV.Heads,
 			groupRows),

@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -40,6 +41,12 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		{heads: 4, kvHeads: 4, d: 32, page: 8, pos: 64, n: 70, groups: 1, cluster: 2, sms: 2, block: 32, window: 1, cap: 2},
 		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16, window: 17},
 		{heads: 8, kvHeads: 1, d: 128, page: 64, pos: 3, n: 30, groups: 1, cluster: 1, sms: 2, block: 32, window: 64, cap: 0.5},
+		// heads whose queries are in shared memory: Gemma's, Falcon 3's, pages that are not permuted, values from the
+		// middle of a panel on
+		{heads: 4, kvHeads: 2, d: 256, page: 16, pos: 30, n: 70, groups: 2, cluster: 2, sms: 4, block: 64, window: 40, cap: 2},
+		{heads: 6, kvHeads: 2, d: 256, page: 8, pos: 5, n: 50, groups: 2, cluster: 1, sms: 1, block: 32},
+		{heads: 2, kvHeads: 1, d: 256, page: 1, pos: 5, n: 20, groups: 1, cluster: 1, sms: 1, block: 16},
+		{heads: 2, kvHeads: 1, d: 144, page: 8, pos: 9, n: 33, groups: 1, cluster: 2, sms: 2, block: 16},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			r, q, kv, out := c.build(t)
@@ -99,6 +106,9 @@ func (c promptAttention) build(t *testing.T) (r *rig, q []uint16, kv [2][][]floa
 	s := tasks.Step{Pos: r.scalar("pos", uint32(c.pos)), Pages: r.scalar("pages", uint32(pages)), Layer: r.k.U32(1),
 		Table: in[dsl.U32](r, "table", u32Bytes(words...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(cache), 0)}
 	n := r.scalar("n", uint32(c.n))
+	if n := a.QueryBytes(); n > 0 {
+		a.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024))
+	}
 	a.Map(k, s.Cache)
 	a.SoftCap = c.cap
 	if c.window > 0 {
@@ -183,14 +193,48 @@ func TestMutantsOfPrefillAttentionAreReported(t *testing.T) {
 	require.NoError(t, attentionExcuses.Check(left, attentionExcuses))
 }
 
-// 8B's attention, with what an H100 has room for.
-func TestPrefillAttentionCompilesWithoutSpillsOrSerialisedProducts(t *testing.T) {
+// So is each around queries in shared memory, of several tiles a CTA.
+func TestMutantsOfQueriesInSharedMemoryAreReported(t *testing.T) {
 	deep.Only(t)
-	r, _, _, _ := promptAttention{heads: 32, kvHeads: 8, d: 128, page: 16, n: 1, groups: 2, cluster: 2, sms: 132,
-		block: 128, stages: 4}.build(t)
+	r, _, _, _ := promptAttention{heads: 2, kvHeads: 2, d: 144, page: 8, pos: 3, n: 90, groups: 1, cluster: 1, sms: 1,
+		block: 16}.build(t)
 	kernel, err := r.k.Finish()
 	require.NoError(t, err)
-	compilesWhole(t, kernel)
+	all := 0
+	left := survivors(t, []*ir.Kernel{kernel}, func(_ int, program *interp.Program, seed uint64) error {
+		_, err := r.once(program, seed)
+		return err
+	}, func(mu mutate.Mutation) bool {
+		own := strings.Contains(mu.Pos.String(), "prefillqueries.go")
+		if own {
+			all++
+		}
+		return own
+	})
+	t.Logf("%d mutants, %d not reported", all, len(left))
+	require.NotZero(t, all)
+	excuses := append(mutate.Excuses{
+		{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers", Behind: "ld @q",
+			Rule: mutate.Causality, Why: "a product of values has ended since, which each of the four warps came to behind " +
+				"its wait for the last product of queries"},
+		{Op: "bar.sync", Classes: mutantLater, Role: "consumers", Front: "fence.proxy.async.shared",
+			Behind: "wait.mbar @tiles_full", Rule: mutate.Causality, Why: "it is still in front of the product"},
+	}, attentionExcuses...)
+	require.NoError(t, excuses.Check(left, excuses[:2]))
+}
+
+// 8B's attention, and Gemma 2's of 9B, with what an H100 has room for.
+func TestPrefillAttentionCompilesWithoutSpillsOrSerialisedProducts(t *testing.T) {
+	deep.Only(t)
+	for _, c := range []promptAttention{
+		{heads: 32, kvHeads: 8, d: 128, page: 16, n: 1, groups: 2, cluster: 2, sms: 132, block: 128, stages: 4},
+		{heads: 16, kvHeads: 8, d: 256, page: 16, n: 1, groups: 2, cluster: 2, sms: 132, block: 64, stages: 4, window: 4096, cap: 50},
+	} {
+		r, _, _, _ := c.build(t)
+		kernel, err := r.k.Finish()
+		require.NoError(t, err)
+		compilesWhole(t, kernel)
+	}
 }
 
 // promptHead is a head's attention in float64, of a query scaled as the kernel's, and the sum of the magnitudes.

@@ -67,7 +67,9 @@ func (w *prefillTile) run() {
 	for range t.block() / 16 {
 		w.weights = append(w.weights, [4]*dsl.Var[dsl.BF16x2](dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), 4, "weight")))
 	}
-	w.queries()
+	if t.QueryBytes() == 0 {
+		w.queries()
+	}
 	k.If(w.piece.blocks.NeC(0), w.attend)
 	w.store()
 }
@@ -101,12 +103,16 @@ func (w *prefillTile) queries() {
 // attend goes through the blocks of tokens.
 func (w *prefillTile) attend() {
 	t, k, c := w.t, w.e.K, w.c
+	if t.QueryBytes() > 0 {
+		w.stageQueries()
+	}
 	keys := c.Next("waits for keys in stage %d")
 	first := k.U32(0)
 	if t.Window != nil {
 		first = w.piece.from.MulC(t.block()).Named("first_seen")
 	}
 	w.clear(0, keys, first)
+	w.begin()
 	k.WGMMAFence()
 	w.multiplyKeys(keys)
 	k.WGMMACommit()
@@ -118,6 +124,7 @@ func (w *prefillTile) attend() {
 	k.ForStep(first.AddC(t.block()), last.AddC(1), t.block(), func(from u32) {
 		keys := c.Next("waits for keys in stage %d")
 		w.clear(0, keys, from)
+		w.begin()
 		k.WGMMAFence()
 		w.multiplyKeys(keys)
 		k.WGMMACommit()
@@ -172,6 +179,15 @@ func (w *prefillTile) tile() dsl.Tile {
 func (w *prefillTile) multiplyKeys(s pipeline.TileStage) {
 	t := w.t
 	row := 16 * t.rowUnits()
+	if t.QueryBytes() > 0 {
+		a := dsl.Tile{Swizzle: queryLine, Stride: 8 * queryLine}
+		for i := range t.KV.D / 16 {
+			at := 32*i/row*t.panelBytes() + 32*i%row
+			from := w.ownQueries().AddC((32*i/queryLine*groupRows*queryLine + 32*i%queryLine) / 16)
+			dsl.WGMMA[dsl.BF16x2](w.scores, t.Queries, from, a, w.data, s.Base().AddC(at/16), w.tile())
+		}
+		return
+	}
 	for i, q := range w.q {
 		at := 32*i/row*t.panelBytes() + 32*i%row
 		var o []dsl.WGMMAOpt

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"cmp"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -17,8 +18,11 @@ func TestPrefillKernelsPass(t *testing.T) {
 	for _, x := range deep.Most([]struct {
 		tokens        int
 		weights, head pipeline.Format
-	}{{200, pipeline.FormatI4G64, pipeline.FormatI8}, {tokens: 64}, {tokens: 200},
-		{64, pipeline.FormatE4M3, pipeline.FormatE4M3}}, 1) {
+		dims          int // of a head; 0: tiny's
+	}{{200, pipeline.FormatI4G64, pipeline.FormatI8, 0}, {tokens: 64}, {tokens: 200, dims: 256},
+		{64, pipeline.FormatE4M3, pipeline.FormatE4M3, 0}}, 1) {
+		c := c
+		c.HeadDim = cmp.Or(x.dims, c.HeadDim)
 		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights, Head: x.head},
 			Seeds: deep.Count(2, 1), Steps: 2, Prefill: x.tokens})
 		require.NoError(t, err)

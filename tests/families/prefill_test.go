@@ -22,6 +22,14 @@ func asPrefill(t *testing.T, c *Case) models.Config {
 	return config
 }
 
+// wideHeads is a case's prefill model with heads of 256 dimensions, as Gemma and Falcon 3 have.
+func wideHeads(t *testing.T, c *Case) models.Config {
+	t.Helper()
+	config := asPrefill(t, c)
+	config.HeadDim, config.Heads, config.KVHeads = 256, 3, 1
+	return config
+}
+
 // prefillPair is a case's decode kernel of one row and its prefill kernel.
 func prefillPair(t *testing.T, config models.Config, fault megakernel.Fault) (*megakernel.Kernel, *megakernel.Prefill, error) {
 	t.Helper()
@@ -82,18 +90,36 @@ func TestPrefillKernelsEqualTheReferenceForEveryFamily(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()
-			config := asPrefill(t, &c)
-			mk, p, err := prefillPair(t, config, megakernel.NoFault)
-			require.NoError(t, err)
-			steps := []int{13, 1, 22}
-			if deep.On() {
-				steps = []int{1, 64, 7, 30}
-			}
-			w, tokens, want, exact := prompt(t, config, steps...)
-			own := distance(want, exact)
-			got := distance(prefilled(t, mk, p, w, tokens, steps...), want)
-			t.Logf("%.4f from the reference, whose roundings cost %.4f", got, own)
-			require.Less(t, got, limit(own))
+			equalsReference(t, asPrefill(t, &c))
+		})
+	}
+}
+
+// equalsReference runs a prompt in several steps.
+func equalsReference(t *testing.T, config models.Config) {
+	t.Helper()
+	mk, p, err := prefillPair(t, config, megakernel.NoFault)
+	require.NoError(t, err)
+	steps := []int{13, 1, 22}
+	if deep.On() {
+		steps = []int{1, 64, 7, 30}
+	}
+	w, tokens, want, exact := prompt(t, config, steps...)
+	own := distance(want, exact)
+	got := distance(prefilled(t, mk, p, w, tokens, steps...), want)
+	t.Logf("%.4f from the reference, whose roundings cost %.4f", got, own)
+	require.Less(t, got, limit(own))
+}
+
+// The same with heads of 256 dimensions: of Gemma, with windows, soft caps and norms of each head, and of layers without RoPE.
+func TestPrefillKernelsOfWideHeadsEqualTheReference(t *testing.T) {
+	all := cases(t)
+	for _, name := range []string{"gemma2", "gemma3", "smollm3"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			at := slices.IndexFunc(all, func(c Case) bool { return c.Name == name })
+			require.GreaterOrEqual(t, at, 0)
+			equalsReference(t, wideHeads(t, &all[at]))
 		})
 	}
 }
