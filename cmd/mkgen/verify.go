@@ -63,13 +63,13 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 				return errors.New("verify: this build has no executor")
 			}
 			if plan {
+				if record != "" {
+					return usagef("--record does not go with --skeleton")
+				}
 				return verifyPlan(cmd, skeleton.Request{Config: config, Options: c.chosen(config), Seed: 1, Races: races}, &c)
 			}
 			if executions > 0 {
 				return verifyExplored(cmd, config, c.chosen(config), int(executions), record)
-			}
-			if record != "" {
-				return usagef("--record goes with --explore or --spin")
 			}
 			if keep != "" {
 				return usagef("--models goes with --spin")
@@ -105,6 +105,9 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 			if err := write(cmd.OutOrStdout()); err != nil {
 				return err
 			}
+			if err := keepRecord(record, report.Record(commandBut(cmd, "record"))); err != nil {
+				return err
+			}
 			bad := proveAddresses(cmd.OutOrStdout(), config, c.chosen(config), int(prefill))
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Took %.1f s\n", time.Since(start).Seconds()); err != nil {
 				return err
@@ -120,7 +123,7 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 	cmd.Flags().BoolVar(&spin, "spin", false,
 		"compare the exploration of small subjects and planted faults with SPIN's, instead; needs no model")
 	cmd.Flags().StringVar(&keep, "models", "", "with --spin: `folder` to keep the models in")
-	cmd.Flags().StringVar(&record, "record", "", "`file` to write what was explored to")
+	cmd.Flags().StringVar(&record, "record", "", "`file` to write what was run or explored to")
 	cmd.Flags().BoolVar(&lines, "lines", false, "list every place of the program of which some instructions did not run")
 	cmd.Flags().BoolVar(&races, "races", false, "with --skeleton: check for races, too; takes several times as long")
 	cmd.Flags().Var(&seeds, "seeds", "schedules to try, with the policies in turn")
@@ -150,12 +153,21 @@ func verifyExplored(cmd *cobra.Command, config models.Config, options megakernel
 	if err := report.Write(cmd.OutOrStdout()); err != nil {
 		return err
 	}
-	if file != "" {
-		if err := jsonfile.Write(file, report); err != nil {
-			return fmt.Errorf("--record: %w", err)
-		}
+	if err := keepRecord(file, report); err != nil {
+		return err
 	}
 	return report.Err()
+}
+
+// keepRecord writes a record to the file of --record, if there is one.
+func keepRecord(file string, record any) error {
+	if file == "" {
+		return nil
+	}
+	if err := jsonfile.Write(file, record); err != nil {
+		return fmt.Errorf("--record: %w", err)
+	}
+	return nil
 }
 
 // verifySpin is mkgen verify --spin.
@@ -172,10 +184,8 @@ func verifySpin(cmd *cobra.Command, file, keep string) error {
 	if err := report.Write(cmd.OutOrStdout()); err != nil {
 		return err
 	}
-	if file != "" {
-		if err := jsonfile.Write(file, report); err != nil {
-			return fmt.Errorf("--record: %w", err)
-		}
+	if err := keepRecord(file, report); err != nil {
+		return err
 	}
 	return report.Err()
 }

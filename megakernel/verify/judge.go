@@ -35,6 +35,7 @@ func (t *Trial) judge(report *Report, runs []*Run, real *megakernel.Kernel) {
 	var whole []*Run
 	for _, r := range runs {
 		report.Seeds = append(report.Seeds, r.seed)
+		report.Ran += r.ran.launches
 		report.Instructions += r.ran.instructions
 		for _, f := range r.Findings {
 			report.add(f)

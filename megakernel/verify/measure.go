@@ -16,6 +16,7 @@ import (
 
 // measured is what one schedule's run is seen to have exercised.
 type measured struct {
+	launches     int
 	instructions int64
 	ops          map[ir.Op]bool
 	ran          []int64 // how often each instruction
@@ -55,6 +56,7 @@ func (m *measured) launch(t *Trial, r *interp.Result) {
 
 // count adds what a launch has executed; nil is of one that did not end.
 func (m *measured) count(r *interp.Result) {
+	m.launches++
 	if r == nil {
 		return
 	}

@@ -80,6 +80,7 @@ func checkPrefill(ctx context.Context, r Request, seeds []uint64, edit func(*ir.
 			return nil, err
 		}
 		report.Seeds = append(report.Seeds, seed)
+		report.Ran += run.ran.launches
 		report.Instructions += run.ran.instructions
 		for _, f := range run.findings {
 			report.add(f)

@@ -64,7 +64,7 @@ func (r *Report) writeSetting(b *bytes.Buffer) {
 func (r *Report) writeRun(b *bytes.Buffer) {
 	instructions := ""
 	if r.Instructions > 0 {
-		instructions = fmt.Sprintf(", %d instructions of a warp in all", r.Instructions)
+		instructions = fmt.Sprintf(", %s and %d instructions of a warp in all", plural.Of(r.Ran, "launch"), r.Instructions)
 	}
 	unit := "steps"
 	if r.Launches {

@@ -120,6 +120,7 @@ func (t *raggedTrial) judgeRagged(report *Report, runs []*raggedRun, real *megak
 			report.Seeds = append(report.Seeds, r.seed)
 		}
 		report.Steps = max(report.Steps, r.launches)
+		report.Ran += r.ran.launches
 		report.Instructions += r.ran.instructions
 		for _, f := range r.Findings {
 			if r.schedule != r.seed {

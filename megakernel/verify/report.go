@@ -43,7 +43,8 @@ type Report struct {
 	Seeds        []uint64 // schedules tried
 	Steps        int      // decode steps under each, or launches
 	Launches     bool     // Steps are launches, of a kernel of several rows a step
-	Instructions int64    // warp instructions executed in all; 0 when not counted
+	Ran          int      // launches in all, without Wide's
+	Instructions int64    // warp instructions executed in all, without Wide's; 0 when not counted
 	Values       []Comparison
 	Findings     []Finding
 	Coverage     *Coverage // of the real kernel's program; nil where something was found

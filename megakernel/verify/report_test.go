@@ -16,7 +16,7 @@ func good() *Report {
 		Equal:      []Fact{{"templates", "embedding, GEMV"}, {"roles", "8 consumers, 1 producer"}},
 		Conditions: []Condition{{"ring goes around", "7.5 times", "at least 3 times", true}},
 		Shrunk:     []Size{{"layers", 32, 2}, {"hidden", 4096, 96}},
-		Seeds:      []uint64{1, 2, 3, 9}, Steps: 3, Instructions: 1234567,
+		Seeds:      []uint64{1, 2, 3, 9}, Steps: 3, Ran: 12, Instructions: 1234567,
 		Values: []Comparison{{What: "logits", Compared: 960, MaxError: 0.00123, Tolerance: 0.01, Where: "seed 3, step 1, row 17"}},
 	}
 }
@@ -38,8 +38,8 @@ func TestReportOfAGoodKernel(t *testing.T) {
   layers    32     2
   hidden  4096    96
 
-Ran 4 schedules (seeds 1-3, 9: uniform, bursts, starve), 3 steps each, 1234567
-instructions of a warp in all
+Ran 4 schedules (seeds 1-3, 9: uniform, bursts, starve), 3 steps each, 12
+launches and 1234567 instructions of a warp in all
                                  largest
   against the reference  values    error  tolerance      where
   logits                    960  0.00123       0.01  ok  seed 3, step 1, row 17

@@ -89,7 +89,6 @@ func checkWide(
 		w.Findings[i].Text += fmt.Sprintf(" (at %d SMs)", mk.Options.SMs)
 	}
 	r.Wide = w
-	r.Instructions += w.Instructions
 	return nil
 }
 
