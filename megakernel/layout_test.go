@@ -57,8 +57,8 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 	require.NoError(t, err)
 	odd := c
 	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
-	formats := pipeline.Formats()[2:]
-	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd, odd, odd, odd, odd} {
+	formats := append(pipeline.Formats()[2:], "i4g32,qkv=i8,gate_up=nvfp4")
+	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd, odd, odd, odd, odd, odd} {
 		for _, sms := range deep.Most([]int{4, 1, 7}, 1) {
 			o := Options{SMs: sms, StageBytes: 2048}
 			if i > 5 {

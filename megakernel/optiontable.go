@@ -73,7 +73,7 @@ var optionTable = []Option{
 	{Field: "KV", Flag: "kv", Usage: "`format` of the KV cache: bf16, or e4m3, half the bytes", Default: string(tasks.KVBF16)},
 	{Field: "Weights", Flag: "weight-format", Default: string(pipeline.FormatBF16),
 		Usage: "`format` of the layers' matrices: bf16; e4m3, float8, or i8, integers, with a scale a row, half the bytes; e4m3b128, with a scale for 128 rows and columns; i4g128, i4g64, " +
-			"i4g32 or i4, 4 bits with a scale for so many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns; nvfp4, with e4m3 scales for 16. Weights are rounded to it"},
+			"i4g32 or i4, 4 bits with a scale for so many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns; nvfp4, with e4m3 scales for 16; of integers and floats of 4 bits several, as in i4g128,down=i8. Weights are rounded to it"},
 	{Field: "Head", Flag: "head-format", Default: string(pipeline.FormatBF16),
 		Usage: "`format` of the LM head: bf16, or one of --weight-format; an embedding that is tied to it stays bf16 beside it"},
 	{Field: "Attention", Flag: "attention",

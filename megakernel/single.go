@@ -119,8 +119,9 @@ func (f *single) norm(x tasks.Source, n models.Norm, which dsl.Val[dsl.U32], of 
 	return scale
 }
 
-func (f *single) plain(in tasks.PlainInput) {
-	in.Dst, in.Format = f.x, f.mk.Options.Weights
+// plain stages the input of matrix i of the plan table.
+func (f *single) plain(i int, in tasks.PlainInput) {
+	in.Dst, in.Format = f.x, f.mk.matrix(i).Format
 	in.Fixed = f.fixed(in.N, in.Format)
 	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
@@ -147,11 +148,12 @@ func (f *single) layerPhases() []phase {
 	to := &vectors{f}
 	var atts []*tasks.Attention
 	var merges []*tasks.Merge
+	of := func(i int) pipeline.Format { return f.mk.matrix(i).Format }
 	for _, v := range f.mk.classes {
 		v = f.withoutFirstPage(v)
 		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
 			Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
-		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v, Format: o.Weights}
+		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v, Format: of(MatrixO)}
 		f.plant(qkv, merge)
 		if o.Merge == MergeWords {
 			att.Words, att.Merge = f.words(0), merge
@@ -164,7 +166,7 @@ func (f *single) layerPhases() []phase {
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
 			return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] {
-				return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), o.Weights)
+				return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), of(MatrixQKV))
 			})
 		}, func() {
 			f.fenceKV()
@@ -176,15 +178,15 @@ func (f *single) layerPhases() []phase {
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
+			f.plain(MatrixO, tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
 			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-			return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), o.Weights, f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), o.Weights))
+			return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), of(MatrixDown), f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), of(MatrixGateUp)))
 		}, nil),
 		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
-			f.plain(tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
+			f.plain(MatrixDown, tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
 			return to.afterDown(s)
 		}, nil),
 	}

@@ -3,6 +3,7 @@ package megakernel
 import (
 	"cmp"
 	"slices"
+	"strings"
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/pipeline"
@@ -26,8 +27,40 @@ func (o *Options) completeFormats() error {
 		of     *pipeline.Format
 	}{{"Weights", &o.Weights}, {"Head", &o.Head}} {
 		*f.of = cmp.Or(*f.of, pipeline.FormatBF16)
+		if strings.Contains(string(*f.of), ",") && f.of == &o.Weights {
+			if err := severalFormats(*f.of); err != nil {
+				return err
+			}
+			continue
+		}
 		if !slices.Contains(slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), *f.of) {
 			return refuse(f.option, "found %q, want %s", string(*f.of), plural.Or(pipeline.Formats()))
+		}
+	}
+	return nil
+}
+
+// severalFormats refuses formats of single matrices that a kernel cannot have beside each other. Integers, e2m1 among them, have
+// inputs of one form, whichever they are.
+func severalFormats(f pipeline.Format) error {
+	known, names := slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), []string{"qkv", "o", "gate_up", "down"}
+	parts := strings.Split(string(f), ",")
+	for i, part := range parts {
+		name, format, of := strings.Cut(part, "=")
+		if i == 0 {
+			format, of = name, true
+		} else if of = of && slices.Contains(names, name); of {
+			names = slices.DeleteFunc(slices.Clone(names), func(n string) bool { return n == name })
+		}
+		switch g := pipeline.Format(format); {
+		case !of:
+			return refuse("Weights", "found %q in %q, want a format, and behind it MATRIX=FORMAT with each of qkv, o, gate_up and down once at most",
+				part, string(f))
+		case !slices.Contains(known, g):
+			return refuse("Weights", "found %q in %q, want %s", format, string(f), plural.Or(pipeline.Formats()))
+		case !g.Integers():
+			return refuse("Weights", "found %q in %q, want formats of integers, i8, mxfp4 or nvfp4 where matrices differ: inputs of others are not passed "+
+				"as theirs are", format, string(f))
 		}
 	}
 	return nil

@@ -35,9 +35,11 @@ func (mk *Kernel) Rounded(t Tensors) Tensors {
 		r.head, r.embedding = mk.headTensor(), mk.embedTensor()
 	}
 	if !isCoded && mk.Options.otherWeights() != "" {
-		for _, stored := range mk.Config.Stored() {
-			if stored.First.Layer >= 0 && !stored.First.Vector {
-				r.formats[stored.Name] = mk.Options.Weights
+		for i := range layerMatrices {
+			for _, part := range mk.origin(i).parts {
+				for layer := range mk.Config.Layers {
+					r.formats[TensorName(part.tensor, layer)] = mk.matrix(i).Format
+				}
 			}
 		}
 	}

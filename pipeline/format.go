@@ -84,10 +84,23 @@ func Own(bits, group int, zeros, f16 bool) (Format, bool) {
 	return f, f != "" && int4Groups[f.base()] == group
 }
 
-// base is the format without what OwnFormats add.
+// base is the format without what OwnFormats add, and without those of single matrices.
 func (f Format) base() Format {
-	base, _, _ := strings.Cut(string(f), "-")
+	base, _, _ := strings.Cut(string(f), ",")
+	base, _, _ = strings.Cut(base, "-")
 	return Format(base)
+}
+
+// For is the format of a matrix where f has several: a format and behind it, after commas, those of some matrices, as in
+// "i4g128,down=i8". Such a text has the properties of the first, but zero points if any has some.
+func (f Format) For(matrix string) Format {
+	first, rest, _ := strings.Cut(string(f), ",")
+	for part := range strings.SplitSeq(rest, ",") {
+		if name, of, ok := strings.Cut(part, "="); ok && name == matrix {
+			return Format(of)
+		}
+	}
+	return Format(first)
 }
 
 // F16Scales is whether scales of groups are binary16.
@@ -97,7 +110,7 @@ func (f Format) F16Scales() bool { return strings.HasSuffix(string(f), withF16) 
 func (f Format) zeros() bool { return strings.Contains(string(f), withZeros) }
 
 // e2m1 is whether codes are floats of 4 bits. They are multiplied as integers.
-func (f Format) e2m1() bool { return f == FormatMXFP4 || f == FormatNVFP4 }
+func (f Format) e2m1() bool { return f.base() == FormatMXFP4 || f.base() == FormatNVFP4 }
 
 // int4Groups are the columns of a scale group of each format that is multiplied in integers.
 var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64: 64, FormatI4G128: 128,

@@ -26,9 +26,10 @@ const (
 
 // formatFaults lists those that are planted in the packed weights of a kernel.
 func formatFaults(mk *megakernel.Kernel) (names []string) {
-	shape, ok := mk.Options.Weights.Int4(mk.Config.Intermediate)
+	format := mk.Options.Weights.For("down")
+	shape, ok := format.Int4(mk.Config.Intermediate)
 	switch {
-	case mk.Options.Weights == pipeline.FormatE4M3, mk.Options.Weights.Blocks():
+	case format == pipeline.FormatE4M3, format.Blocks():
 		return []string{ScaleOfNeighbour, ScalesNotCopied}
 	case !ok:
 		return nil

@@ -110,12 +110,27 @@ def rounded(w, name):
     return e4m3(w) if name == "e4m3" else int8(w)
 
 
+def known(text):
+    """text, a format or several as in i4g128,down=i8; a ValueError where one of them is none."""
+    for part in text.split(","):
+        if part.split("=")[-1] not in FORMATS:
+            raise ValueError(part)
+    return text
+
+
+def of(text, key):
+    """The format of the layers' matrix of this name where text has several."""
+    kinds = {"o_proj": "o", "gate_proj": "gate_up", "up_proj": "gate_up", "down_proj": "down"}
+    first, *others = text.split(",")
+    return dict(part.split("=") for part in others).get(kinds.get(key.split(".")[-2], "qkv"), first)
+
+
 def round_model(model, name, head="bf16"):
     """Rounds the layers' matrices of a float32 model in place, and the LM head: one that is tied to the embedding becomes a matrix of its own."""
     if name != "bf16":
         for key, w in model.named_parameters():
             if key.endswith("_proj.weight"):
-                round_rows(w, name)
+                round_rows(w, of(name, key))
     if head != "bf16":
         w = model.get_output_embeddings().weight
         if w.data_ptr() == model.get_input_embeddings().weight.data_ptr():

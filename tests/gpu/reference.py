@@ -248,7 +248,7 @@ def main():
     parser.add_argument("--describe", type=pathlib.Path, help="with --checkpoint of another family than Llama: what mkgen describe --json printed of its config.json")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--save", type=pathlib.Path, help="also write the model there as transformers does: config.json, safetensors")
-    parser.add_argument("--weight-format", default="bf16", choices=formats.FORMATS, help="that the layers' matrices are rounded to, as the kernel has them")
+    parser.add_argument("--weight-format", default="bf16", type=formats.known, help="that the layers' matrices are rounded to, as the kernel has them")
     parser.add_argument("--head-format", default="bf16", choices=formats.FORMATS, help="that the LM head is rounded to; an embedding that is tied to it stays as it is")
     parser.add_argument("--prefill", action="store_true", help="s is of prefill kernels, whose products have inputs in bf16 whatever the weights are")
     parser.add_argument("--seed", type=int, default=1, help="of synthetic weights, and of the tokens")
