@@ -25,7 +25,7 @@ type shippedKernel struct {
 	kinds  map[kind]int // of its mutants, and how many of each
 }
 
-// shippedKernels are decode kernels of 1, 8 and 16 rows and a prefill kernel of each of seven weight formats, or of every
+// shippedKernels are decode kernels of 1, 8 and 16 rows and a prefill kernel of each of eight weight formats, or of every
 // format that weights can be rounded to, with every number of rows, and of those of checkpoints' own codes with 1, 8
 // and 16.
 func shippedKernels(t *testing.T, every bool) (all []shippedKernel) {
@@ -33,7 +33,7 @@ func shippedKernels(t *testing.T, every bool) (all []shippedKernel) {
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	formats := []pipeline.Format{pipeline.FormatBF16, pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128,
-		pipeline.FormatI8, pipeline.FormatMXFP4, formatZeros}
+		pipeline.FormatI8, pipeline.FormatMXFP4, pipeline.FormatNVFP4, formatZeros}
 	rows := []int{1, 8, 16}
 	few := rows
 	if every {
