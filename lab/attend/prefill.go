@@ -35,7 +35,7 @@ const (
 // prefillReserve is the shared memory beside the ring.
 const prefillReserve = 2560
 
-// prefillBlock is the number of tokens of a block of keys.
+// prefillBlock is the number of tokens of a block of keys, half of it where queries are in shared memory.
 const prefillBlock = 128
 
 // spread is how far a sequence's pieces begin behind those of the one before, of all clusters: as many have long ones
@@ -64,8 +64,12 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 			"want at least 1, at most 2, and a multiple", c.KVHeads, c.Groups, c.Cluster, c.SMs)
 	}
 	p := &Prefill{Config: c}
-	stage := (prefillBlock*2*c.HeadDim + 1023) / 1024 * 1024
-	p.Stages = min(6, (c.Shared-prefillReserve)/stage)
+	block, queries := prefillBlock, tasks.PrefillQueryBytes(c.HeadDim, c.Groups)
+	if queries > 0 {
+		block /= 2
+	}
+	stage := (block*2*c.HeadDim + 1023) / 1024 * 1024
+	p.Stages = min(6, (c.Shared-prefillReserve-queries)/stage)
 	k := dsl.New("mkgen_prefill_attention", dsl.Options{Warps: 4*c.Groups + 4, Grid: c.SMs, Cluster: c.Cluster,
 		SharedLimit: c.Shared, Doc: []string{
 			fmt.Sprintf("Causal attention of prompts: %d query and %d KV heads of %d; KV pages of %d tokens.", c.Heads, c.KVHeads,
@@ -112,6 +116,9 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 		To:     dsl.Global[dsl.BF16](k, BufferOut, 0, dsl.Align(16), dsl.Doc("outputs, as tiles of 8 tokens")),
 		Groups: c.Groups, Cluster: c.Cluster, Stage: stage}
 	k.Assert(sequences.GeC(1).And(n.GeC(1)), "a launch has at least one prompt of at least one token")
+	if n := att.QueryBytes(); n > 0 {
+		att.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024))
+	}
 	att.Map(k, s.Cache)
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: stage, Warps: consumers,
 		Cluster: c.Cluster}, nil)

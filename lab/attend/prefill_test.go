@@ -17,7 +17,7 @@ func TestWhatAKernelOfPromptsAttentionRefuses(t *testing.T) {
 	for want, c := range map[string]attend.PrefillConfig{
 		"attend: 0 KV heads":                         {Heads: 4, HeadDim: 32},
 		"want at least 1, at most 2, and a multiple": {Heads: 4, KVHeads: 4, HeadDim: 32, SMs: 3, Cluster: 2},
-		"a head dimension of 256, want at most 128":  {Heads: 4, KVHeads: 4, HeadDim: 256, Page: 16},
+		"head dimension 272, want a multiple of 16":  {Heads: 4, KVHeads: 4, HeadDim: 272, Page: 16},
 		"page size 24 is not a power of two":         {Heads: 4, KVHeads: 4, HeadDim: 64, Page: 24},
 	} {
 		_, err := attend.BuildPrefill(c)
@@ -29,6 +29,9 @@ func TestWhatAKernelOfPromptsAttentionRefuses(t *testing.T) {
 	p, err = attend.BuildPrefill(attend.PrefillConfig{Heads: 16, KVHeads: 16, HeadDim: 128, Page: 1})
 	require.NoError(t, err)
 	require.Equal(t, 1, p.Config.Cluster)
+	p, err = attend.BuildPrefill(attend.PrefillConfig{Heads: 16, KVHeads: 8, HeadDim: 256, Page: 16})
+	require.NoError(t, err)
+	require.Equal(t, 5, p.Stages, "beside the queries")
 }
 
 // The kernel of 16 heads of 128, over pages of 16 tokens and of one.
