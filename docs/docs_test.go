@@ -29,7 +29,8 @@ func blocks(t *testing.T, page string) []block {
 	require.NoError(t, err)
 	var out []block
 	for _, m := range fence.FindAllSubmatchIndex(data, -1) {
-		out = append(out, block{string(data[m[2]:m[3]]), string(data[m[4]:m[5]]), 1 + strings.Count(string(data[:m[0]]), "\n")})
+		out = append(out, block{string(data[m[2]:m[3]]), string(data[m[4]:m[5]]),
+			1 + strings.Count(string(data[:m[0]]), "\n")})
 	}
 	require.NotEmpty(t, out)
 	return out

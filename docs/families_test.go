@@ -46,7 +46,8 @@ func traitsOf(a *models.Arch) (traits []string) {
 		has(l.Attn.Rope.Dims == 0, "layers without RoPE")
 		has(l.Attn.Rope.Dims > 0 && l.Attn.Rope.Dims < l.Attn.HeadDim, "partial RoPE")
 		has(l.Attn.Rope.Interleaved, "interleaved RoPE")
-		has(l.Attn.Rope.Theta != a.Kinds[0].Attn.Rope.Theta && l.Attn.Rope.Dims > 0 && a.Kinds[0].Attn.Rope.Dims > 0, "RoPE bases by layer")
+		has(l.Attn.Rope.Theta != a.Kinds[0].Attn.Rope.Theta && l.Attn.Rope.Dims > 0 && a.Kinds[0].Attn.Rope.Dims > 0,
+			"RoPE bases by layer")
 		if s := l.Attn.Rope.Scaling; s != nil && s.Type != models.ScalingLlama3 {
 			has(true, string(s.Type)+" scaling")
 		}

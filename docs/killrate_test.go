@@ -53,8 +53,8 @@ func (r *killRecord) rows(t *testing.T, path string) (text string) {
 	all := killCount{Kernel: "all " + plural.Of(len(r.Kernels), "kernel"), Kinds: r.Kinds, Pairs: r.Pairs,
 		PairReported: r.PairReported, PairExcused: r.PairExcused}
 	row := func(k killCount) {
-		text += fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %s, %s |\n", k.Kernel, k.Mutants, k.Kinds, k.Reported,
-			k.Excused, k.Survivors, k.Pairs, k.PairReported, k.PairExcused, r.Host.Date, r.Host.Commit[:7])
+		text += fmt.Sprintf("| %s | %d | %d | %d | %d | %d | %d | %d | %d | %s, %s |\n", k.Kernel, k.Mutants, k.Kinds,
+			k.Reported, k.Excused, k.Survivors, k.Pairs, k.PairReported, k.PairExcused, r.Host.Date, r.Host.Commit[:7])
 	}
 	for _, k := range r.Kernels {
 		require.Equal(t, k.Mutants, k.Reported+k.Excused+k.Survivors, "%s: %s", path, k.Kernel)

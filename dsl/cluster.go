@@ -20,7 +20,8 @@ type TensorMap struct {
 
 // NewTensorMap declares a tensor map over bytes of a global buffer from from on: dims elements of 2 bytes in three
 // dimensions, the first contiguous, the others strides bytes apart, of which a copy takes a box.
-func NewTensorMap[T Elem](k *Kernel, name string, of Buf[T], from int64, dims [3]int64, strides [2]int64, box [3]int, opts ...BufOpt) TensorMap {
+func NewTensorMap[T Elem](k *Kernel, name string, of Buf[T], from int64, dims [3]int64, strides [2]int64, box [3]int,
+	opts ...BufOpt) TensorMap {
 	of.aligned(16)
 	b := &ir.Buf{Name: name, Space: ir.Global, Elem: ir.B128, Len: ir.MapBytes / 16, Align: ir.MapPlace, ReadOnly: true,
 		Map: &ir.TensorMap{Of: of.b.Base(), From: from, Dims: dims, Strides: strides, Box: box}}

@@ -10,9 +10,10 @@ import (
 )
 
 func TestIfElse(t *testing.T) {
-	require.Equal(t, text("v0:u32 = lane", "v1:pred = lt v0, 4", "if v1 {", "nanosleep 1", "} else {", "nanosleep 2", "}"), body(t, func(k *dsl.Kernel) {
-		k.IfElse(k.Lane().LtC(4), func() { k.Nanosleep(k.U32(1)) }, func() { k.Nanosleep(k.U32(2)) })
-	}))
+	require.Equal(t, text("v0:u32 = lane", "v1:pred = lt v0, 4", "if v1 {", "nanosleep 1", "} else {", "nanosleep 2", "}"),
+		body(t, func(k *dsl.Kernel) {
+			k.IfElse(k.Lane().LtC(4), func() { k.Nanosleep(k.U32(1)) }, func() { k.Nanosleep(k.U32(2)) })
+		}))
 }
 
 func TestIfWithAConstantDecidesAtGoTime(t *testing.T) {
@@ -98,24 +99,27 @@ func TestUniformAndAssert(t *testing.T) {
 		k.Assert(k.Bool(false), "never")
 		require.Equal(t, int64(0), dsl.Global[dsl.U32](k, "y", 0).Len())
 	}))
-	require.Equal(t, "nanosleep 3", body(t, func(k *dsl.Kernel) { k.Nanosleep(dsl.Uniform(k.U32(3), dsl.GPUScope)) }), "constants are uniform")
-	require.Equal(t, text("uniform: asserts uniformity over sys, want warp, cta or gpu"), mistakes(t, func(k *dsl.Kernel) { dsl.Uniform(k.Lane(), dsl.SysScope) }))
+	require.Equal(t, "nanosleep 3", body(t, func(k *dsl.Kernel) { k.Nanosleep(dsl.Uniform(k.U32(3), dsl.GPUScope)) }),
+		"constants are uniform")
+	require.Equal(t, text("uniform: asserts uniformity over sys, want warp, cta or gpu"),
+		mistakes(t, func(k *dsl.Kernel) { dsl.Uniform(k.Lane(), dsl.SysScope) }))
 }
 
 func TestSynchronisation(t *testing.T) {
-	require.Equal(t, text("bar.cta", "bar.sync id=3 n=128", "bar.arrive id=4 n=128", "syncwarp", "fence.acq_rel.gpu", "fence.sc.sys",
-		"fence.proxy.async", "fence.proxy.async.shared", "fence.proxy.async.global", "fence.mbarrier_init"), body(t, func(k *dsl.Kernel) {
-		k.Barrier()
-		k.NamedBarrier(3, 4)
-		k.NamedArrive(4, 4)
-		k.SyncWarp()
-		k.Fence(dsl.GPUScope)
-		k.FenceSC(dsl.SysScope)
-		k.FenceProxyAsync()
-		k.FenceProxyAsyncShared()
-		k.FenceProxyAsyncGlobal()
-		k.FenceMBarInit()
-	}))
+	require.Equal(t, text("bar.cta", "bar.sync id=3 n=128", "bar.arrive id=4 n=128", "syncwarp", "fence.acq_rel.gpu",
+		"fence.sc.sys", "fence.proxy.async", "fence.proxy.async.shared", "fence.proxy.async.global", "fence.mbarrier_init"),
+		body(t, func(k *dsl.Kernel) {
+			k.Barrier()
+			k.NamedBarrier(3, 4)
+			k.NamedArrive(4, 4)
+			k.SyncWarp()
+			k.Fence(dsl.GPUScope)
+			k.FenceSC(dsl.SysScope)
+			k.FenceProxyAsync()
+			k.FenceProxyAsyncShared()
+			k.FenceProxyAsyncGlobal()
+			k.FenceMBarInit()
+		}))
 	require.Equal(t, text("bar.sync: has id 16 and 64 threads, want id 1 to 15 and a positive multiple of 32",
 		"fence: has order acq_rel and scope warp, want acq_rel or sc, and cta or wider"), mistakes(t, func(k *dsl.Kernel) {
 		k.NamedBarrier(16, 2)
@@ -140,8 +144,8 @@ func TestMBarriersAndBulkCopies(t *testing.T) {
 }
 
 func TestWaits(t *testing.T) {
-	require.Equal(t, text("wait.ge.acquire.gpu @flag[0], 7", "v0:pred = wait.eq.relaxed.sys @flag[1], 0 abort=@stop[0]", `assert v0 "stopped"`,
-		"wait.ne.volatile @flag[0], 7"), body(t, func(k *dsl.Kernel) {
+	require.Equal(t, text("wait.ge.acquire.gpu @flag[0], 7", "v0:pred = wait.eq.relaxed.sys @flag[1], 0 abort=@stop[0]",
+		`assert v0 "stopped"`, "wait.ne.volatile @flag[0], 7"), body(t, func(k *dsl.Kernel) {
 		flag, stop := dsl.Global[dsl.U32](k, "flag", 2), dsl.Global[dsl.U32](k, "stop", 1)
 		dsl.WaitUntil(flag, dsl.At(0), dsl.GE, k.U32(7), dsl.Acquire(dsl.GPUScope))
 		k.Assert(dsl.WaitUntilOr(flag, dsl.At(1), dsl.EQ, k.U32(0), stop, nil, dsl.Relaxed(dsl.SysScope)), "stopped")

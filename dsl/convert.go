@@ -53,11 +53,13 @@ func Join(a, b, c, d Val[U32]) Val[B128] {
 // Permute picks four bytes out of the eight of a (bytes 0–3) and b (4–7);
 // nibble i of selector says which byte becomes byte i (PTX prmt.b32, default mode).
 func Permute(a, b Val[U32], selector uint16) Val[U32] {
-	return op1[U32](kern(a.k, b.k), &ir.Instr{Op: ir.OpPrmt, T: ir.U32, Args: []*ir.Value{a.v, b.v}, Attr: ir.Attr{Imm: int64(selector)}})
+	return op1[U32](kern(a.k, b.k), &ir.Instr{Op: ir.OpPrmt, T: ir.U32, Args: []*ir.Value{a.v, b.v},
+		Attr: ir.Attr{Imm: int64(selector)}})
 }
 
 // PermuteBy is Permute with the low 16 bits of a word as selector. A nibble from 8 on asks for the sign of
 // the byte that it names without its top bit, in all eight bits.
 func PermuteBy(a, b, selector Val[U32]) Val[U32] {
-	return op1[U32](kern(a.k, b.k, selector.k), &ir.Instr{Op: ir.OpPrmtBy, T: ir.U32, Args: []*ir.Value{a.v, b.v, selector.v}})
+	return op1[U32](kern(a.k, b.k, selector.k),
+		&ir.Instr{Op: ir.OpPrmtBy, T: ir.U32, Args: []*ir.Value{a.v, b.v, selector.v}})
 }

@@ -42,7 +42,8 @@ func stream(k *dsl.Kernel, n dsl.Val[dsl.U32]) {
 		})
 		dsl.Global[dsl.U32](k, "sums", 64).Store(k.Tid(), sum.Get())
 	}
-	k.Roles(dsl.Role{Name: "consumer", First: 0, End: 2, Body: consume}, dsl.Role{Name: "producer", First: 2, End: 3, Body: produce})
+	k.Roles(dsl.Role{Name: "consumer", First: 0, End: 2, Body: consume},
+		dsl.Role{Name: "producer", First: 2, End: 3, Body: produce})
 }
 
 func Example_roles() {

@@ -27,8 +27,10 @@ func TestFoldingU32AgreesWithGo(t *testing.T) {
 	for _, x := range corners {
 		for _, y := range corners {
 			a, b := uint32(x), uint32(y)
-			want := map[string]uint32{"add": a + b, "sub": a - b, "mul": a * b, "and": a & b, "or": a | b, "xor": a ^ b, "min": min(a, b), "max": max(a, b), "shl": a << b, "shr": a >> b}
-			ops := map[string]func(a, b u32) u32{"add": u32.Add, "sub": u32.Sub, "mul": u32.Mul, "and": u32.And, "or": u32.Or, "xor": u32.Xor, "min": u32.Min, "max": u32.Max, "shl": u32.Shl, "shr": u32.Shr}
+			want := map[string]uint32{"add": a + b, "sub": a - b, "mul": a * b, "and": a & b, "or": a | b, "xor": a ^ b,
+				"min": min(a, b), "max": max(a, b), "shl": a << b, "shr": a >> b}
+			ops := map[string]func(a, b u32) u32{"add": u32.Add, "sub": u32.Sub, "mul": u32.Mul, "and": u32.And, "or": u32.Or,
+				"xor": u32.Xor, "min": u32.Min, "max": u32.Max, "shl": u32.Shl, "shr": u32.Shr}
 			if b != 0 {
 				want["div"], want["rem"] = a/b, a%b
 				ops["div"], ops["rem"] = u32.Div, u32.Rem
@@ -91,10 +93,14 @@ func TestFoldingComparesAsTheTypeDoes(t *testing.T) {
 
 func TestNeutralOperandsEmitNothing(t *testing.T) {
 	for name, f := range map[string]func(k *dsl.Kernel, x u32) u32{
-		"x+0": func(k *dsl.Kernel, x u32) u32 { return x.AddC(0) }, "0+x": func(k *dsl.Kernel, x u32) u32 { return k.U32(0).Add(x) },
-		"x-0": func(k *dsl.Kernel, x u32) u32 { return x.SubC(0) }, "x*1": func(k *dsl.Kernel, x u32) u32 { return x.MulC(1) },
-		"1*x": func(k *dsl.Kernel, x u32) u32 { return k.U32(1).Mul(x) }, "x/1": func(k *dsl.Kernel, x u32) u32 { return x.DivC(1) },
-		"x<<0": func(k *dsl.Kernel, x u32) u32 { return x.ShlC(0) }, "x>>0": func(k *dsl.Kernel, x u32) u32 { return x.ShrC(0) },
+		"x+0":       func(k *dsl.Kernel, x u32) u32 { return x.AddC(0) },
+		"0+x":       func(k *dsl.Kernel, x u32) u32 { return k.U32(0).Add(x) },
+		"x-0":       func(k *dsl.Kernel, x u32) u32 { return x.SubC(0) },
+		"x*1":       func(k *dsl.Kernel, x u32) u32 { return x.MulC(1) },
+		"1*x":       func(k *dsl.Kernel, x u32) u32 { return k.U32(1).Mul(x) },
+		"x/1":       func(k *dsl.Kernel, x u32) u32 { return x.DivC(1) },
+		"x<<0":      func(k *dsl.Kernel, x u32) u32 { return x.ShlC(0) },
+		"x>>0":      func(k *dsl.Kernel, x u32) u32 { return x.ShrC(0) },
 		"true?x:y":  func(k *dsl.Kernel, x u32) u32 { return dsl.Select(k.Bool(true), x, k.Warp()) },
 		"false?y:x": func(k *dsl.Kernel, x u32) u32 { return dsl.Select(k.Bool(false), k.Warp(), x) },
 	} {
@@ -105,7 +111,8 @@ func TestNeutralOperandsEmitNothing(t *testing.T) {
 
 func TestWhatFoldingLeavesOverIsDropped(t *testing.T) {
 	for name, f := range map[string]func(k *dsl.Kernel, x u32) u32{
-		"x*0": func(k *dsl.Kernel, x u32) u32 { return x.AddC(3).MulC(0) }, "0*x": func(k *dsl.Kernel, x u32) u32 { return k.U32(0).Mul(x) },
+		"x*0": func(k *dsl.Kernel, x u32) u32 { return x.AddC(3).MulC(0) },
+		"0*x": func(k *dsl.Kernel, x u32) u32 { return k.U32(0).Mul(x) },
 		"x%1": func(k *dsl.Kernel, x u32) u32 { return x.Add(k.Warp()).RemC(1) },
 	} {
 		got := body(t, func(k *dsl.Kernel) {
@@ -136,7 +143,8 @@ func TestCastFoldsIntegersByWidth(t *testing.T) {
 	require.Equal(t, "4294967295", folded(t, func(k *dsl.Kernel) u32 { return dsl.Cast[dsl.U32](k.I32(-1)) }, "u32"))
 	require.Equal(t, "5", folded(t, func(k *dsl.Kernel) u32 { return dsl.Cast[dsl.U32](k.U64(1<<32 + 5)) }, "u32"))
 	require.Equal(t, "-1", folded(t, func(k *dsl.Kernel) i32 { return dsl.Cast[dsl.I32](k.U32(math.MaxUint32)) }, "i32"))
-	require.Equal(t, "18446744073709551615", folded(t, func(k *dsl.Kernel) dsl.Val[dsl.U64] { return dsl.Cast[dsl.U64](k.I32(-1)) }, "u64"))
+	require.Equal(t, "18446744073709551615",
+		folded(t, func(k *dsl.Kernel) dsl.Val[dsl.U64] { return dsl.Cast[dsl.U64](k.I32(-1)) }, "u64"))
 }
 
 func TestConstantsMustFit(t *testing.T) {

@@ -48,7 +48,8 @@ type Kernel struct {
 // New starts an empty kernel. Name must be a C identifier.
 func New(name string, o Options) *Kernel {
 	k := &Kernel{ir: &ir.Kernel{
-		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, ClusterSize: o.Cluster, PerSM: o.PerSM, SharedLimit: o.SharedLimit, Body: &ir.Block{},
+		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, ClusterSize: o.Cluster, PerSM: o.PerSM,
+		SharedLimit: o.SharedLimit, Body: &ir.Block{},
 	}, left: map[*ir.Value]bool{}, helpers: map[string]bool{}, names: map[string]ir.Pos{}}
 	k.cur = k.ir.Body
 	if !isIdent(name) {
@@ -118,7 +119,8 @@ func (k *Kernel) emit(in *ir.Instr) *ir.Instr {
 	in.Pos = k.here()
 	for _, a := range in.Args {
 		if a == nil {
-			k.errs = append(k.errs, &ir.Error{Pos: in.Pos, Kind: ir.KindValue, What: in.Op.String(), Text: "an operand is a zero Val; make it with a Kernel"})
+			k.errs = append(k.errs, &ir.Error{Pos: in.Pos, Kind: ir.KindValue, What: in.Op.String(),
+				Text: "an operand is a zero Val; make it with a Kernel"})
 			return nil
 		}
 	}

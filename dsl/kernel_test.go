@@ -34,11 +34,13 @@ func TestFinishGivesTheHead(t *testing.T) {
 	dsl.Shared[dsl.U32](k, "x", 5)
 	p, err := k.Finish()
 	require.NoError(t, err)
-	require.Equal(t, text("// one", "// two", "kernel head warps=2 grid=3 shared=20/100", "shared @x:u32[5] offset=0 align=4", "{", "}", ""), p.String())
+	require.Equal(t, text("// one", "// two", "kernel head warps=2 grid=3 shared=20/100",
+		"shared @x:u32[5] offset=0 align=4", "{", "}", ""), p.String())
 }
 
 func TestARefusedOpGoesOnWithADummy(t *testing.T) {
-	require.Equal(t, text("add: has no form for bf16", "fence: has order acq_rel and scope warp, want acq_rel or sc, and cta or wider"), mistakes(t, func(k *dsl.Kernel) {
+	require.Equal(t, text("add: has no form for bf16",
+		"fence: has order acq_rel and scope warp, want acq_rel or sc, and cta or wider"), mistakes(t, func(k *dsl.Kernel) {
 		b := dsl.Global[dsl.BF16](k, "b", 1)
 		b.Store(nil, b.Load(nil).Add(b.Load(nil)))
 		k.Fence(dsl.WarpScope)
@@ -46,9 +48,10 @@ func TestARefusedOpGoesOnWithADummy(t *testing.T) {
 }
 
 func TestZeroValuesBesideRealOnesAreRefused(t *testing.T) {
-	require.Equal(t, text("add: an operand is a zero Val; make it with a Kernel", "fma: an operand is a zero Val; make it with a Kernel",
-		"and: an operand is a zero Val; make it with a Kernel", "select: an operand is a zero Val; make it with a Kernel",
-		"st: an operand is a zero Val; make it with a Kernel", "index into @x is a zero Val",
+	require.Equal(t, text("add: an operand is a zero Val; make it with a Kernel",
+		"fma: an operand is a zero Val; make it with a Kernel", "and: an operand is a zero Val; make it with a Kernel",
+		"select: an operand is a zero Val; make it with a Kernel", "st: an operand is a zero Val; make it with a Kernel",
+		"index into @x is a zero Val",
 		"set: an operand is a zero Val; make it with a Kernel", "assert: an operand is a zero Val; make it with a Kernel",
 		"nanosleep: an operand is a zero Val; make it with a Kernel"), mistakes(t, func(k *dsl.Kernel) {
 		var zero u32
@@ -85,11 +88,12 @@ func TestAllZeroValuesPanic(t *testing.T) {
 }
 
 func TestNamesStayTheFirstAndNeverReachConstants(t *testing.T) {
-	require.Equal(t, text("v0.row:u32 = lane", "v1.odd:pred = eq v0, 1", "assert v1 \"odd\"", "nanosleep 3"), body(t, func(k *dsl.Kernel) {
-		row := k.Lane().Named("row").Named("line")
-		k.Assert(row.EqC(1).Named("odd").Named("even"), "odd")
-		k.Nanosleep(k.U32(3).Named("three"))
-	}))
+	require.Equal(t, text("v0.row:u32 = lane", "v1.odd:pred = eq v0, 1", "assert v1 \"odd\"", "nanosleep 3"),
+		body(t, func(k *dsl.Kernel) {
+			row := k.Lane().Named("row").Named("line")
+			k.Assert(row.EqC(1).Named("odd").Named("even"), "odd")
+			k.Nanosleep(k.U32(3).Named("three"))
+		}))
 }
 
 func TestSpecialRegistersAndParameters(t *testing.T) {
@@ -99,7 +103,8 @@ func TestSpecialRegistersAndParameters(t *testing.T) {
 		dsl.Global[dsl.U64](k, "y", 1).Store(nil, n.Add(k.Clock()).Sub(k.GlobalTimer()))
 		out(k, k.Lane(), k.Warp(), k.Tid(), k.CTA(), k.Grid(), k.SMID())
 	})
-	for _, op := range []ir.Op{ir.OpLane, ir.OpWarp, ir.OpTid, ir.OpCTA, ir.OpGrid, ir.OpSMID, ir.OpClock, ir.OpGlobalTimer} {
+	for _, op := range []ir.Op{ir.OpLane, ir.OpWarp, ir.OpTid, ir.OpCTA, ir.OpGrid, ir.OpSMID, ir.OpClock,
+		ir.OpGlobalTimer} {
 		require.Len(t, positions(p, op), 1, "%s", op)
 	}
 	fields, size := p.ParamsLayout()

@@ -88,7 +88,8 @@ func View[To, From Elem](b Buf[From]) Buf[To] {
 	if b.b.Root != nil && b.b.Root.Elem == typeOf[To]() {
 		return Buf[To]{k: k, b: b.b.Root}
 	}
-	k.Require(b.b.Bytes()%int64(n) == 0, "view of %s as %s: %d bytes are no multiple of %d", b.b, typeOf[To](), b.b.Bytes(), n)
+	k.Require(b.b.Bytes()%int64(n) == 0, "view of %s as %s: %d bytes are no multiple of %d", b.b, typeOf[To](),
+		b.b.Bytes(), n)
 	b.aligned(n)
 	for _, v := range k.ir.Bufs {
 		if v.Root == b.b.Base() && v.Elem == typeOf[To]() {

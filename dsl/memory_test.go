@@ -12,7 +12,8 @@ import (
 func TestDeclarations(t *testing.T) {
 	require.Equal(t, text("kernel test warps=4 shared=256/4096",
 		"param n:u32  // tokens", "param scale:f32",
-		"global @w:bf16[] align=128 readonly  // weights", "shared @a:f32[16] offset=0 align=4", "shared @b:u64[2] offset=128 align=64",
+		"global @w:bf16[] align=128 readonly  // weights", "shared @a:f32[16] offset=0 align=4",
+		"shared @b:u64[2] offset=128 align=64",
 		"shared @c:f16[4] offset=160 align=2", "shared @d:f32[22] offset=168 align=4"), decls(t, func(k *dsl.Kernel) {
 		dsl.Scalar[dsl.U32](k, "n", "tokens")
 		dsl.Scalar[dsl.F32](k, "scale", "")
@@ -25,8 +26,11 @@ func TestDeclarations(t *testing.T) {
 }
 
 func TestDeclarationsRefuse(t *testing.T) {
-	require.Equal(t, text(`name "w" is taken, by the declaration at dsl/memory_test.go:31`, `name "w" is taken, by the declaration at dsl/memory_test.go:31`, `name "2x" is not a C identifier`, `name "" is not a C identifier`,
-		"buffer neg has -1 elements, want 0 to 2^40", "buffer far is placed at byte 64; only a shared buffer has a place, from 0 on", "buffer odd is aligned to 12 bytes, want a power of two", "view of @w as b128: 6 bytes are no multiple of 16"),
+	require.Equal(t, text(`name "w" is taken, by the declaration at dsl/memory_test.go:35`,
+		`name "w" is taken, by the declaration at dsl/memory_test.go:35`, `name "2x" is not a C identifier`,
+		`name "" is not a C identifier`, "buffer neg has -1 elements, want 0 to 2^40",
+		"buffer far is placed at byte 64; only a shared buffer has a place, from 0 on",
+		"buffer odd is aligned to 12 bytes, want a power of two", "view of @w as b128: 6 bytes are no multiple of 16"),
 		mistakes(t, func(k *dsl.Kernel) {
 			w := dsl.Global[dsl.BF16](k, "w", 3)
 			dsl.Shared[dsl.BF16](k, "w", 1)
@@ -91,13 +95,15 @@ func TestBulkCopiesAndMatricesAlignTheirBuffers(t *testing.T) {
 		dsl.BulkCopy(dst, nil, src, nil, k.U32(16), bar, nil)
 		dsl.LoadMatrix(tile, k.Lane().MulC(8), false)
 	})
-	require.Equal(t, text("shared @dst:u32[8] offset=16 align=16", "global @src:u16[] align=16", "shared @tile:bf16[256] offset=48 align=16"),
+	require.Equal(t, text("shared @dst:u32[8] offset=16 align=16", "global @src:u16[] align=16",
+		"shared @tile:bf16[256] offset=48 align=16"),
 		text(p.Bufs[1].Decl(), p.Bufs[2].Decl(), p.Bufs[3].Decl()))
 }
 
 func TestMemoryOptions(t *testing.T) {
 	require.Equal(t, text(
-		"v0:u32 = ld.u32 @x[0]", "v1:u32 = ld.relaxed.gpu.u32 @x[0]", "v2:u32 = ld.acquire.cta.u32 @x[0]", "v3:u32 = ld.volatile.u32 @x[0]",
+		"v0:u32 = ld.u32 @x[0]", "v1:u32 = ld.relaxed.gpu.u32 @x[0]", "v2:u32 = ld.acquire.cta.u32 @x[0]",
+		"v3:u32 = ld.volatile.u32 @x[0]",
 		"v4:u32 = ld.u32 @x[0] hint=evict_first", "v5:u32 = ld.u32 @x[0] hint=no_allocate",
 		"st.release.sys.u32 @x[1], v0", "red.add.release.gpu.u32 @x[1], v0",
 		"v6:u32 = atom.exch.acq_rel.gpu.u32 @x[1], v0"), body(t, func(k *dsl.Kernel) {
@@ -125,7 +131,8 @@ func TestAtomics(t *testing.T) {
 		v = dsl.AtomicOr(x, nil, v, o)
 		dsl.AtomicCAS(x, nil, v, k.U64(0), o)
 	}))
-	require.Equal(t, text("atom.add: has order weak, want relaxed, acquire, release or acq_rel", "atom.or: has no form for i32"), mistakes(t, func(k *dsl.Kernel) {
+	require.Equal(t, text("atom.add: has order weak, want relaxed, acquire, release or acq_rel",
+		"atom.or: has no form for i32"), mistakes(t, func(k *dsl.Kernel) {
 		x := dsl.Global[dsl.I32](k, "x", 2)
 		dsl.AtomicAdd(x, nil, k.I32(1))
 		dsl.AtomicOr(x, nil, k.I32(1), dsl.Relaxed(dsl.GPUScope))
@@ -133,7 +140,8 @@ func TestAtomics(t *testing.T) {
 }
 
 func TestConstantIndicesAreRefusedAsWritten(t *testing.T) {
-	require.Equal(t, text("st: @x[-3] is before the buffer's first element", "st: @x[8589934592] reaches element 8589934592, but the buffer ends with element 1"),
+	require.Equal(t, text("st: @x[-3] is before the buffer's first element",
+		"st: @x[8589934592] reaches element 8589934592, but the buffer ends with element 1"),
 		mistakes(t, func(k *dsl.Kernel) {
 			x := dsl.Global[dsl.U32](k, "x", 2)
 			x.Store(dsl.At(-3), k.U32(0))

@@ -59,7 +59,8 @@ func TestRequireNamesTheTemplateAndItsCaller(t *testing.T) {
 func TestPositionHasItsCallerBehindManyFrames(t *testing.T) {
 	for frames := range 40 {
 		p := finish(t, func(k *dsl.Kernel) { nested(k, frames) })
-		require.Equal(t, []ir.Pos{{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:61"}}, positions(p, ir.OpNanosleep), frames)
+		require.Equal(t, []ir.Pos{{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:61"}},
+			positions(p, ir.OpNanosleep), frames)
 	}
 }
 
@@ -72,8 +73,8 @@ func TestPositionsOfOneKernelHaveTheCallersOfTheirOwn(t *testing.T) {
 				nested(k, frames)
 			}
 		})
-		first := ir.Pos{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:71"}
-		second := ir.Pos{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:72"}
+		first := ir.Pos{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:72"}
+		second := ir.Pos{Line: "dsl/template_test.go:34", Caller: "dsl/pos_test.go:73"}
 		require.Equal(t, []ir.Pos{first, second, first, second}, positions(p, ir.OpNanosleep), frames)
 	}
 }
@@ -87,5 +88,5 @@ func TestPositionOfAHelperIsItsCallersFromThenOn(t *testing.T) {
 	})
 	at := positions(p, ir.OpNanosleep)
 	require.Equal(t, "dsl/template_test.go:44", at[0].Line)
-	require.Equal(t, "dsl/pos_test.go:85", at[1].Line)
+	require.Equal(t, "dsl/pos_test.go:86", at[1].Line)
 }

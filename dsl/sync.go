@@ -139,14 +139,16 @@ func (k *Kernel) note(in *ir.Instr, n Note) *ir.Instr {
 	in.Mem = append(in.Mem, n.To.addr(nil)...)
 	in.Args = append(in.Args, n.Tag.v, n.Detail.v)
 	in.Attr.N = n.Site
-	k.Require(n.To.Len() >= int64(NoteWords*k.Warps()), "notes have %d words, want %d a warp of %d", n.To.Len(), NoteWords, k.Warps())
+	k.Require(n.To.Len() >= int64(NoteWords*k.Warps()), "notes have %d words, want %d a warp of %d", n.To.Len(), NoteWords,
+		k.Warps())
 	return in
 }
 
 // BulkCopy starts an asynchronous copy of bytes (a multiple of 16, under 2²⁰)
 // from global element si of src to shared element di of dst, both 16-byte
 // aligned. It completes on mbarrier mi of m, which must expect the bytes.
-func BulkCopy[D, S Elem](dst Buf[D], di Index, src Buf[S], si Index, bytes Val[U32], m MBars, mi Index, opts ...MemOpt) {
+func BulkCopy[D, S Elem](dst Buf[D], di Index, src Buf[S], si Index, bytes Val[U32], m MBars, mi Index,
+	opts ...MemOpt) {
 	k := kern(dst.k, src.k)
 	dst.aligned(16)
 	src.aligned(16)
@@ -202,7 +204,8 @@ func WaitTag(b Buf[B128], i Index, first Val[B128], tag Val[U32], opts ...MemOpt
 
 // WaitTagOrNote is WaitTag that also ends when word j of flag is not 0, with a note; the
 // result is of no use then.
-func WaitTagOrNote(b Buf[B128], i Index, first Val[B128], tag Val[U32], flag Buf[U32], j Index, n Note, opts ...MemOpt) Val[B128] {
+func WaitTagOrNote(b Buf[B128], i Index, first Val[B128], tag Val[U32], flag Buf[U32], j Index, n Note,
+	opts ...MemOpt) Val[B128] {
 	in := waitTag(b, i, first, tag, opts)
 	in.Mem = append(in.Mem, flag.addr(j)...)
 	return op1[B128](kern(b.k, first.k, tag.k), kern(b.k).note(in, n))

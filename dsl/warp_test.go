@@ -10,8 +10,9 @@ import (
 )
 
 func TestShufflesAndVotes(t *testing.T) {
-	require.Equal(t, text("v0:u32 = lane", "v1:u32 = shfl.idx v0, 3", "v2:u32 = shfl.xor v1, 16", "v3:u32 = shfl.up v2, 1", "v4:u32 = shfl.down v3, 2",
-		"v5:pred = lt v4, 9", "v6:pred = vote.all v5", "v7:pred = vote.any v6", "v8:u32 = ballot v7", "st.u32 @out[0], v8"), body(t, func(k *dsl.Kernel) {
+	require.Equal(t, text("v0:u32 = lane", "v1:u32 = shfl.idx v0, 3", "v2:u32 = shfl.xor v1, 16", "v3:u32 = shfl.up v2, 1",
+		"v4:u32 = shfl.down v3, 2", "v5:pred = lt v4, 9", "v6:pred = vote.all v5", "v7:pred = vote.any v6",
+		"v8:u32 = ballot v7", "st.u32 @out[0], v8"), body(t, func(k *dsl.Kernel) {
 		v := dsl.ShflDown(dsl.ShflUp(dsl.ShflXor(dsl.Shfl(k.Lane(), k.U32(3)), 16), 1), 2)
 		out(k, dsl.Ballot(dsl.Any(dsl.All(v.LtC(9)))))
 	}))
@@ -40,14 +41,16 @@ func TestReductionsCoverTheirLanes(t *testing.T) {
 }
 
 func TestReductionsRefuseOddSizes(t *testing.T) {
-	require.Equal(t, text("butterfly over 12 lanes, want a power of two up to 32", "butterfly over 64 lanes, want a power of two up to 32",
-		"stride of 0 lanes, want a power of two up to 32", "stride of 3 lanes, want a power of two up to 32", "shfl.xor: moves by -1 lanes, want 0 to 31"), mistakes(t, func(k *dsl.Kernel) {
-		dsl.Butterfly(k.Lane(), 12, u32.Add)
-		dsl.Butterfly(k.Lane(), 64, u32.Add)
-		dsl.Stride(k.Lane(), 0, u32.Add)
-		dsl.Stride(k.Lane(), 3, u32.Add)
-		dsl.ShflXor(k.Lane(), -1)
-	}))
+	require.Equal(t, text("butterfly over 12 lanes, want a power of two up to 32",
+		"butterfly over 64 lanes, want a power of two up to 32", "stride of 0 lanes, want a power of two up to 32",
+		"stride of 3 lanes, want a power of two up to 32", "shfl.xor: moves by -1 lanes, want 0 to 31"),
+		mistakes(t, func(k *dsl.Kernel) {
+			dsl.Butterfly(k.Lane(), 12, u32.Add)
+			dsl.Butterfly(k.Lane(), 64, u32.Add)
+			dsl.Stride(k.Lane(), 0, u32.Add)
+			dsl.Stride(k.Lane(), 3, u32.Add)
+			dsl.ShflXor(k.Lane(), -1)
+		}))
 }
 
 func TestCTASumAddsTheWarpsInOrder(t *testing.T) {
@@ -60,9 +63,10 @@ func TestCTASumAddsTheWarpsInOrder(t *testing.T) {
 	})
 	_, tail, found := strings.Cut(got, "v12:u32 = lane\n")
 	require.True(t, found, got)
-	require.Equal(t, text("v13:pred = eq v12, 0", "if v13 {", "v14:u32 = warp", "v15:u32 = sub v14, 1", "st.f32 @scratch[v15], v11", "}",
-		"bar.sync id=1 n=96", "v16:f32 = ld.f32 @scratch[0]", "v17:f32 = ld.f32 @scratch[1]", "v18:f32 = add v16, v17",
-		"v19:f32 = ld.f32 @scratch[2]", "v20:f32 = add v18, v19", "st.f32 @out[0], v20", "}", "}"), tail)
+	require.Equal(t, text("v13:pred = eq v12, 0", "if v13 {", "v14:u32 = warp", "v15:u32 = sub v14, 1",
+		"st.f32 @scratch[v15], v11", "}", "bar.sync id=1 n=96", "v16:f32 = ld.f32 @scratch[0]",
+		"v17:f32 = ld.f32 @scratch[1]", "v18:f32 = add v16, v17", "v19:f32 = ld.f32 @scratch[2]", "v20:f32 = add v18, v19",
+		"st.f32 @out[0], v20", "}", "}"), tail)
 }
 
 func TestMMATakesItsFragmentsInOrder(t *testing.T) {

@@ -17,7 +17,8 @@ const WarpsPerGroup = 4
 // What ordinary stores wrote there needs FenceProxyAsyncShared before, and nothing may overwrite the operands until
 // then.
 func WGMMA[P Pair, A, B Elem](sums []*Var[F32], a Buf[A], ai Index, ta Tile, b Buf[B], bi Index, tb Tile) {
-	in := &ir.Instr{Op: ir.OpWGMMA, T: typeOf[P](), Mem: append(a.addr(ai), b.addr(bi)...), Attr: ir.Attr{Vars: varsOf(sums), Tiles: []Tile{ta, tb}}}
+	in := &ir.Instr{Op: ir.OpWGMMA, T: typeOf[P](), Mem: append(a.addr(ai), b.addr(bi)...),
+		Attr: ir.Attr{Vars: varsOf(sums), Tiles: []Tile{ta, tb}}}
 	a.aligned(16)
 	b.aligned(16)
 	kern(a.k, b.k).emit(in)
@@ -26,7 +27,8 @@ func WGMMA[P Pair, A, B Elem](sums []*Var[F32], a Buf[A], ai Index, ta Tile, b B
 // WGMMARegisters is WGMMA with A in variables, each warp's 16 rows as MMA wants them. They may be read, not set, until
 // the wait.
 func WGMMARegisters[P Pair, B Elem](sums []*Var[F32], a [4]*Var[P], b Buf[B], bi Index, tb Tile, o ...WGMMAOpt) {
-	in := &ir.Instr{Op: ir.OpWGMMA, T: typeOf[P](), Mem: b.addr(bi), Attr: ir.Attr{Vars: append(varsOf(a[:]), varsOf(sums)...), Tiles: []Tile{tb}}}
+	in := &ir.Instr{Op: ir.OpWGMMA, T: typeOf[P](), Mem: b.addr(bi),
+		Attr: ir.Attr{Vars: append(varsOf(a[:]), varsOf(sums)...), Tiles: []Tile{tb}}}
 	for _, x := range o {
 		in.Attr.Imm |= int64(x)
 	}

@@ -137,7 +137,8 @@ func waitHelper(name, load string, c ir.Cond, abort, sleep bool) string {
 		params, rest = params+", u32 ns", "    __nanosleep(ns);\n"
 	}
 	if !abort {
-		return fmt.Sprintf("// Polls until %s.\n%s void %s(%s) {\n  while (%s) {\n%s  }\n}", until, device, name, params, met, rest)
+		return fmt.Sprintf("// Polls until %s.\n%s void %s(%s) {\n  while (%s) {\n%s  }\n}", until, device, name, params, met,
+			rest)
 	}
 	return fmt.Sprintf(`// Polls until %s, or the flag is set: then true. Looks at the
 // flag every %d polls.

@@ -55,7 +55,8 @@ type Need struct {
 	// The same for programs. A buffer whose length is left to the host takes
 	// PageBytes for each page of context, and MoreBytes.
 	PageBytes, MoreBytes int64
-	Tensors              []string // of the checkpoint, which fill it one after another, row by row; none: Fill is of another kind
+	// of the checkpoint, which fill it one after another, row by row; none: Fill is of another kind
+	Tensors []string
 }
 
 // describe copies what needs say to the fields of the params block.
@@ -87,7 +88,8 @@ func checkExtras(k *ir.Kernel, x Extras) error {
 		case t.Type != "u32" && t.Type != "f32", t.Type != b.Elem.String():
 			return fmt.Errorf("table %q of %s, want u32 or f32 and what its buffer has, %s", t.Name, t.Type, b.Elem)
 		case int64(len(t.Words)) != b.Len || b.Len == 0:
-			return fmt.Errorf("table %q has %d words, its buffer %d elements, want as many and at least 1", t.Name, len(t.Words), b.Len)
+			return fmt.Errorf("table %q has %d words, its buffer %d elements, want as many and at least 1", t.Name, len(t.Words),
+				b.Len)
 		}
 		seen[t.Name] = true
 	}
@@ -96,7 +98,8 @@ func checkExtras(k *ir.Kernel, x Extras) error {
 		case b == nil:
 			return fmt.Errorf("need of buffer %q: kernel %s has no such buffer", n.Buffer, k.Name)
 		case b.Len > 0 && n.PageBytes+n.MoreBytes != 0:
-			return fmt.Errorf("need of buffer %q: %d bytes a page and %d more, but its length is fixed, %d", n.Buffer, n.PageBytes, n.MoreBytes, b.Len)
+			return fmt.Errorf("need of buffer %q: %d bytes a page and %d more, but its length is fixed, %d", n.Buffer,
+				n.PageBytes, n.MoreBytes, b.Len)
 		}
 	}
 	return nil

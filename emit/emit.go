@@ -73,18 +73,22 @@ func fits(k *ir.Kernel, t Target) error {
 	case k.Warps < 1 || 32*k.Warps > t.MaxThreads:
 		return fmt.Errorf("kernel %s has %d warps a CTA, want 1 to %d on %s", k.Name, k.Warps, t.MaxThreads/32, t.Arch)
 	case k.SharedBytes > t.SharedPerCTA:
-		return fmt.Errorf("kernel %s uses %d bytes of shared memory, a CTA has %d on %s", k.Name, k.SharedBytes, t.SharedPerCTA, t.Arch)
+		return fmt.Errorf("kernel %s uses %d bytes of shared memory, a CTA has %d on %s", k.Name, k.SharedBytes,
+			t.SharedPerCTA, t.Arch)
 	case k.ClusterSize > t.MaxCluster:
-		return fmt.Errorf("kernel %s has clusters of %d CTAs, want at most %d on %s", k.Name, k.ClusterSize, t.MaxCluster, t.Arch)
+		return fmt.Errorf("kernel %s has clusters of %d CTAs, want at most %d on %s", k.Name, k.ClusterSize, t.MaxCluster,
+			t.Arch)
 	case k.ClusterSize > 1 && k.Grid%k.ClusterSize != 0:
 		return fmt.Errorf("kernel %s has a grid of %d CTAs, no multiple of its clusters of %d", k.Name, k.Grid, k.ClusterSize)
 	}
 	for _, b := range k.Shareds() {
 		if b.Offset < 0 || int64(b.Offset)+b.Bytes() > int64(k.SharedBytes) {
-			return fmt.Errorf("%s: shared buffer %s at byte %d is not placed within the kernel's %d bytes", b.Pos, b, b.Offset, k.SharedBytes)
+			return fmt.Errorf("%s: shared buffer %s at byte %d is not placed within the kernel's %d bytes", b.Pos, b, b.Offset,
+				k.SharedBytes)
 		}
 		if b.Align > sharedAlign {
-			return fmt.Errorf("%s: shared buffer %s wants alignment %d, the block of shared memory has %d", b.Pos, b, b.Align, sharedAlign)
+			return fmt.Errorf("%s: shared buffer %s wants alignment %d, the block of shared memory has %d", b.Pos, b, b.Align,
+				sharedAlign)
 		}
 	}
 	return nil

@@ -139,8 +139,8 @@ func ctype(t ir.Type) string {
 // vectorType is the built-in type of n = 2 or 4 elements of t, and the
 // function that makes one.
 func vectorType(t ir.Type, n int) string {
-	base := map[ir.Type]string{ir.U16: "ushort", ir.BF16: "ushort", ir.F16: "ushort", ir.E4M3x2: "ushort", ir.I32: "int", ir.U32: "uint",
-		ir.BF16x2: "uint", ir.F16x2: "uint", ir.F32: "float", ir.U64: "ulonglong"}[t]
+	base := map[ir.Type]string{ir.U16: "ushort", ir.BF16: "ushort", ir.F16: "ushort", ir.E4M3x2: "ushort", ir.I32: "int",
+		ir.U32: "uint", ir.BF16x2: "uint", ir.F16x2: "uint", ir.F32: "float", ir.U64: "ulonglong"}[t]
 	if base == "" || n != 2 && n != 4 {
 		panic("BUG: emit: no vector of " + t.String())
 	}

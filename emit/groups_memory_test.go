@@ -67,7 +67,8 @@ func memoryOrdered(k *dsl.Kernel) {
 	sh.Store(dsl.At(1), sh.Load(dsl.At(0), dsl.Acquire(dsl.CTAScope)), dsl.Release(dsl.CTAScope))
 	sh.Store(dsl.At(3), sh.Load(dsl.At(2), dsl.Volatile()), dsl.Volatile())
 	sf.StoreN(dsl.At(4), sf.LoadN(dsl.At(0), 2, dsl.Relaxed(dsl.CTAScope)), dsl.Relaxed(dsl.CTAScope))
-	u.Store(dsl.At(3), u.Load(dsl.At(2), dsl.Relaxed(dsl.GPUScope), dsl.CacheHint(ir.EvictLast)), dsl.Relaxed(dsl.GPUScope), dsl.CacheHint(ir.EvictLast))
+	u.Store(dsl.At(3), u.Load(dsl.At(2), dsl.Relaxed(dsl.GPUScope), dsl.CacheHint(ir.EvictLast)),
+		dsl.Relaxed(dsl.GPUScope), dsl.CacheHint(ir.EvictLast))
 	u.Load(dsl.At(9), dsl.Acquire(dsl.GPUScope)) // kept although nobody reads the value
 }
 
@@ -169,7 +170,8 @@ func waits(k *dsl.Kernel) {
 	v := dsl.WaitTag(tagged, dsl.At(0), load(0), want, dsl.Relaxed(dsl.GPUScope))
 	out.Store(dsl.At(2), dsl.Split(v)[0])
 	notes := dsl.Shared[dsl.U32](k, "notes", k.Warps()*dsl.NoteWords, dsl.Align(16))
-	v = dsl.WaitTagOrNote(tagged, dsl.At(1), load(1), want, stop, dsl.At(0), dsl.Note{To: notes, Site: 1, Tag: want, Detail: k.U32(2)}, dsl.Acquire(dsl.GPUScope))
+	v = dsl.WaitTagOrNote(tagged, dsl.At(1), load(1), want, stop, dsl.At(0),
+		dsl.Note{To: notes, Site: 1, Tag: want, Detail: k.U32(2)}, dsl.Acquire(dsl.GPUScope))
 	out.Store(dsl.At(3), dsl.Split(v)[1])
 }
 
@@ -192,7 +194,8 @@ func tensor(k *dsl.Kernel) {
 	d := dsl.MMA(fa, [2]dsl.Val[dsl.BF16x2]{fb[0], fb[1]}, [4]dsl.Val[dsl.F32]{zero, zero, zero, zero})
 	d = dsl.MMA(fa, [2]dsl.Val[dsl.BF16x2]{fb[2], fb[3]}, d)
 	half := func(v dsl.Val[dsl.BF16x2]) dsl.Val[dsl.F16x2] { return dsl.Bits[dsl.F16x2](v) }
-	d = dsl.MMA([4]dsl.Val[dsl.F16x2]{half(fa[0]), half(fa[1]), half(fa[2]), half(fa[3])}, [2]dsl.Val[dsl.F16x2]{half(fb[0]), half(fb[1])}, d)
+	d = dsl.MMA([4]dsl.Val[dsl.F16x2]{half(fa[0]), half(fa[1]), half(fa[2]), half(fa[3])},
+		[2]dsl.Val[dsl.F16x2]{half(fb[0]), half(fb[1])}, d)
 	out.StoreN(k.Tid().MulC(4), d[:])
 }
 

@@ -18,7 +18,8 @@ func groups() []group {
 	return []group{
 		{"arith_int", arithInt}, {"arith_float", arithFloat}, {"compare", compare}, {"convert", convert},
 		{"registers", registers}, {"variables", variables}, {"memory_weak", memoryWeak}, {"memory_ordered", memoryOrdered},
-		{"atomics", atomics}, {"bulk", bulk}, {"barriers", barriers}, {"waits", waits}, {"collectives", collectives}, {"tensor", tensor}, {"tensor_bytes", tensorBytes},
+		{"atomics", atomics}, {"bulk", bulk}, {"barriers", barriers}, {"waits", waits}, {"collectives", collectives},
+		{"tensor", tensor}, {"tensor_bytes", tensorBytes},
 		{"warpgroup", warpgroup}, {"cluster", cluster},
 	}
 }
@@ -34,7 +35,8 @@ func kernel(t testing.TB, name string, build func(k *dsl.Kernel)) *ir.Kernel {
 }
 
 func arithInt(k *dsl.Kernel) {
-	outI, outU, outL := dsl.Global[dsl.I32](k, "outi", 0), dsl.Global[dsl.U32](k, "outu", 0), dsl.Global[dsl.U64](k, "outl", 0)
+	outI, outU, outL := dsl.Global[dsl.I32](k, "outi", 0), dsl.Global[dsl.U32](k, "outu", 0),
+		dsl.Global[dsl.U64](k, "outl", 0)
 	ia, ib := dsl.Scalar[dsl.I32](k, "ia", "a"), dsl.Scalar[dsl.I32](k, "ib", "")
 	ua, ub := dsl.Scalar[dsl.U32](k, "ua", ""), dsl.Scalar[dsl.U32](k, "ub", "")
 	la, lb := dsl.Scalar[dsl.U64](k, "la", ""), dsl.Scalar[dsl.U64](k, "lb", "")
@@ -201,6 +203,7 @@ func variables(k *dsl.Kernel) {
 		unused.Set(x)
 	}, dsl.Unroll(4))
 	k.ForStep(k.Tid(), k.U32(512), 128, func(i dsl.Val[dsl.U32]) {
-		k.IfElse(i.AndC(1).EqC(0), func() { out.Store(i, sums[0].Get()) }, func() { out.Store(i, sums[1].Get().Mul(largest.Get())) })
+		k.IfElse(i.AndC(1).EqC(0), func() { out.Store(i, sums[0].Get()) },
+			func() { out.Store(i, sums[1].Get().Mul(largest.Get())) })
 	})
 }

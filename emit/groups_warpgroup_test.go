@@ -48,7 +48,8 @@ func cluster(k *dsl.Kernel) {
 	out := dsl.Global[dsl.U32](k, "out", 0)
 	tile := dsl.Shared[dsl.U32](k, "tile", 2048, dsl.Align(1024))
 	bars := dsl.NewMBars(k, "bars", 2)
-	half := dsl.NewTensorMap(k, "half", w, 0, [3]int64{256, 8, 32}, [2]int64{512, 4096}, [3]int{256, 2, 4}, dsl.Doc("of w"))
+	half := dsl.NewTensorMap(k, "half", w, 0, [3]int64{256, 8, 32}, [2]int64{512, 4096}, [3]int{256, 2, 4},
+		dsl.Doc("of w"))
 	k.If(k.Tid().EqC(0), func() {
 		bars.Init(dsl.At(0), k.U32(1))
 		bars.Init(dsl.At(1), k.U32(2))

@@ -188,7 +188,8 @@ func (p *printer) fieldName(f ir.Field) string {
 
 func (p *printer) member(f ir.Field) string {
 	if f.Buf == nil {
-		return strings.TrimRight(fmt.Sprintf("  %-40s // %s", ctype(f.Type)+" "+p.fieldName(f)+";", oneLine(f.Param.Doc)), "/ ")
+		declared := ctype(f.Type) + " " + p.fieldName(f) + ";"
+		return strings.TrimRight(fmt.Sprintf("  %-40s // %s", declared, oneLine(f.Param.Doc)), "/ ")
 	}
 	length := "any number of elements"
 	if f.Buf.Len > 0 {

@@ -79,19 +79,22 @@ func (h *header) define(words string, value any, doc string) {
 func (h *header) head() {
 	l := h.l
 	h.lines("// "+Generated, "//")
-	h.printf("// Params block and launch of the kernel %s (%s, for %s), for host programs in C11 or C++17.", l.Kernel, l.Source, l.Arch)
+	h.printf("// Params block and launch of the kernel %s (%s, for %s), for host programs in C11 or C++17.", l.Kernel,
+		l.Source, l.Arch)
 	for _, d := range l.Doc {
 		h.comment("", d)
 	}
 	h.lines("//")
-	h.comment("", "The kernel is launched cooperatively, so that all CTAs are resident at once, and has one argument, "+h.argument()+
+	h.comment("", "The kernel is launched cooperatively, so that all CTAs are resident at once, and has one argument, "+
+		h.argument()+
 		". With the driver API, for a function that was allowed "+h.prefix+"SHARED_BYTES of dynamic shared memory:")
 	grid := h.prefix + "GRID"
 	if l.Grid == 0 {
 		grid = "grid"
 	}
 	h.printf("//   void *arguments[] = {&params};")
-	h.printf("//   cuLaunchCooperativeKernel(function, %s, 1, 1, %sTHREADS, 1, 1, %sSHARED_BYTES, stream, arguments);", grid, h.prefix, h.prefix)
+	h.printf("//   cuLaunchCooperativeKernel(function, %s, 1, 1, %sTHREADS, 1, 1, %sSHARED_BYTES, stream, arguments);",
+		grid, h.prefix, h.prefix)
 	h.lines("// How weights are packed, and the tables that some buffers hold, are in layout.json.")
 }
 

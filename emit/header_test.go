@@ -59,7 +59,8 @@ func (h headed) printer() (program, want string) {
 	for _, m := range []struct {
 		macro string
 		value int
-	}{{"GRID", l.Grid}, {"THREADS", l.Threads}, {"SHARED_BYTES", l.SharedBytes}, {"PARAMS_BYTES", l.ParamsBytes}, {"CLUSTER_SIZE", l.ClusterSize}} {
+	}{{"GRID", l.Grid}, {"THREADS", l.Threads}, {"SHARED_BYTES", l.SharedBytes}, {"PARAMS_BYTES", l.ParamsBytes},
+		{"CLUSTER_SIZE", l.ClusterSize}} {
 		show(prefix+"_"+m.macro, m.value)
 	}
 	show("sizeof("+h.name+"_params)", l.ParamsBytes)
@@ -88,7 +89,8 @@ func TestHeaderSaysWhatTheLayoutDoes(t *testing.T) {
 				program, want := h.printer()
 				require.NoError(t, os.WriteFile(filepath.Join(dir, "kernel.h"), h.text, 0o644))
 				require.NoError(t, os.WriteFile(filepath.Join(dir, d.source), []byte(program), 0o644))
-				cmd := exec.Command(d.compiler, "-std="+d.standard, "-Wall", "-Wextra", "-pedantic", "-Werror", "-o", "main", d.source)
+				cmd := exec.Command(d.compiler, "-std="+d.standard, "-Wall", "-Wextra", "-pedantic", "-Werror", "-o", "main",
+					d.source)
 				cmd.Dir = dir
 				out, err := cmd.CombinedOutput()
 				require.NoError(t, err, string(out))
@@ -118,8 +120,10 @@ func TestHeaderOfAnotherLayoutIsRefused(t *testing.T) {
 func TestHeaderMacrosOfSizesAreExact(t *testing.T) {
 	text := string(headers(t)[0].text)
 	for _, want := range []string{
-		"#define STEP_GRID 2  // CTAs\n", "#define STEP_GRID2 3  // clashes with the launch's\n", "#define STEP_KV_HEADS 8  // of the model\n",
-		"#define STEP_WEIGHTS_BYTES 8192\n", "#define STEP_WEIGHTS_ALIGN 16\n", "#define STEP_BYTES_BYTES(pages) (UINT64_C(4096) * (pages) + 8)\n",
+		"#define STEP_GRID 2  // CTAs\n", "#define STEP_GRID2 3  // clashes with the launch's\n",
+		"#define STEP_KV_HEADS 8  // of the model\n",
+		"#define STEP_WEIGHTS_BYTES 8192\n", "#define STEP_WEIGHTS_ALIGN 16\n",
+		"#define STEP_BYTES_BYTES(pages) (UINT64_C(4096) * (pages) + 8)\n",
 		"#define STEP_BYTES_BYTES2 32\n", // of Bytes
 	} {
 		require.Contains(t, text, want)
@@ -153,11 +157,13 @@ func TestNvccTakesHeaderAndKernelTogether(t *testing.T) {
 		}
 		both := "#include \"kernel.h\"\n#include \"kernel.cu\"\nstatic_assert(sizeof(Params) == sizeof(step_params), \"size\");\n"
 		for _, f := range headers(t)[0].layout.Params {
-			both += fmt.Sprintf("static_assert(PARAM_OFFSET(%s) == offsetof(step_params, %s), \"%s\");\n", f.Name, f.Name, f.Name)
+			both += fmt.Sprintf("static_assert(PARAM_OFFSET(%s) == offsetof(step_params, %s), \"%s\");\n", f.Name, f.Name,
+				f.Name)
 		}
 		src := filepath.Join(dir, "both.cu")
 		require.NoError(t, os.WriteFile(src, []byte(both), 0o644))
-		report, err := c.Compile(t.Context(), src, src+"bin", nvcc.Options{Arch: target(t).Arch, Flags: []string{"-Werror", "all-warnings"}})
+		report, err := c.Compile(t.Context(), src, src+"bin",
+			nvcc.Options{Arch: target(t).Arch, Flags: []string{"-Werror", "all-warnings"}})
 		require.NoError(t, err)
 		require.Equal(t, "hosted", report.Functions[0].Name)
 	}

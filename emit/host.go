@@ -109,21 +109,24 @@ func hostKernel(g *jen.File, l *Layout) {
 	g.Comment("Source is the kernel as CUDA C++, for nvcc with NvccFlags or for NVRTC.")
 	g.Func().Id("Source").Params().String().Block(jen.Return(jen.Id("source")))
 	g.Comment("NvccFlags are the arguments with which nvcc compiles Source.")
-	g.Func().Id("NvccFlags").Params().Index().String().Block(jen.Return(jen.Index().String().ValuesFunc(func(v *jen.Group) {
-		for _, f := range l.Flags {
-			v.Lit(f)
-		}
-	})))
+	g.Func().Id("NvccFlags").Params().Index().String().
+		Block(jen.Return(jen.Index().String().ValuesFunc(func(v *jen.Group) {
+			for _, f := range l.Flags {
+				v.Lit(f)
+			}
+		})))
 }
 
 // hostLaunch calls an interface, so that the package needs no CUDA binding.
 func hostLaunch(g *jen.File, l *Layout) {
-	block, what := jen.Id("DevicePtr"), "the device address of the params block, which must stay unchanged until the kernel has ended"
+	block, what := jen.Id("DevicePtr"),
+		"the device address of the params block, which must stay unchanged until the kernel has ended"
 	if l.ByValue {
 		block, what = jen.Index().Byte(), "the params block, Params.Bytes"
 	}
 	arguments := func() []jen.Code {
-		return []jen.Code{jen.List(jen.Id("grid"), jen.Id("threads"), jen.Id("sharedBytes")).Int(), jen.Id("params").Add(block.Clone())}
+		return []jen.Code{jen.List(jen.Id("grid"), jen.Id("threads"), jen.Id("sharedBytes")).Int(),
+			jen.Id("params").Add(block.Clone())}
 	}
 	g.Comment("Function is the loaded kernel on a stream, as any CUDA binding can offer it: LaunchCooperative starts grid CTAs of threads")
 	g.Comment("threads, all resident at once, with sharedBytes of dynamic shared memory (above 48 KiB the function must have been allowed")
@@ -137,13 +140,15 @@ func hostLaunch(g *jen.File, l *Layout) {
 
 	grid, params, doc := jen.Id("Grid"), []jen.Code{jen.Id("f").Id("Function")}, "Launch starts the kernel once."
 	if l.Grid == 0 {
-		grid, params, doc = jen.Id("grid"), append(params, jen.Id("grid").Int()), "Launch starts the kernel once with grid CTAs."
+		grid, params, doc = jen.Id("grid"), append(params, jen.Id("grid").Int()),
+			"Launch starts the kernel once with grid CTAs."
 	}
 	give := jen.Id("params")
 	if l.ByValue {
 		params, give = append(params, jen.Id("params").Op("*").Id("Params")), jen.Id("params").Dot("Bytes").Call()
 	} else {
-		params, doc = append(params, jen.Id("params").Id("DevicePtr")), doc+" params is the device address of a copy of Params.Bytes."
+		params, doc = append(params, jen.Id("params").Id("DevicePtr")),
+			doc+" params is the device address of a copy of Params.Bytes."
 	}
 	g.Comment(doc)
 	g.Func().Id("Launch").Params(params...).Error().
@@ -155,7 +160,8 @@ func hostParams(g *jen.File, l *Layout) {
 	names := fieldNames(l)
 	g.Comment("DevicePtr is an address in device memory.")
 	g.Type().Id("DevicePtr").Uint64()
-	g.Comment(fmt.Sprintf("Params are the arguments of a launch. The kernel takes them as a block of %d bytes.", l.ParamsBytes))
+	g.Comment(fmt.Sprintf("Params are the arguments of a launch. The kernel takes them as a block of %d bytes.",
+		l.ParamsBytes))
 	g.Type().Id("Params").StructFunc(func(s *jen.Group) {
 		for i, f := range l.Params {
 			t := jen.Id("DevicePtr")
@@ -177,14 +183,16 @@ func hostParams(g *jen.File, l *Layout) {
 	g.Func().Params(jen.Id("p").Op("*").Id("Params")).Id("MarshalBinary").Params().Params(jen.Index().Byte(), jen.Error()).
 		Block(jen.Return(jen.Id("p").Dot("Bytes").Call(), jen.Nil()))
 	g.Comment("Bind sets the pointer of the buffer called name, one of Buffers; others are an error.")
-	g.Func().Params(jen.Id("p").Op("*").Id("Params")).Id("Bind").Params(jen.Id("name").String(), jen.Id("at").Id("DevicePtr")).Error().
+	g.Func().Params(jen.Id("p").Op("*").Id("Params")).Id("Bind").Params(jen.Id("name").String(),
+		jen.Id("at").Id("DevicePtr")).Error().
 		Block(jen.Switch(jen.Id("name")).BlockFunc(func(s *jen.Group) {
 			for i, f := range l.Params {
 				if f.Pointer {
 					s.Case(jen.Lit(f.Name)).Block(jen.Id("p").Dot(names[i]).Op("=").Id("at"))
 				}
 			}
-			s.Default().Block(jen.Return(jen.Qual("fmt", "Errorf").Call(jen.Lit("kernel "+l.Kernel+" has no buffer %q"), jen.Id("name"))))
+			s.Default().Block(jen.Return(jen.Qual("fmt", "Errorf").Call(jen.Lit("kernel "+l.Kernel+" has no buffer %q"),
+				jen.Id("name"))))
 		}), jen.Return(jen.Nil()))
 }
 

@@ -18,7 +18,8 @@ import (
 // hosted is a kernel with every kind of parameter, some with awkward names.
 func hosted(t *testing.T) *ir.Kernel {
 	k := kernel(t, "hosted", func(k *dsl.Kernel) {
-		w := dsl.Global[dsl.BF16](k, "weights", 4096, dsl.ReadOnly(), dsl.Align(16), dsl.Doc("packed */ \"weights\"\nsecond line"))
+		w := dsl.Global[dsl.BF16](k, "weights", 4096, dsl.ReadOnly(), dsl.Align(16),
+			dsl.Doc("packed */ \"weights\"\nsecond line"))
 		out := dsl.Global[dsl.F32](k, "bytes", 0) // clashes with a method
 		out2 := dsl.Global[dsl.F32](k, "Bytes", 8)
 		n := dsl.Scalar[dsl.U32](k, "type", "a Go word")
@@ -36,14 +37,20 @@ func hosted(t *testing.T) *ir.Kernel {
 }
 
 func extras() emit.Extras {
-	runs := emit.RowRuns(8, func(r int) (string, int) { return fmt.Sprintf("layers.%%d.%s", [...]string{"gate", "up"}[r%2]), r / 2 })
+	runs := emit.RowRuns(8, func(r int) (string, int) {
+		return fmt.Sprintf("layers.%%d.%s",
+			[...]string{"gate", "up"}[r%2]), r / 2
+	})
 	return emit.Extras{
-		Constants: []emit.Constant{{Name: "kv heads", Value: 8, Doc: "of the model"}, {Name: "grid", Value: 3, Doc: "clashes with the launch's"}},
-		Packing: []emit.PackEntry{{Matrix: "gate_up", Rows: 8, K: 64, Layers: 2, Base: 0, LayerStride: 1024, TileRows: 8, Tiles: 1, KPadded: 64,
-			Order: "row-major", Sources: runs}},
-		Tables: []emit.Table{{Name: "Bytes", Type: "f32", Words: []uint32{0x3f800000, 0x80000000, 0x7fc00001, 4, 5, 6, 7, 0xff800000}}},
-		Needs: []emit.Need{{Buffer: "weights", Fill: "what Packing says */ and\na second line"}, {Buffer: "Bytes", Fill: "the table of that name"},
-			{Buffer: "bytes", Size: "4 bytes a thread", PageBytes: 4096, MoreBytes: 8, Tensors: []string{"a", "b.0"}}},
+		Constants: []emit.Constant{{Name: "kv heads", Value: 8, Doc: "of the model"},
+			{Name: "grid", Value: 3, Doc: "clashes with the launch's"}},
+		Packing: []emit.PackEntry{{Matrix: "gate_up", Rows: 8, K: 64, Layers: 2, Base: 0, LayerStride: 1024, TileRows: 8,
+			Tiles: 1, KPadded: 64, Order: "row-major", Sources: runs}},
+		Tables: []emit.Table{{Name: "Bytes", Type: "f32", Words: []uint32{0x3f800000, 0x80000000, 0x7fc00001, 4, 5, 6, 7,
+			0xff800000}}},
+		Needs: []emit.Need{{Buffer: "weights", Fill: "what Packing says */ and\na second line"},
+			{Buffer: "Bytes", Fill: "the table of that name"}, {Buffer: "bytes", Size: "4 bytes a thread", PageBytes: 4096,
+				MoreBytes: 8, Tensors: []string{"a", "b.0"}}},
 	}
 }
 
@@ -99,7 +106,8 @@ func main() {
 }
 `)
 	goRun(t, dir, "build", "./...")
-	require.Equal(t, "8877665544332211"+"9900000000000000"+"0000000000000000"+"07000000"+"00000000"+"0000000000010000"+"0000003f"+"feffffff"+"\n"+
+	require.Equal(t, "8877665544332211"+"9900000000000000"+"0000000000000000"+"07000000"+"00000000"+"0000000000010000"+
+		"0000003f"+"feffffff"+"\n"+
 		"hosted 2 128 512 48 3 8192\n"+
 		"true [{layers.%d.gate 0 2 0 1 4} {layers.%d.up 1 2 0 1 4}] 8 3 kernel hosted has no buffer \"nothing\"\n"+
 		"Bytes f32 0000803f00000080"+"0100c07f04000000"+"0500000006000000"+"07000000000080ff\n",
@@ -172,7 +180,8 @@ func TestGeneratedFilesSaySoAndAreFormatted(t *testing.T) {
 		}
 		golden(t, filepath.Join("host", f.Name+".golden"), f.Content)
 	}
-	require.Equal(t, []string{"kernel.cu", "kernel.h", "layout.json", "zkernel.go", "zlaunch_cuda.go", "zlayout.go", "zpacking.go", "zparams.go", "ztables.go"}, names)
+	require.Equal(t, []string{"kernel.cu", "kernel.h", "layout.json", "zkernel.go", "zlaunch_cuda.go", "zlayout.go",
+		"zpacking.go", "zparams.go", "ztables.go"}, names)
 }
 
 func TestHostRefusesNamesThatAreNoPackage(t *testing.T) {
@@ -209,15 +218,23 @@ func TestExtrasThatDoNotFitTheBuffersAreRefused(t *testing.T) {
 	one := func(table emit.Table) emit.Extras { return emit.Extras{Tables: []emit.Table{table}} }
 	good := extras().Tables[0]
 	for want, x := range map[string]emit.Extras{
-		`table "plan": kernel hosted has no such buffer`:                                one(emit.Table{Name: "plan", Type: "u32"}),
-		`table "type": kernel hosted has no such buffer`:                                one(emit.Table{Name: "type", Type: "u32"}),
-		`table "Bytes" is there twice`:                                                  {Tables: []emit.Table{good, good}},
-		`table "Bytes" of u32, want u32 or f32 and what its buffer has, f32`:            one(emit.Table{Name: "Bytes", Type: "u32", Words: good.Words}),
-		`table "weights" of bf16, want u32 or f32 and what its buffer has, bf16`:        one(emit.Table{Name: "weights", Type: "bf16"}),
-		`table "Bytes" has 7 words, its buffer 8 elements, want as many and at least 1`: one(emit.Table{Name: "Bytes", Type: "f32", Words: good.Words[1:]}),
-		`table "bytes" has 0 words, its buffer 0 elements, want as many and at least 1`: one(emit.Table{Name: "bytes", Type: "f32"}),
-		`need of buffer "weight": kernel hosted has no such buffer`:                     {Needs: []emit.Need{{Buffer: "weight"}}},
-		`need of buffer "Bytes": 4 bytes a page and 1 more, but its length is fixed, 8`: {Needs: []emit.Need{{Buffer: "Bytes", PageBytes: 4, MoreBytes: 1}}},
+		`table "plan": kernel hosted has no such buffer`: one(emit.Table{Name: "plan",
+			Type: "u32"}),
+		`table "type": kernel hosted has no such buffer`: one(emit.Table{Name: "type",
+			Type: "u32"}),
+		`table "Bytes" is there twice`: {Tables: []emit.Table{good, good}},
+		`table "Bytes" of u32, want u32 or f32 and what its buffer has, f32`: one(emit.Table{Name: "Bytes",
+			Type: "u32", Words: good.Words}),
+		`table "weights" of bf16, want u32 or f32 and what its buffer has, bf16`: one(emit.Table{Name: "weights",
+			Type: "bf16"}),
+		`table "Bytes" has 7 words, its buffer 8 elements, want as many and at least 1`: one(emit.Table{Name: "Bytes",
+			Type: "f32", Words: good.Words[1:]}),
+		`table "bytes" has 0 words, its buffer 0 elements, want as many and at least 1`: one(emit.Table{Name: "bytes",
+			Type: "f32"}),
+		`need of buffer "weight": kernel hosted has no such buffer`: {
+			Needs: []emit.Need{{Buffer: "weight"}}},
+		`need of buffer "Bytes": 4 bytes a page and 1 more, but its length is fixed, 8`: {Needs: []emit.Need{{Buffer: "Bytes",
+			PageBytes: 4, MoreBytes: 1}}},
 	} {
 		_, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", x)
 		require.EqualError(t, err, want)
@@ -251,6 +268,7 @@ func TestRowRunsCoverEveryRowOnce(t *testing.T) {
 		require.Equal(t, 1, n, "row %d", r)
 	}
 	require.Len(t, runs, 6)
-	require.Equal(t, []emit.RowRun{{Tensor: "o", RowStep: 1, SourceStep: 1, Count: 100}}, emit.RowRuns(100, func(r int) (string, int) { return "o", r }))
+	require.Equal(t, []emit.RowRun{{Tensor: "o", RowStep: 1, SourceStep: 1, Count: 100}},
+		emit.RowRuns(100, func(r int) (string, int) { return "o", r }))
 	require.Empty(t, emit.RowRuns(0, nil))
 }

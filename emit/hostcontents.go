@@ -17,11 +17,13 @@ func hostTables(g *jen.File, l *Layout) {
 		jen.Id("Bytes").Index().Byte().Comment("little-endian, to be copied to the buffer as they are"),
 	)
 	g.Comment("Tables lists the tables in fresh memory, which the caller may keep and change.")
-	g.Func().Id("Tables").Params().Index().Id("Table").Block(jen.Return(jen.Index().Id("Table").CustomFunc(multiLine, func(v *jen.Group) {
-		for _, t := range l.Tables {
-			v.Values(jen.Lit(t.Name), jen.Lit(t.Type), jen.Id("littleEndian").CallFunc(func(a *jen.Group) { tableWords(a, t.Words) }))
-		}
-	})))
+	g.Func().Id("Tables").Params().Index().Id("Table").Block(jen.Return(jen.Index().Id("Table").CustomFunc(multiLine,
+		func(v *jen.Group) {
+			for _, t := range l.Tables {
+				v.Values(jen.Lit(t.Name), jen.Lit(t.Type),
+					jen.Id("littleEndian").CallFunc(func(a *jen.Group) { tableWords(a, t.Words) }))
+			}
+		})))
 	if len(l.Tables) == 0 {
 		return
 	}
@@ -63,7 +65,8 @@ func fillDoc(l *Layout) []string {
 		return nil
 	}
 	lines := append([]string{"", "# Buffers", "",
-		"Before the first launch the host allocates every buffer, binds it in [Params], and writes into these:", ""}, filled...)
+		"Before the first launch the host allocates every buffer, binds it in [Params], and writes into these:", ""},
+		filled...)
 	if len(others) > 0 {
 		lines = append(append(lines, "", "The others need no content:", ""), others...)
 	}

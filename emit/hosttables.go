@@ -8,8 +8,8 @@ import (
 func hostLayout(g *jen.File, l *Layout) {
 	g.Comment("The kernel and its launch.")
 	taken := map[string]bool{}
-	for _, name := range []string{"Source", "NvccFlags", "Launch", "Function", "FunctionOf", "DevicePtr", "Params", "Buffer", "Buffers",
-		"PackEntry", "RowRun", "Packing", "Table", "Tables"} {
+	for _, name := range []string{"Source", "NvccFlags", "Launch", "Function", "FunctionOf", "DevicePtr", "Params",
+		"Buffer", "Buffers", "PackEntry", "RowRun", "Packing", "Table", "Tables"} {
 		taken[name] = true
 	}
 	g.Const().DefsFunc(func(d *jen.Group) {
@@ -44,14 +44,15 @@ func hostLayout(g *jen.File, l *Layout) {
 		jen.Id("Fill").String().Comment("what the host writes before the first launch; empty: nothing"),
 	)
 	g.Comment("Buffers lists the kernel's buffers in the order of the params block.")
-	g.Func().Id("Buffers").Params().Index().Id("Buffer").Block(jen.Return(jen.Index().Id("Buffer").CustomFunc(multiLine, func(v *jen.Group) {
-		for _, f := range l.Params {
-			if f.Pointer {
-				v.Values(jen.Lit(f.Name), jen.Lit(f.Type), jen.Lit(int(f.Length)), jen.Lit(int(f.Bytes)), jen.Lit(f.Align), jen.Lit(f.ReadOnly),
-					jen.Lit(f.Size), jen.Lit(f.Fill))
+	g.Func().Id("Buffers").Params().Index().Id("Buffer").Block(jen.Return(jen.Index().Id("Buffer").CustomFunc(multiLine,
+		func(v *jen.Group) {
+			for _, f := range l.Params {
+				if f.Pointer {
+					v.Values(jen.Lit(f.Name), jen.Lit(f.Type), jen.Lit(int(f.Length)), jen.Lit(int(f.Bytes)), jen.Lit(f.Align),
+						jen.Lit(f.ReadOnly), jen.Lit(f.Size), jen.Lit(f.Fill))
+				}
 			}
-		}
-	})))
+		})))
 }
 
 var multiLine = jen.Options{Open: "{", Close: "}", Separator: ",", Multi: true}
@@ -77,23 +78,26 @@ func hostPacking(g *jen.File, l *Layout) {
 		jen.List(jen.Id("Row"), jen.Id("RowStep"), jen.Id("Source"), jen.Id("SourceStep"), jen.Id("Count")).Int(),
 	)
 	g.Comment("Packing is the table of the packed weight buffer, in the order of execution.")
-	g.Func().Id("Packing").Params().Index().Id("PackEntry").Block(jen.Return(jen.Index().Id("PackEntry").CustomFunc(multiLine, func(v *jen.Group) {
-		for _, e := range l.Packing {
-			v.Add(packEntry(e))
-		}
-	})))
+	g.Func().Id("Packing").Params().Index().Id("PackEntry").
+		Block(jen.Return(jen.Index().Id("PackEntry").CustomFunc(multiLine, func(v *jen.Group) {
+			for _, e := range l.Packing {
+				v.Add(packEntry(e))
+			}
+		})))
 }
 
 func packEntry(e PackEntry) *jen.Statement {
 	field := func(name string, v jen.Code) jen.Code { return jen.Id(name).Op(":").Add(v) }
 	return jen.Custom(multiLine,
-		field("Matrix", jen.Lit(e.Matrix)), field("Rows", jen.Lit(e.Rows)), field("K", jen.Lit(e.K)), field("Layers", jen.Lit(e.Layers)),
-		field("Base", jen.Lit(int(e.Base))), field("LayerStride", jen.Lit(int(e.LayerStride))),
+		field("Matrix", jen.Lit(e.Matrix)), field("Rows", jen.Lit(e.Rows)), field("K", jen.Lit(e.K)),
+		field("Layers", jen.Lit(e.Layers)), field("Base", jen.Lit(int(e.Base))),
+		field("LayerStride", jen.Lit(int(e.LayerStride))),
 		field("TileRows", jen.Lit(e.TileRows)), field("Tiles", jen.Lit(e.Tiles)), field("KPadded", jen.Lit(e.KPadded)),
 		field("Order", jen.Lit(e.Order)),
 		field("Sources", jen.Index().Id("RowRun").CustomFunc(multiLine, func(v *jen.Group) {
 			for _, r := range e.Sources {
-				v.Values(jen.Lit(r.Tensor), jen.Lit(r.Row), jen.Lit(r.RowStep), jen.Lit(r.Source), jen.Lit(r.SourceStep), jen.Lit(r.Count))
+				v.Values(jen.Lit(r.Tensor), jen.Lit(r.Row), jen.Lit(r.RowStep), jen.Lit(r.Source), jen.Lit(r.SourceStep),
+					jen.Lit(r.Count))
 			}
 		})),
 	)

@@ -117,8 +117,9 @@ func NewLayout(k *ir.Kernel, t Target, x Extras) (*Layout, error) {
 		return nil, err
 	}
 	l := &Layout{
-		Comment: Generated, Kernel: k.Name, Doc: k.Doc, Arch: t.Arch, Flags: t.NvccFlags(), Source: KernelFile, Header: HeaderFile,
-		Grid: k.Grid, ClusterSize: max(k.ClusterSize, 1), Threads: 32 * k.Warps, SharedBytes: k.SharedBytes,
+		Comment: Generated, Kernel: k.Name, Doc: k.Doc, Arch: t.Arch, Flags: t.NvccFlags(), Source: KernelFile,
+		Header: HeaderFile,
+		Grid:   k.Grid, ClusterSize: max(k.ClusterSize, 1), Threads: 32 * k.Warps, SharedBytes: k.SharedBytes,
 		Constants: x.Constants, Packing: x.Packing, Tables: x.Tables,
 	}
 	fields, size := k.ParamsLayout()
@@ -134,7 +135,8 @@ func NewLayout(k *ir.Kernel, t Target, x Extras) (*Layout, error) {
 	}
 	describe(l.Params, x.Needs)
 	for _, b := range k.Shareds() {
-		l.Shared = append(l.Shared, Region{Name: b.Name, Type: b.Elem.String(), Length: b.Len, Offset: b.Offset, Bytes: b.Bytes(), Doc: b.Doc})
+		l.Shared = append(l.Shared, Region{Name: b.Name, Type: b.Elem.String(), Length: b.Len, Offset: b.Offset,
+			Bytes: b.Bytes(), Doc: b.Doc})
 	}
 	return l, nil
 }
@@ -174,7 +176,8 @@ func RowRuns(rows int, source func(row int) (tensor string, tensorRow int)) []Ro
 				break
 			}
 		}
-		for at := r; at < rows && !taken[at] && from[at] == (origin{run.Tensor, run.Source + (at-r)/run.RowStep}); at += run.RowStep {
+		for at := r; at < rows && !taken[at] &&
+			from[at] == (origin{run.Tensor, run.Source + (at-r)/run.RowStep}); at += run.RowStep {
 			taken[at], run.Count = true, (at-r)/run.RowStep+1
 		}
 		runs = append(runs, run)

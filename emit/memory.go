@@ -87,7 +87,10 @@ func spellLd(p *printer, in *ir.Instr) expr {
 	ptx := "ld" + mode + space + ncWord + words + vec(width)
 	name := helperName("ld", mode, space, ncWord, words, hintName(policy), vec(n), "_"+in.T.String())
 	p.needSpace(m.Buf.Space)
-	f := p.need(name, 1, func() string { return loadHelper(name, ptx, ctype(in.T), t, width, m.Buf.Space, policy != "", !nc) })
+	f := p.need(name, 1, func() string {
+		return loadHelper(name, ptx, ctype(in.T), t, width, m.Buf.Space, policy != "",
+			!nc)
+	})
 	args := []string{p.address(m)}
 	return call(f, p.withPolicy(args, in.Attr.Hint, policy)...)
 }

@@ -70,7 +70,10 @@ func arithmeticOps(t *[256]row) {
 	t[ir.OpBits] = row{expr: sameBits}
 	t[ir.OpPack] = row{expr: packing}
 	t[ir.OpUnpack] = row{each: unpacking}
-	t[ir.OpSplit] = row{each: func(p *printer, in *ir.Instr, i int) expr { return atom(p.arg(in, 0).in(precAtom) + components[i]) }}
+	t[ir.OpSplit] = row{each: func(p *printer, in *ir.Instr,
+		i int) expr {
+		return atom(p.arg(in, 0).in(precAtom) + components[i])
+	}}
 	t[ir.OpJoin] = row{expr: callOf("make_uint4")}
 	t[ir.OpPrmt] = row{expr: func(p *printer, in *ir.Instr) expr {
 		return call(p.fixed("prmt"), append(p.texts(in), fmt.Sprintf("0x%04xu", uint16(in.Attr.Imm)))...)
@@ -90,7 +93,10 @@ func registerOps(t *[256]row) {
 	t[ir.OpParam] = row{expr: func(p *printer, in *ir.Instr) expr { return atom(p.params[in.Attr.Param]) }}
 	t[ir.OpVar] = row{stmt: declareVar}
 	t[ir.OpGet] = row{expr: func(p *printer, in *ir.Instr) expr { return atom(p.variable(in)) }}
-	t[ir.OpSet] = row{stmt: func(p *printer, in *ir.Instr) { p.line(in.Pos, "%s = %s;", p.variable(in), p.bare(in.Args[0])) }}
+	t[ir.OpSet] = row{stmt: func(p *printer,
+		in *ir.Instr) {
+		p.line(in.Pos, "%s = %s;", p.variable(in), p.bare(in.Args[0]))
+	}}
 }
 
 func memoryOps(t *[256]row) {
@@ -119,7 +125,8 @@ func synchroOps(t *[256]row) {
 	t[ir.OpBarArrive] = row{expr: named("bar_arrive")}
 	t[ir.OpSyncWarp] = row{expr: text("__syncwarp()")}
 	t[ir.OpFence] = row{expr: func(p *printer, in *ir.Instr) expr {
-		return spellFence(p, "fence"+qualifiers(in.Attr.Order, in.Attr.Scope), "Orders this thread's accesses before it against those after it")
+		return spellFence(p, "fence"+qualifiers(in.Attr.Order, in.Attr.Scope),
+			"Orders this thread's accesses before it against those after it")
 	}}
 	t[ir.OpFenceProxy] = row{expr: func(p *printer, in *ir.Instr) expr {
 		space := map[int64]string{ir.FenceAll: "", ir.FenceGlobal: ".global", ir.FenceShared: ".shared::cta"}[in.Attr.Imm]

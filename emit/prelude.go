@@ -72,7 +72,8 @@ func function(doc, result, name, params, asm string, outs, ins []string, memory 
 	if result != "void" {
 		fmt.Fprintf(&b, "  %s v;\n", result)
 	}
-	fmt.Fprintf(&b, "  asm volatile(\"%s\"\n      :%s : %s", asm, strings.TrimRight(" "+strings.Join(outs, ", "), " "), strings.Join(ins, ", "))
+	fmt.Fprintf(&b, "  asm volatile(\"%s\"\n      :%s : %s", asm, strings.TrimRight(" "+strings.Join(outs, ", "), " "),
+		strings.Join(ins, ", "))
 	if memory {
 		b.WriteString(` : "memory"`)
 	}

@@ -99,7 +99,8 @@ func breakLine(text string, width int) (head, rest string) {
 
 // breakable reports whether a line may end before the blank at i.
 func breakable(code string, i int) bool {
-	return code[i-1] == ',' || i+2 < len(code) && strings.ContainsRune("+*&|?:", rune(code[i+1])) && strings.ContainsRune(" &|", rune(code[i+2]))
+	return code[i-1] == ',' || i+2 < len(code) && strings.ContainsRune("+*&|?:", rune(code[i+1])) &&
+		strings.ContainsRune(" &|", rune(code[i+2]))
 }
 
 // block prints statements in the current scope.

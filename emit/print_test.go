@@ -41,8 +41,9 @@ func TestNamesAreSafeAndUnique(t *testing.T) {
 			lane.Store(dsl.At(i+32), v)
 		}
 	})
-	has(t, text, "const u32 for_2 = float_2[0];", "const u32 uint4_2 =", "const u32 ptx_2 =", "const u32 lane_2 =", "const u32 row =",
-		"const u32 row_2 =", "const u32 x =", "const u32 v9lives =", "const u32 gr_e =", "const u32 Params_2 =", "float_2[10]")
+	has(t, text, "const u32 for_2 = float_2[0];", "const u32 uint4_2 =", "const u32 ptx_2 =", "const u32 lane_2 =",
+		"const u32 row =", "const u32 row_2 =", "const u32 x =", "const u32 v9lives =", "const u32 gr_e =",
+		"const u32 Params_2 =", "float_2[10]")
 	has(t, text, "u32* const float_2 = ptx::global(p->float_2);", "u32* const threadIdx_2 =")
 }
 
@@ -56,10 +57,12 @@ func TestSiblingScopesShareNamesAndNestedOnesDoNot(t *testing.T) {
 		k.If(k.Tid().EqC(0), func() { use("row") })
 		k.If(k.Tid().EqC(1), func() {
 			use("row")
-			k.For(k.U32(0), k.U32(4), func(i dsl.Val[dsl.U32]) { use("row"); k.For(i, k.U32(9), func(j dsl.Val[dsl.U32]) { out.Store(i, j) }) })
+			k.For(k.U32(0), k.U32(4),
+				func(i dsl.Val[dsl.U32]) { use("row"); k.For(i, k.U32(9), func(j dsl.Val[dsl.U32]) { out.Store(i, j) }) })
 		})
 	})
-	has(t, text, "tid == 0", "u32 row = ", "tid == 1", "u32 row = ", "for (u32 i = 0;", "u32 row_2 =", "for (u32 i_2 = i; i_2 < 9; ++i_2)", "out[i] = i_2;")
+	has(t, text, "tid == 0", "u32 row = ", "tid == 1", "u32 row = ", "for (u32 i = 0;", "u32 row_2 =",
+		"for (u32 i_2 = i; i_2 < 9; ++i_2)", "out[i] = i_2;")
 }
 
 func TestGetIsNotMovedAcrossASet(t *testing.T) {
@@ -99,8 +102,8 @@ func TestLoadIsNotMovedAcrossAStoreOrASync(t *testing.T) {
 		loop := xs.Load(dsl.At(5))
 		k.For(k.U32(0), k.U32(3), func(i dsl.Val[dsl.U32]) { xs.Store(i.AddC(6), loop) })
 	})
-	has(t, text, "xs[1] = xs[0];", "const u32 v", " = xs[2];", "xs[2] = 7;", "xs[3] = v", " = sh[tid];", "__syncthreads();", "xs[4] = v",
-		"const u32 v", " = xs[5];", "for (", "xs[i + 6] = v")
+	has(t, text, "xs[1] = xs[0];", "const u32 v", " = xs[2];", "xs[2] = 7;", "xs[3] = v", " = sh[tid];",
+		"__syncthreads();", "xs[4] = v", "const u32 v", " = xs[5];", "for (", "xs[i + 6] = v")
 }
 
 func TestPureValueUsedInALoopIsComputedBeforeIt(t *testing.T) {
@@ -138,7 +141,8 @@ func TestRegionIsBracedOnlyWhenNothingLeavesIt(t *testing.T) {
 		})
 		out.Store(kept, kept)
 	})
-	has(t, text, "  // ---- closed */ ----\n  {\n    const u32 inner", "  }\n  // ---- open ----\n  // ---- nested ----\n  const u32 kept", "out[kept] = kept;")
+	has(t, text, "  // ---- closed */ ----\n  {\n    const u32 inner",
+		"  }\n  // ---- open ----\n  // ---- nested ----\n  const u32 kept", "out[kept] = kept;")
 }
 
 func TestFloatConstantsKeepTheirBits(t *testing.T) {

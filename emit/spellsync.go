@@ -106,7 +106,8 @@ func mbarrier(name string) spelling {
 // notedArgs adds to a wait's own arguments the flag and what its note takes.
 func (p *printer) notedArgs(in *ir.Instr, args []string) []string {
 	note := in.Args[len(in.Args)-2:]
-	return append(args, p.address(in.Mem[1]), p.address(in.Mem[2]), fmt.Sprint(in.Attr.N), p.bare(note[0]), p.bare(note[1]))
+	return append(args, p.address(in.Mem[1]), p.address(in.Mem[2]), fmt.Sprint(in.Attr.N), p.bare(note[0]),
+		p.bare(note[1]))
 }
 
 func spellWaitMBar(p *printer, in *ir.Instr) expr {

@@ -20,7 +20,8 @@ func TestNvccTakesEveryGroupWithoutSpillsOrWarnings(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			src := filepath.Join(t.TempDir(), "kernel.cu")
 			require.NoError(t, os.WriteFile(src, []byte(print(t, kernel(t, g.name, g.build))), 0o644))
-			report, err := c.Compile(t.Context(), src, src+"bin", nvcc.Options{Arch: target(t).Arch, Flags: []string{"-Werror", "all-warnings"}})
+			report, err := c.Compile(t.Context(), src, src+"bin",
+				nvcc.Options{Arch: target(t).Arch, Flags: []string{"-Werror", "all-warnings"}})
 			require.NoError(t, err)
 			require.Len(t, report.Functions, 1, "everything is inlined into the kernel")
 			f := report.Functions[0]
@@ -64,7 +65,8 @@ func machineCode(t *testing.T, c *nvcc.Compiler, text []byte) []byte {
 	}
 	src := filepath.Join(t.TempDir(), "kernel.cu")
 	require.NoError(t, os.WriteFile(src, text, 0o644))
-	_, err := c.Compile(t.Context(), src, src+"bin", nvcc.Options{Arch: target(t).Arch, Flags: []string{"-Werror", "all-warnings"}})
+	_, err := c.Compile(t.Context(), src, src+"bin",
+		nvcc.Options{Arch: target(t).Arch, Flags: []string{"-Werror", "all-warnings"}})
 	require.NoError(t, err)
 	sass, err := exec.Command(dump, "-sass", src+"bin").Output()
 	require.NoError(t, err)
@@ -73,11 +75,13 @@ func machineCode(t *testing.T, c *nvcc.Compiler, text []byte) []byte {
 
 func sassHas(t *testing.T, sass []byte) {
 	t.Helper()
-	for _, want := range []string{"LDG.E.128 ", "LDG.E.128.CONSTANT", "STG.E.128", "STS.128", "LDS.128", "LDG.E.64 ", "LDG.E.NA.64", "LDG.E.U16"} {
+	for _, want := range []string{"LDG.E.128 ", "LDG.E.128.CONSTANT", "STG.E.128", "STS.128", "LDS.128", "LDG.E.64 ",
+		"LDG.E.NA.64", "LDG.E.U16"} {
 		require.True(t, bytes.Contains(sass, []byte(want)), "no %s in the machine code", want)
 	}
 	for _, bad := range []string{"LDL", "STL", " LD.E", " ST.E"} {
-		require.False(t, bytes.Contains(sass, []byte(bad)), "%s in the machine code: local memory or an unknown address space", bad)
+		require.False(t, bytes.Contains(sass, []byte(bad)),
+			"%s in the machine code: local memory or an unknown address space", bad)
 	}
 }
 

@@ -167,7 +167,8 @@ func (s wgmmaShape) helper(name string) string {
 	operand, params, a, doc := fmt.Sprintf("%%%d", sums), "u64 a", `"l"(a)`, "A 64x16 and B"
 	next, layouts, verb, add := sums+1, "0, ", "Adds A * B to the sums", 0
 	if s.registers {
-		operand, params = fmt.Sprintf("{%%%d, %%%d, %%%d, %%%d}", sums, sums+1, sums+2, sums+3), "u32 a0, u32 a1, u32 a2, u32 a3"
+		operand, params = fmt.Sprintf("{%%%d, %%%d, %%%d, %%%d}", sums, sums+1, sums+2, sums+3),
+			"u32 a0, u32 a1, u32 a2, u32 a3"
 		a, doc, next, layouts = `"r"(a0), "r"(a1), "r"(a2), "r"(a3)`, "A 64x16 in registers, B", sums+4, ""
 	}
 	layout := 0

@@ -41,8 +41,9 @@ type answer struct {
 
 // answer begins to answer a request with this prompt.
 func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
-	a := answer{sampling: r.Sampling, ends: o.Ends, most: r.MaxTokens, start: start, stop: stopper{stops: slices.Clone(r.Stop)},
-		progress: r.Progress, penalties: !r.Penalties.None(), mask: r.Mask, top: -1}
+	a := answer{sampling: r.Sampling, ends: o.Ends, most: r.MaxTokens, start: start,
+		stop: stopper{stops: slices.Clone(r.Stop)}, progress: r.Progress, penalties: !r.Penalties.None(), mask: r.Mask,
+		top: -1}
 	if a.least = r.MinTokens; r.IgnoreEnds {
 		a.ends, a.least = nil, 0
 	}
@@ -187,5 +188,6 @@ func (a *answer) result() Result {
 // full ends the answer because no more than limit tokens fit.
 func (a *answer) full(limit int, o *Options) error {
 	a.res.Finish = KVFull
-	return &FullError{Prompt: a.res.Usage.Prompt, Chosen: len(a.res.Tokens), Limit: limit, Positions: limit == o.Kernel.Config.MaxPositions}
+	return &FullError{Prompt: a.res.Usage.Prompt, Chosen: len(a.res.Tokens), Limit: limit,
+		Positions: limit == o.Kernel.Config.MaxPositions}
 }

@@ -34,11 +34,12 @@ type Options struct {
 	// row for a request that is alone. Of two with the same rows one draws tokens, for launches
 	// with sampled requests. The Engine closes the devices.
 	Beside []runtime.Member
-	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go through the one with the
-	// fewest that has enough. Not where Kernel has one row.
+	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go
+	// through the one with the fewest that has enough. Not where Kernel has one row.
 	Prefill []PrefillMember
-	// PrefillChunk is how many tokens of a prompt a launch of a prefill kernel has at most while other requests run, and with Pin always: more
-	// than Kernel has rows; 0 for as many as such a kernel takes. Shorter launches keep those waiting less that generate.
+	// PrefillChunk is how many tokens of a prompt a launch of a prefill kernel has at most while other requests run, and
+	// with Pin always: more than Kernel has rows; 0 for as many as such a kernel takes. Shorter launches keep those
+	// waiting less that generate.
 	PrefillChunk int
 	Weights      runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text         *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
@@ -67,9 +68,9 @@ type Options struct {
 	// the cache remembers, to the bit. 0 cuts to fit the GPU, shares rows as there are,
 	// and reads shared prefixes once.
 	Pin int
-	// Lookup has the Engine guess what a greedy request says next from tokens that it had before, and verify several guesses
-	// in a step of up to LookupRows rows: text that repeats comes faster. A request whose guesses are wrong makes none for a while.
-	// It does not go with Pin.
+	// Lookup has the Engine guess what a greedy request says next from tokens that it had before, and verify several
+	// guesses in a step of up to LookupRows rows: text that repeats comes faster. A request whose guesses are wrong makes
+	// none for a while. It does not go with Pin.
 	Lookup bool
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.
@@ -107,7 +108,8 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
 	members := append([]runtime.Member{{Kernel: o.Kernel, Device: o.Device}}, o.Beside...)
-	s, err := runtime.OpenBundle(ctx, members, o.Weights, runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
+	s, err := runtime.OpenBundle(ctx, members, o.Weights,
+		runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	for _, m := range o.Prefill {
 		if err == nil {
 			err = s.AddPrefill(m.Kernel, m.Device)
@@ -173,7 +175,8 @@ func (o Options) complete() (Options, error) {
 	case o.TokensPerLaunch < 1:
 		return o, fmt.Errorf("options: %d tokens a launch, want at least 1", o.TokensPerLaunch)
 	case o.Text != nil && o.Text.Size() > c.Vocab+c.EmbedMore:
-		return o, fmt.Errorf("options: the tokenizer has ids up to %d, the model a vocabulary of %d", o.Text.Size()-1, c.Vocab)
+		return o, fmt.Errorf("options: the tokenizer has ids up to %d, the model a vocabulary of %d", o.Text.Size()-1,
+			c.Vocab)
 	}
 	for _, token := range o.Ends {
 		if token < 0 || token >= c.Vocab {

@@ -80,7 +80,8 @@ func TestLoadingCanBeCancelled(t *testing.T) {
 	device, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = New(ctx, Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(rows(func() { cancel() }), runtime.LoadOptions{})})
+	_, err = New(ctx, Options{Kernel: mk, Device: device,
+		Weights: runtime.FromTensors(rows(func() { cancel() }), runtime.LoadOptions{})})
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, device.Close())
 }
@@ -99,7 +100,8 @@ func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 		"request: MaxTokens is -1, want at least 0":                                 {Tokens: []int{1}, MaxTokens: -1},
 		"request: more than one of Prompt, Messages and Tokens is given":            {Tokens: []int{1}, Prompt: "x"},
 		"request: text (Prompt, Messages or Stop) without a tokenizer; want Tokens": {Prompt: "x"},
-		"request: TopP: found NaN, want 0 to 1":                                     {Tokens: []int{1}, Sampling: sampling.Params{Temperature: 1, TopP: math.NaN()}},
+		"request: TopP: found NaN, want 0 to 1": {Tokens: []int{1},
+			Sampling: sampling.Params{Temperature: 1, TopP: math.NaN()}},
 	} {
 		_, err := e.Generate(t.Context(), r, nil)
 		require.EqualError(t, err, want)

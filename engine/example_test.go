@@ -40,13 +40,16 @@ func generate() error {
 		return err
 	}
 	weights := synth.NewWeights(1, c)
-	e, err := engine.New(context.Background(), engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}), KVTokens: 64})
+	e, err := engine.New(context.Background(),
+		engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}),
+			KVTokens: 64})
 	if err != nil {
 		return err
 	}
 	defer e.Close()
 
-	request := engine.Request{Tokens: []int{11, 22, 33}, MaxTokens: 5, Sampling: sampling.Params{Temperature: 0.8, TopP: 0.95, Seed: 1}}
+	request := engine.Request{Tokens: []int{11, 22, 33}, MaxTokens: 5,
+		Sampling: sampling.Params{Temperature: 0.8, TopP: 0.95, Seed: 1}}
 	fmt.Println(len(request.Tokens), "tokens before", request.MaxTokens)
 	result, err := e.Generate(context.Background(), request, func(p engine.Piece) bool {
 		fmt.Print("a token, ") // with a tokenizer: p.Text
@@ -95,7 +98,9 @@ func together() error {
 		return err
 	}
 	weights := synth.NewWeights(1, c)
-	e, err := engine.New(context.Background(), engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}), KVTokens: 128, TokensPerLaunch: 4})
+	e, err := engine.New(context.Background(),
+		engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}),
+			KVTokens: 128, TokensPerLaunch: 4})
 	if err != nil {
 		return err
 	}

@@ -31,8 +31,10 @@ func (noTensors) Row(string, int, []uint16) error { return errors.New("none") }
 
 // fakeOptions are options of a fake with a cache of 10 pages.
 func fakeOptions() Options {
-	return Options{Device: &nothing{}, Weights: runtime.FromTensors(noTensors{}, runtime.LoadOptions{}), KVTokens: 10 * fakePage, PageSeed: 4, TokensPerLaunch: 6, Ends: []int{},
-		Kernel: &megakernel.Kernel{Config: models.Config{Vocab: fakeVocab, MaxPositions: 1000, EOS: []int{1}}, KV: tasks.KVLayout{Page: fakePage}}}
+	return Options{Device: &nothing{}, Weights: runtime.FromTensors(noTensors{}, runtime.LoadOptions{}),
+		KVTokens: 10 * fakePage, PageSeed: 4, TokensPerLaunch: 6, Ends: []int{},
+		Kernel: &megakernel.Kernel{Config: models.Config{Vocab: fakeVocab, MaxPositions: 1000, EOS: []int{1}},
+			KV: tasks.KVLayout{Page: fakePage}}}
 }
 
 // newFake is an Engine on a fake with steps of 8 rows.
@@ -44,7 +46,8 @@ func newFake(t *testing.T, change func(*Options), set func(*batchtest.Stepper)) 
 	}
 	o, err := o.complete()
 	require.NoError(t, err)
-	f := &batchtest.Stepper{T: 8, Page: fakePage, Pages: (o.KVTokens + fakePage - 1) / fakePage, Ahead: 2, Ends: map[int]bool{}}
+	f := &batchtest.Stepper{T: 8, Page: fakePage, Pages: (o.KVTokens + fakePage - 1) / fakePage, Ahead: 2,
+		Ends: map[int]bool{}}
 	for _, end := range o.Ends {
 		f.Ends[end] = true
 	}

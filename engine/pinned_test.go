@@ -53,16 +53,19 @@ func pinnedEngine(t *testing.T, z pinned) (*Engine, *hears) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: z.page, Attention: z.attention, Draws: z.draws})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: z.page, Attention: z.attention,
+		Draws: z.draws})
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	weights := runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})
-	o := Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, TokensPerLaunch: 4, Ends: []int{}, Pin: 2 * mk.ChunkTokens()}
+	o := Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, TokensPerLaunch: 4, Ends: []int{},
+		Pin: 2 * mk.ChunkTokens()}
 	o, err = o.complete()
 	require.NoError(t, err)
 	n := o.KVTokens / z.page
-	r, err := runtime.OpenBundle(t.Context(), []runtime.Member{{Kernel: mk, Device: sim}}, weights, runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
+	r, err := runtime.OpenBundle(t.Context(), []runtime.Member{{Kernel: mk, Device: sim}}, weights,
+		runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	require.NoError(t, err)
 	if z.prefill > 0 {
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: z.prefill, Groups: 1})
@@ -153,7 +156,8 @@ func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	weights := runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})
-	b, err := New(t.Context(), Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, Ends: []int{}, Pin: mk.ChunkTokens()})
+	b, err := New(t.Context(), Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, Ends: []int{},
+		Pin: mk.ChunkTokens()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	var all []*Stream
@@ -175,14 +179,15 @@ func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
 
 func sameBits(a, b [][]float32) bool { return fmt.Sprintf("%x", a) == fmt.Sprintf("%x", b) }
 
-// With Pin a request draws the same tokens alone and among others that draw and do not, in other rows and in launches of
-// other lengths, and as the host does from the logits.
+// With Pin a request draws the same tokens alone and among others that draw and do not, in other rows and in launches
+// of other lengths, and as the host does from the logits.
 func TestDrawsDependOnSeedAndPositionOnly(t *testing.T) {
 	prompt := make([]int, 18)
 	for i := range prompt {
 		prompt[i] = 11 * i % 320
 	}
-	request := Request{Tokens: prompt, MaxTokens: 5, Sampling: sampling.Params{Temperature: 1.3, TopK: 60, TopP: 0.9, Seed: 5}}
+	request := Request{Tokens: prompt, MaxTokens: 5, Sampling: sampling.Params{Temperature: 1.3, TopK: 60, TopP: 0.9,
+		Seed: 5}}
 	b, _ := pinnedEngine(t, pinned{page: 16, draws: true})
 	alone, err := b.Generate(t.Context(), request, nil)
 	require.NoError(t, err)

@@ -31,7 +31,8 @@ func TestConcurrentRequestsGetWhatTheyWouldAlone(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.Eventually(t, func() bool { l := b.Load(); return l.Running+l.Queued == 0 && l.Free+l.Idle == l.Pages }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { l := b.Load(); return l.Running+l.Queued == 0 && l.Free+l.Idle == l.Pages },
+		time.Minute, time.Millisecond)
 }
 
 // oneOf submits some request and compares its answer.
@@ -233,6 +234,7 @@ func TestRequestsThatDoNotFitOrComeCancelledRunNothing(t *testing.T) {
 		o := fakeOptions()
 		o.MaxSequences = n
 		_, err = newEngine(o, f, nil)
-		require.EqualError(t, err, fmt.Sprintf("engine: %d sequences at a time, want 1 to 8: each needs a row of every step, of which there are 8", n))
+		require.EqualError(t, err,
+			fmt.Sprintf("engine: %d sequences at a time, want 1 to 8: each needs a row of every step, of which there are 8", n))
 	}
 }

@@ -57,8 +57,10 @@ func newEngine(o Options, st batch.Stepper, release func() error) (*Engine, erro
 	if o.Lookup {
 		drafts = LookupRows
 	}
-	e.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
-		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st), Beside: o.PrefillChunk, Short: o.Kernel.Config.ShortPositions(), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: e.interrupt})
+	e.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page,
+		Vocab: o.Kernel.Config.Vocab, Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences,
+		Piece: o.piece(st), Beside: o.PrefillChunk, Short: o.Kernel.Config.ShortPositions(),
+		StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: e.interrupt})
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}

@@ -9,7 +9,8 @@ import (
 // A step alone that is cut for those that follow it has the items of a launch of all of them: the same parts of each
 // sequence by the same CTA, the same states merged in the same order.
 func TestAStepIsCutAsWithinALongerLaunch(t *testing.T) {
-	l := Limits{CTAs: 8, Rows: 4, KVHeads: 2, Group: 4, PageSize: 16, ChunkTokens: 16, Pages: 100, Partials: 1000, ItemsPerCTA: 50}
+	l := Limits{CTAs: 8, Rows: 4, KVHeads: 2, Group: 4, PageSize: 16, ChunkTokens: 16, Pages: 100, Partials: 1000,
+		ItemsPerCTA: 50}
 	const steps = 40
 	request := func(cached, n, ahead int) Request {
 		r := Request{Steps: n, Ahead: ahead}

@@ -12,7 +12,8 @@ import (
 
 // h200 is a kernel of Llama-3.1-8B's shape.
 func h200() Limits {
-	return Limits{CTAs: 132, KVHeads: 8, Group: 4, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 32, Partials: 4096, Pages: 1 << 18}
+	return Limits{CTAs: 132, KVHeads: 8, Group: 4, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 32,
+		Partials: 4096, Pages: 1 << 18}
 }
 
 // decoding is sequences of so many tokens, the last of which is new.
@@ -70,7 +71,8 @@ func TestCTAsHaveAboutTheSameLoad(t *testing.T) {
 	}
 	for seed := range uint64(20) {
 		cases = append(cases, cases[0])
-		cases[len(cases)-1].name, cases[len(cases)-1].lengths, cases[len(cases)-1].within = "uniform 512 to 1024", uniform(seed), 1.4
+		cases[len(cases)-1].name, cases[len(cases)-1].lengths, cases[len(cases)-1].within = "uniform 512 to 1024",
+			uniform(seed), 1.4
 	}
 	p, err := NewPlanner(h200())
 	require.NoError(t, err)
@@ -80,7 +82,8 @@ func TestCTAsHaveAboutTheSameLoad(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, plan.Check(r))
 		class := &plan.Classes[0]
-		t.Logf("%-20s %4d items %4d states, busiest CTA %.3f of the mean", c.name, class.Items, class.Partials, class.Balance())
+		t.Logf("%-20s %4d items %4d states, busiest CTA %.3f of the mean", c.name, class.Items, class.Partials,
+			class.Balance())
 		require.LessOrEqual(t, class.Balance(), c.within, c.name)
 	}
 }

@@ -43,7 +43,8 @@ func TestEveryClassHasABoundOnItsStates(t *testing.T) {
 		class.Partials = n
 		p.assertBound(&c.r, class)
 		class.Partials++
-		require.PanicsWithValue(t, fmt.Sprintf("BUG: %d partial states, over %s bound of %d", n+1, whose, n), func() { p.assertBound(&c.r, class) })
+		require.PanicsWithValue(t, fmt.Sprintf("BUG: %d partial states, over %s bound of %d", n+1, whose, n),
+			func() { p.assertBound(&c.r, class) })
 	}
 }
 

@@ -17,9 +17,11 @@ func (p *Plan) Check(r Request) error {
 		r.Classes = make([]Class, 1)
 	}
 	l := &p.Limits
-	k := checker{Plan: p, r: &r, work: make([]uint32, l.WorkWords(len(p.Classes))), merge: make([]uint32, l.MergeWords(len(p.Classes)))}
+	k := checker{Plan: p, r: &r, work: make([]uint32, l.WorkWords(len(p.Classes))),
+		merge: make([]uint32, l.MergeWords(len(p.Classes)))}
 	if len(r.Classes) != len(p.Classes) || max(1, r.Steps) != p.Steps {
-		return fmt.Errorf("plan of %d classes and %d steps for a request of %d and %d", len(p.Classes), p.Steps, len(r.Classes), r.Steps)
+		return fmt.Errorf("plan of %d classes and %d steps for a request of %d and %d", len(p.Classes), p.Steps,
+			len(r.Classes), r.Steps)
 	}
 	for i := range k.work {
 		k.work[i] = ^uint32(0)
@@ -95,13 +97,15 @@ func (k *checker) checkRows() error {
 		n := k.rows[t]
 		tail, depth := n.s.ancestors(n.i)
 		if w[RowTail] != tail || int(w[RowPosition]) != n.s.Cached+depth || int(w[RowFirst]) != n.first {
-			return fmt.Errorf("row %d: tail %#x, position %d, first row %d, want %#x, %d, %d", t, w[RowTail], w[RowPosition], w[RowFirst], tail, n.s.Cached+depth, n.first)
+			return fmt.Errorf("row %d: tail %#x, position %d, first row %d, want %#x, %d, %d", t, w[RowTail], w[RowPosition],
+				w[RowFirst], tail, n.s.Cached+depth, n.first)
 		}
 		for step := range k.Steps {
 			index, at := int(w[RowIndex])+step, n.s.Cached+n.i+step
 			entry := int(w[RowEntries]) + index/page
 			if entry >= len(k.Entries) || k.Entries[entry] != n.s.Pages[at/page] || index%page != at%page {
-				return fmt.Errorf("row %d, step %d: written to entry %d, slot %d, want page %d, slot %d", t, step, entry, index%page, n.s.Pages[at/page], at%page)
+				return fmt.Errorf("row %d, step %d: written to entry %d, slot %d, want page %d, slot %d", t, step, entry,
+					index%page, n.s.Pages[at/page], at%page)
 			}
 		}
 	}
@@ -137,7 +141,8 @@ func (k *checker) checkStep() error {
 	}
 	merge := k.merge[k.class*l.mergeWords():][:l.mergeWords()]
 	if merge[0] != 0 || int(merge[len(merge)-1]) > l.Partials || !slices.IsSorted(merge) {
-		return fmt.Errorf("merge table from %d to %d, want from 0 to at most %d, not decreasing", merge[0], merge[len(merge)-1], l.Partials)
+		return fmt.Errorf("merge table from %d to %d, want from 0 to at most %d, not decreasing", merge[0],
+			merge[len(merge)-1], l.Partials)
 	}
 	for at := range k.cover {
 		if err := k.checkCover(at/l.KVHeads, at%l.KVHeads, int(merge[at]), int(merge[at+1])); err != nil {

@@ -76,7 +76,8 @@ func (l *Limits) Check() error {
 		{"Rows", l.Rows, 1, MaxRows}, {"ChunkTokens", l.ChunkTokens, 1, 1 << 16},
 		{"ItemsPerCTA", l.ItemsPerCTA, 1, 1 << 12}, {"Partials", l.Partials, 0, 1 << StateBits},
 		{"Pages", l.Pages, 0, maxTokens}, {"Entries", l.Entries, 0, maxTokens}, {"MaxTile", l.MaxTile, 0, MaxRows},
-		{"Costs.Item", l.Costs.Item, 0, 1 << 16}, {"Costs.Part", l.Costs.Part, 0, 1 << 16}, {"Costs.Row", l.Costs.Row, 0, 1 << 16},
+		{"Costs.Item", l.Costs.Item, 0, 1 << 16}, {"Costs.Part", l.Costs.Part, 0, 1 << 16},
+		{"Costs.Row", l.Costs.Row, 0, 1 << 16},
 		{"Costs.Token", l.Costs.Token, 0, 1 << 10}, {"Costs.State", l.Costs.State, 0, 1 << 16},
 	} {
 		if f.v < f.min || f.v > f.up {
@@ -119,14 +120,16 @@ func (r *Request) check(l *Limits) error {
 		return fmt.Errorf("kv: cut for %d more steps, want 0 to %d", r.Ahead, maxTokens)
 	}
 	if r.PinTokens < 0 || r.PinTokens%l.ChunkTokens != 0 {
-		return fmt.Errorf("kv: parts pinned at multiples of %d tokens, want a multiple of the %d of a stage", r.PinTokens, l.ChunkTokens)
+		return fmt.Errorf("kv: parts pinned at multiples of %d tokens, want a multiple of the %d of a stage", r.PinTokens,
+			l.ChunkTokens)
 	}
 	for i, c := range r.Classes {
 		if c.Window < 0 || c.Sinks < 0 || c.Window > maxTokens || c.Sinks > maxTokens {
 			return fmt.Errorf("kv: class %d: window %d with %d sinks, want 0 to %d", i, c.Window, c.Sinks, maxTokens)
 		}
 		if c.Window == 0 && c.Sinks > 0 || c.Window > 0 && c.Select {
-			return fmt.Errorf("kv: class %d: window %d with %d sinks, selection %t; sinks want a window, selection none", i, c.Window, c.Sinks, c.Select)
+			return fmt.Errorf("kv: class %d: window %d with %d sinks, selection %t; sinks want a window, selection none", i,
+				c.Window, c.Sinks, c.Select)
 		}
 		if c.Select && !l.Selection {
 			return fmt.Errorf("kv: class %d selects pages, but the kernel is built without selection", i)

@@ -60,5 +60,6 @@ func TestAPinnedResultIsAlwaysMerged(t *testing.T) {
 	r := decoding(16, 5)
 	r.PinTokens = 128
 	p := plan(t, h200(), r)
-	require.Equal(t, 8, p.Classes[0].Partials, "or it would take another way in a launch in which it grows into a second part")
+	require.Equal(t, 8, p.Classes[0].Partials,
+		"or it would take another way in a launch in which it grows into a second part")
 }

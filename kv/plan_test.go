@@ -150,7 +150,8 @@ func FuzzPlan(f *testing.F) {
 
 // Numbers that nobody means are refused, or planned for what they are.
 func FuzzPlanOfAnyNumbers(f *testing.F) {
-	for _, v := range []int{-1, 0, MaxRows, MaxRows + 1, maxTokens, maxTokens + 1, 1 << 37, math.MaxInt - 15, math.MaxInt, math.MinInt} {
+	for _, v := range []int{-1, 0, MaxRows, MaxRows + 1, maxTokens, maxTokens + 1, 1 << 37, math.MaxInt - 15, math.MaxInt,
+		math.MinInt} {
 		f.Add(v, 1, 1, 0, 0, 0)
 		f.Add(100, v, 1, 0, 0, 0)
 		f.Add(100, 1, v, 0, 0, 0)
@@ -160,7 +161,8 @@ func FuzzPlanOfAnyNumbers(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, cached, fresh, steps, pin, window, sinks int) {
 		s := Sequence{Cached: cached, New: fresh, Grow: steps > 1, Pages: decoding(16, 1000).Sequences[0].Pages}
-		r := Request{Sequences: []Sequence{s, s}, Steps: steps, PinTokens: pin, Classes: []Class{{}, {Window: window, Sinks: sinks}}}
+		r := Request{Sequences: []Sequence{s, s}, Steps: steps, PinTokens: pin,
+			Classes: []Class{{}, {Window: window, Sinks: sinks}}}
 		planner, err := NewPlanner(h200())
 		require.NoError(t, err)
 		if p, err := planner.Plan(r); err == nil && steps < 1000 {

@@ -80,7 +80,8 @@ func TestAPlanOfNothingThatDoesNotFitIsRefused(t *testing.T) {
 	p, err := NewPlanner(l)
 	require.NoError(t, err)
 	_, err = p.Plan(Request{FillRows: true})
-	require.EqualError(t, err, "kv: class 0: 8 work items, the kernel has room for 7 on 1 CTAs; Limits.ItemsPerCTA of 8 would do, or fewer rows")
+	require.EqualError(t, err,
+		"kv: class 0: 8 work items, the kernel has room for 7 on 1 CTAs; Limits.ItemsPerCTA of 8 would do, or fewer rows")
 }
 
 func TestAPlanIsCutLessWhereStatesAreFew(t *testing.T) {
@@ -122,7 +123,8 @@ func TestTooManyChunksForAFractionAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	r := decoding(1024, 1<<20)
 	_, err = p.Plan(r)
-	require.EqualError(t, err, "kv: class 0: 65536 chunks of 16 tokens in sequence 0, want at most 65528; larger stages would do, or PinTokens")
+	require.EqualError(t, err,
+		"kv: class 0: 65536 chunks of 16 tokens in sequence 0, want at most 65528; larger stages would do, or PinTokens")
 	r.PinTokens = 16384
 	_, err = p.Plan(r)
 	require.NoError(t, err)
@@ -134,7 +136,8 @@ func TestCheckNoticesFaults(t *testing.T) {
 	l.CTAs, l.KVHeads, l.Selection = 5, 2, true
 	l.Costs = Costs{Item: 16, Row: 2, Token: 1, State: 8} // short prefixes pay
 	r := sharing(16, 3, 6, 2)
-	r.Sequences = append(r.Sequences, Sequence{Cached: 75, New: 3, Parents: []int{-1, 0, 0}, Pages: []uint32{80, 81, 82, 83, 84}})
+	r.Sequences = append(r.Sequences,
+		Sequence{Cached: 75, New: 3, Parents: []int{-1, 0, 0}, Pages: []uint32{80, 81, 82, 83, 84}})
 	r.Classes = []Class{{}, {Window: 48, Sinks: 3}, {Select: true}}
 	r.Sequences[2].Select = [][]int{{0, 3, 4}, {1}}
 	p := plan(t, l, r)

@@ -213,11 +213,13 @@ func (p *Planner) checkLimits(r *Request, class int, c *ClassPlan) error {
 		hint = "a greater PinTokens"
 	}
 	if c.Partials > p.limits.Partials {
-		return LimitError(fmt.Sprintf("kv: class %d: %d partial states, the kernel has room for %d; Limits.Partials of %d would do, or %s",
+		return LimitError(fmt.Sprintf(
+			"kv: class %d: %d partial states, the kernel has room for %d; Limits.Partials of %d would do, or %s",
 			class, c.Partials, p.limits.Partials, c.Partials, hint))
 	}
 	if places := p.limits.CTAs * p.limits.ItemsPerCTA; c.Items > places {
-		return LimitError(fmt.Sprintf("kv: class %d: %d work items, the kernel has room for %d on %d CTAs; Limits.ItemsPerCTA of %d would do, or %s",
+		return LimitError(fmt.Sprintf(
+			"kv: class %d: %d work items, the kernel has room for %d on %d CTAs; Limits.ItemsPerCTA of %d would do, or %s",
 			class, c.Items, places, p.limits.CTAs, ceilDiv(c.Items, p.limits.CTAs), hint))
 	}
 	return nil

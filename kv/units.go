@@ -54,7 +54,8 @@ func (p *Planner) layout(r *Request) error {
 		p.emit(r, c, 0, -1)
 	}
 	if n := len(p.plan.Entries); p.limits.Entries > 0 && n > p.limits.Entries {
-		return LimitError(fmt.Sprintf("kv: page table of %d entries, the kernel has room for %d; Limits.Entries of %d would do, or larger pages",
+		return LimitError(fmt.Sprintf(
+			"kv: page table of %d entries, the kernel has room for %d; Limits.Entries of %d would do, or larger pages",
 			n, p.limits.Entries, n))
 	}
 	return p.checkPages(r)
@@ -180,7 +181,8 @@ func (p *Planner) emit(r *Request, v, above, parent int) {
 	start := p.tree.nodes[above].to
 	s, place := &r.Sequences[n.seq], &p.places[n.seq]
 	if !n.leaf && p.tree.memo[v][above].split {
-		u := unit{cached: (n.to - start) * page, position: start * page, rows: n.rows, heads: p.limits.KVHeads, parent: parent, seq: -1}
+		u := unit{cached: (n.to - start) * page, position: start * page, rows: n.rows, heads: p.limits.KVHeads,
+			parent: parent, seq: -1}
 		u.entries = p.span(s, place, start, n.to)
 		above, parent = v, len(p.units)
 		p.units = append(p.units, u)
@@ -192,7 +194,8 @@ func (p *Planner) emit(r *Request, v, above, parent int) {
 	if !n.leaf {
 		return
 	}
-	u := unit{cached: s.Cached - start*page, position: start * page, rows: n.rows, heads: p.limits.KVHeads, parent: parent, seq: n.seq}
+	u := unit{cached: s.Cached - start*page, position: start * page, rows: n.rows, heads: p.limits.KVHeads, parent: parent,
+		seq: n.seq}
 	if s.Grow {
 		u.grow = 1
 	}

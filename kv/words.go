@@ -16,20 +16,23 @@ package kv
 const (
 	ItemWords = 32
 
-	ItemHead     = 0  // KV head
-	ItemEntries  = 1  // the unit's first entry of the page table
-	ItemCached   = 2  // tokens of the unit in the cache before the launch's first step
-	ItemGrow     = 3  // tokens it grows by with every step, 0 or 1
-	ItemFirst    = 4  // a, and
-	ItemEnd      = 5  // b, of
-	ItemOf       = 6  // N: the item is chunks ⌊a·C/N⌋ … ⌊b·C/N⌋−1 of the C there are; N = 0: min(a, C) … min(b, C)−1
-	ItemPosition = 7  // position in the sequence of the unit's first token
-	ItemRows     = 8  // query rows, 1 to MaxRows
-	ItemRowList  = 9  // two words: their indices, 4 bits each, the first lowest; none has a lesser position than the first
-	ItemTail     = 11 // new tokens of the step that it attends to behind its chunks, or 0; of a unit's parts the last has them, of pinned ones the first
-	ItemTailRow  = 12 // row of the first of them; the others follow
-	ItemFlags    = 13 // ItemDirect, or 0
-	ItemStates   = 14 // two words: of rows 0 and 1 the first partial state of all items' and, times 2¹⁸, how many there are
+	ItemHead     = 0 // KV head
+	ItemEntries  = 1 // the unit's first entry of the page table
+	ItemCached   = 2 // tokens of the unit in the cache before the launch's first step
+	ItemGrow     = 3 // tokens it grows by with every step, 0 or 1
+	ItemFirst    = 4 // a, and
+	ItemEnd      = 5 // b, of
+	ItemOf       = 6 // N: the item is chunks ⌊a·C/N⌋ … ⌊b·C/N⌋−1 of the C there are; N = 0: min(a, C) … min(b, C)−1
+	ItemPosition = 7 // position in the sequence of the unit's first token
+	ItemRows     = 8 // query rows, 1 to MaxRows
+	ItemRowList  = 9 // two words: their indices, 4 bits each, the first lowest; none has a lesser position than the first
+	// new tokens of the step that it attends to behind its chunks, or 0; of a unit's parts the last has them, of pinned
+	// ones the first
+	ItemTail    = 11
+	ItemTailRow = 12 // row of the first of them; the others follow
+	ItemFlags   = 13 // ItemDirect, or 0
+	// two words: of rows 0 and 1 the first partial state of all items' and, times 2¹⁸, how many there are
+	ItemStates   = 14
 	ItemPartials = 16 // MaxRows words: the partial state that each row's result becomes
 )
 

@@ -78,7 +78,8 @@ func newBuilder(mk *Kernel) *builder {
 			o.SMs, p.Stages, p.StageBytes, p.Copies(), o.Page, o.Tokens)
 	}
 	if o.Held > 0 {
-		doc = append(doc, fmt.Sprintf("Consumers hold the first %s of a product in registers while they wait for its input.", firstChunks(o.Held)))
+		doc = append(doc, fmt.Sprintf("Consumers hold the first %s of a product in registers while they wait for its input.",
+			firstChunks(o.Held)))
 	}
 	doc = append(doc, "Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for a",
 		"stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.")
@@ -105,14 +106,17 @@ func newBuilder(mk *Kernel) *builder {
 	b.stepAck = dsl.NewMBars(k, regionStepAck, 1, at(regionStepAck),
 		dsl.Doc("the producer knows whether the step runs on"))
 	b.running = dsl.Shared[dsl.U32](k, regionRunning, 1, at(regionRunning), dsl.Doc("whether it does"))
-	b.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn), dsl.Doc("this SM's row of the plan table"))
-	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
+	b.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn),
+		dsl.Doc("this SM's row of the plan table"))
+	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch),
+		dsl.Doc("one a consumer warp"))
 	b.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
 	b.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
 	b.env.Scarce = b.mk.beyondLlama() && !b.mk.Ragged()
 	if o.Watchdog != WatchNone {
 		b.leaving = dsl.Shared[dsl.U32](k, regionLeaving, 1, at(regionLeaving), dsl.Doc("whether the launch is given up"))
-		notes := dsl.Shared[dsl.U32](k, regionNotes, words(regionNotes), at(regionNotes), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
+		notes := dsl.Shared[dsl.U32](k, regionNotes, words(regionNotes), at(regionNotes), dsl.Align(16),
+			dsl.Doc("what each warp waited for when it gave up"))
 		b.watch = pipeline.NewWatch(k, b.bufs.abort, b.bufs.records, notes)
 		if b.sample != nil {
 			b.sample.Watch = b.watch

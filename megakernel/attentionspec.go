@@ -62,7 +62,8 @@ func termKinds() []termKind {
 		{termWindow, 2, tokens, tokensFrom1},
 		{termSinks, 3, tokens, tokensFrom1},
 		{termMask, 4, "", nil},
-		{termSoftCap, 5, fmt.Sprintf("a number from %v to %v", minSoftCap, maxSoftCap), func(v float64) bool { return v >= minSoftCap && v <= maxSoftCap }},
+		{termSoftCap, 5, fmt.Sprintf("a number from %v to %v", minSoftCap, maxSoftCap),
+			func(v float64) bool { return v >= minSoftCap && v <= maxSoftCap }},
 		{termALiBi, 5, "", nil},
 		{termSigmoid, 6, "a number", number},
 	}
@@ -103,7 +104,8 @@ func parseAttention(text string, layers int) (classes []attentionSpec, pattern [
 		pattern = pattern[:1]
 	}
 	if len(pattern) > layers {
-		return nil, nil, fmt.Errorf("%d kinds in turn in %q, the model has %s", len(pattern), text, plural.Of(layers, "layer"))
+		return nil, nil, fmt.Errorf("%d kinds in turn in %q, the model has %s", len(pattern), text,
+			plural.Of(layers, "layer"))
 	}
 	return classes, pattern, nil
 }

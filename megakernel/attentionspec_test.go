@@ -32,7 +32,8 @@ func TestAttentionHasOneSpelling(t *testing.T) {
 func TestClassesOfLayersAreTheirKindsOfAttention(t *testing.T) {
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
-	mk, err := Build(c, Options{Tokens: 2, Attention: "window=64/window=128+sinks=4/causal/window=64/streaming=32", Selection: true})
+	mk, err := Build(c, Options{Tokens: 2, Attention: "window=64/window=128+sinks=4/causal/window=64/streaming=32",
+		Selection: true})
 	require.NoError(t, err)
 	require.Equal(t, []kv.Class{{Window: 64}, {Window: 128, Sinks: 4}, {Select: true}, {Window: 32}}, mk.Classes())
 	require.Equal(t, []int{0, 1, 2, 0, 3}, mk.pattern)

@@ -66,7 +66,8 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		gains:   mk.declareGains(k),
 	}
 	mk.declareFeatures(k, b)
-	b.plan = dsl.Global[dsl.U32](k, "plan", product(o.SMs, planWords), ro, bufDoc("[%d][%d] what each SM owns", o.SMs, planWords))
+	b.plan = dsl.Global[dsl.U32](k, "plan", product(o.SMs, planWords), ro,
+		bufDoc("[%d][%d] what each SM owns", o.SMs, planWords))
 	if mk.Ragged() {
 		mk.declareWork(k, b)
 	} else {
@@ -86,27 +87,37 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 			b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
 		}
 		if o.Queries == SyncWords {
-			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2), bufDoc("[%d][%d] words of elements i and i + %d of rotated, scaled queries, and a tag", c.Heads, c.HeadDim/2, c.HeadDim/2))
-			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim), bufDoc("[%d][K, V][%d] words of a pair of elements of the query token's own key and value, and a tag", c.KVHeads, c.HeadDim/2))
+			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2),
+				bufDoc("[%d][%d] words of elements i and i + %d of rotated, scaled queries, and a tag", c.Heads, c.HeadDim/2,
+					c.HeadDim/2))
+			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim),
+				bufDoc("[%d][K, V][%d] words of a pair of elements of the query token's own key and value, and a tag", c.KVHeads,
+					c.HeadDim/2))
 		} else {
-			b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
+			b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16),
+				bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
 		}
 		b.states = declareStates(k, o.Splits, c.Heads, c.HeadDim)
 		if !o.handsOn(phaseAttention) {
-			b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
+			b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16),
+				bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
 		}
 		mk.declareVectors(k, b)
 		switch {
 		case o.MLP == MLPFused: // in shared memory
-		case !o.ordered(phaseDown, phaseGateUp): // what the barrier behind gate_up orders has two places, which the layers use in turn
-			b.act = dsl.Global[dsl.BF16](k, "act", product(2, c.Intermediate), dsl.Align(16), bufDoc("[2][%d] silu(gate)·up, the layers in turn", c.Intermediate))
+		// what the barrier behind gate_up orders has two places, which the layers use in turn
+		case !o.ordered(phaseDown, phaseGateUp):
+			b.act = dsl.Global[dsl.BF16](k, "act", product(2, c.Intermediate), dsl.Align(16),
+				bufDoc("[2][%d] silu(gate)·up, the layers in turn", c.Intermediate))
 		default:
-			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
+			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16),
+				bufDoc("[%d] silu(gate)·up", c.Intermediate))
 		}
 		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
 		b.best = dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs))
 		b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))
-		b.tokens = dsl.Global[dsl.U32](k, "tokens", 0, bufDoc("token at each position; the kernel appends behind the known ones"))
+		b.tokens = dsl.Global[dsl.U32](k, "tokens", 0,
+			bufDoc("token at each position; the kernel appends behind the known ones"))
 	}
 	mk.declareDrawing(k, b)
 	mk.declareControl(k, b)
@@ -133,35 +144,44 @@ func (mk *Kernel) declareGains(k *dsl.Kernel) dsl.Buf[dsl.BF16] {
 // declareControl declares what host and kernel tell each other, and the scalars.
 func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
 	o := &mk.Options
-	progress, stream := "out: the position behind the last finished step", "out: each chosen token at its position, as it comes; as long as tokens"
+	progress, stream := "out: the position behind the last finished step",
+		"out: each chosen token at its position, as it comes; as long as tokens"
 	times := "out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens"
 	if mk.Ragged() {
-		progress, stream = "out: steps finished", fmt.Sprintf("out: [steps][%d] each row's chosen token, as it comes", o.Tokens)
+		progress, stream = "out: steps finished", fmt.Sprintf("out: [steps][%d] each row's chosen token, as it comes",
+			o.Tokens)
 		times = "out: [steps] when that was, nanoseconds of the GPU's clock, low word"
 	}
-	b.ends = dsl.Global[dsl.U32](k, "ends", MaxEnds, dsl.ReadOnly(), bufDoc("tokens that end the text; unused entries are no token"))
+	b.ends = dsl.Global[dsl.U32](k, "ends", MaxEnds, dsl.ReadOnly(),
+		bufDoc("tokens that end the text; unused entries are no token"))
 	b.stop = dsl.Global[dsl.U32](k, "stop", 1, dsl.HostWrites(), bufDoc("not 0: the launch ends after the running step"))
 	b.stopRequested = dsl.Global[dsl.U32](k, "stop_requested", 2, bufDoc("stop as CTA 0 saw it, for even and odd steps"))
 	b.progress = dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("%s", progress))
 	b.stream = dsl.Global[dsl.U32](k, "stream", 0, dsl.HostReads(), bufDoc("%s", stream))
 	b.times = dsl.Global[dsl.U32](k, "times", 0, dsl.HostReads(), bufDoc("%s", times))
-	b.abort = dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(), bufDoc("not 0: give the launch up; the second word: for copies in flight too"))
-	b.records = dsl.Global[dsl.U32](k, "records", product(o.SMs, o.Consumers+1, pipeline.RecordWords), bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1, pipeline.RecordWords))
+	b.abort = dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(),
+		bufDoc("not 0: give the launch up; the second word: for copies in flight too"))
+	b.records = dsl.Global[dsl.U32](k, "records", product(o.SMs, o.Consumers+1, pipeline.RecordWords),
+		bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1,
+			pipeline.RecordWords))
 	b.epoch = dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel"))
-	b.barrier = dsl.Global[dsl.U32](k, "barrier", 1, bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32"))
+	b.barrier = dsl.Global[dsl.U32](k, "barrier", 1,
+		bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32"))
 	if mk.Options.graph() {
 		mk.declareChain(k, b)
 		return
 	}
 	if mk.Ragged() {
 		b.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("query rows of every step, 1 to %d", o.Tokens))
-		b.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses, "0: the only step ends behind its last layer, without logits; else 1")
+		b.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses,
+			"0: the only step ends behind its last layer, without logits; else 1")
 	} else {
 		b.pos = dsl.Scalar[dsl.U32](k, ScalarPos, "position of the first step; the cache holds tokens 0 … pos-1")
 	}
 	b.steps = dsl.Scalar[dsl.U32](k, ScalarSteps, "steps to run at most, at least 1")
 	if !mk.Ragged() {
-		b.known = dsl.Scalar[dsl.U32](k, ScalarKnown, "tokens known at launch, at least pos+1; behind them the kernel chooses")
+		b.known = dsl.Scalar[dsl.U32](k, ScalarKnown,
+			"tokens known at launch, at least pos+1; behind them the kernel chooses")
 	}
 	b.pages = dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv")
 }
@@ -179,7 +199,8 @@ func product(dims ...int) int64 {
 func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 	c := &mk.Config
 	if mk.OwnEmbedding() {
-		b = dsl.Global[dsl.BF16](k, BufferEmbed, int64(c.Vocab)*int64(c.Hidden), dsl.ReadOnly(), bufDoc("[%d][%d] token embeddings", c.Vocab, c.Hidden))
+		b = dsl.Global[dsl.BF16](k, BufferEmbed, int64(c.Vocab)*int64(c.Hidden), dsl.ReadOnly(),
+			bufDoc("[%d][%d] token embeddings", c.Vocab, c.Hidden))
 	}
 	return b
 }
@@ -244,7 +265,8 @@ func (mk *Kernel) Zeroed() (names []string) {
 func (mk *Kernel) declareScales(k *dsl.Kernel) (b dsl.Buf[dsl.F32]) {
 	l := mk.KV
 	if n := l.ScalesLen(); n > 0 {
-		b = dsl.Global[dsl.F32](k, BufferKVScales, int64(n), dsl.ReadOnly(), bufDoc("[%d layers][%d KV heads][K, V] what elements of kv are to be multiplied by", l.Layers, l.Heads))
+		b = dsl.Global[dsl.F32](k, BufferKVScales, int64(n), dsl.ReadOnly(),
+			bufDoc("[%d layers][%d KV heads][K, V] what elements of kv are to be multiplied by", l.Layers, l.Heads))
 	}
 	return b
 }

@@ -71,5 +71,6 @@ func TestPositionsBeyondTheRotationsReductionAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	c.MaxPositions++
 	_, err = Build(c, Options{SMs: 2})
-	require.EqualError(t, err, "model tiny: max_position_embeddings 1048577, want at most 1048576: beyond, angles of the rotary embedding are not reduced exactly")
+	require.EqualError(t, err,
+		"model tiny: max_position_embeddings 1048577, want at most 1048576: beyond, angles of the rotary embedding are not reduced exactly")
 }

@@ -26,14 +26,16 @@ func newChained(mk *Kernel, name string) (*chained, error) {
 		return nil, err
 	}
 	c, o, p := &mk.Config, &mk.Options, own.Plan
-	ring, warps := fmt.Sprintf("ring of %d stages of %d bytes, %d copies in flight", p.Stages, p.StageBytes, p.InFlight), o.Consumers+1
+	ring, warps := fmt.Sprintf("ring of %d stages of %d bytes, %d copies in flight", p.Stages, p.StageBytes, p.InFlight),
+		o.Consumers+1
 	if name == phaseMerge {
 		ring, warps = "no ring", o.Consumers
 	}
-	k := dsl.New("mkgen_"+name, dsl.Options{Warps: warps, Grid: o.SMs, PerSM: o.Resident, SharedLimit: o.sharedLimit(), Doc: []string{
-		fmt.Sprintf("Phase %s of a decode step of %s: %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d, vocabulary %d.",
-			name, c.Name, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab),
-		fmt.Sprintf("%d CTAs; %s; KV pages of %d tokens, %d KV splits.", o.SMs, ring, o.Page, o.Splits)}})
+	k := dsl.New("mkgen_"+name, dsl.Options{Warps: warps, Grid: o.SMs, PerSM: o.Resident, SharedLimit: o.sharedLimit(),
+		Doc: []string{
+			fmt.Sprintf("Phase %s of a decode step of %s: %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d, vocabulary %d.",
+				name, c.Name, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab),
+			fmt.Sprintf("%d CTAs; %s; KV pages of %d tokens, %d KV splits.", o.SMs, ring, o.Page, o.Splits)}})
 	b := &builder{mk: &own, k: k, bufs: own.declare(k)}
 	own.instantiate(b.bufs)
 	if name != phaseMerge {
@@ -59,8 +61,10 @@ func (f *chained) declareShared() {
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	f.last = dsl.Shared[dsl.U32](k, regionRunning, 1, at(regionRunning), dsl.Doc("whether this SM is the last one to end"))
-	f.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn), dsl.Doc("this SM's row of the plan table"))
-	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
+	f.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn),
+		dsl.Doc("this SM's row of the plan table"))
+	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch),
+		dsl.Doc("one a consumer warp"))
 	f.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
 	f.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
 }
@@ -155,7 +159,8 @@ func (f *chained) end(pos dsl.Val[dsl.U32]) {
 		k.If(e.Tid.EqC(0), func() { // which has stored this SM's best
 			before := dsl.AtomicAdd(bufs.finished, dsl.At(0), k.U32(1), dsl.AcqRel(dsl.GPUScope))
 			last := before.EqC(e.Grid - 1)
-			k.If(last, func() { bufs.finished.Store(dsl.At(0), k.U32(0), dsl.Relaxed(dsl.GPUScope)) }) // for the next step, behind this kernel's end
+			// for the next step, behind this kernel's end
+			k.If(last, func() { bufs.finished.Store(dsl.At(0), k.U32(0), dsl.Relaxed(dsl.GPUScope)) })
 			f.last.Store(dsl.At(0), dsl.Select(last, k.U32(1), k.U32(0)))
 		})
 		e.Sync()

@@ -17,7 +17,8 @@ func (mk *Kernel) tables() []emit.Table {
 		}
 		return w
 	}
-	tables := []emit.Table{{Name: "inv_freq", Type: "f32", Words: floats(mk.InvFreq())}, {Name: "plan", Type: "u32", Words: mk.PlanTable()},
+	tables := []emit.Table{{Name: "inv_freq", Type: "f32", Words: floats(mk.InvFreq())},
+		{Name: "plan", Type: "u32", Words: mk.PlanTable()},
 		{Name: "ends", Type: "u32", Words: slices.Repeat(emit.Words{noToken}, MaxEnds)}}
 	if f := mk.RopeFactors(); f != nil {
 		tables = append(tables, emit.Table{Name: BufferRopeFactors, Type: "f32", Words: floats(f)})
@@ -50,7 +51,8 @@ func (mk *Kernel) needs() []emit.Need {
 	}
 	var embed []emit.Need
 	if mk.OwnEmbedding() {
-		embed = []emit.Need{{Buffer: BufferEmbed, Fill: mk.embedTensor() + ", row by row; bf16", Tensors: []string{mk.embedTensor()}}}
+		embed = []emit.Need{{Buffer: BufferEmbed, Fill: mk.embedTensor() + ", row by row; bf16",
+			Tensors: []string{mk.embedTensor()}}}
 	}
 	launch := mk.needsOfSequence
 	if mk.Ragged() {
@@ -61,9 +63,11 @@ func (mk *Kernel) needs() []emit.Need {
 	}, vectors, []emit.Need{
 		{Buffer: "inv_freq", Fill: fillTable},
 		{Buffer: "plan", Fill: fillTable},
-		{Buffer: "kv", PageBytes: int64(c.Layers) * int64(mk.KV.PageBytes()), Size: fmt.Sprintf("%d bytes a page: %d layers × %d", c.Layers*mk.KV.PageBytes(), c.Layers, mk.KV.PageBytes())},
+		{Buffer: "kv", PageBytes: int64(c.Layers) * int64(mk.KV.PageBytes()),
+			Size: fmt.Sprintf("%d bytes a page: %d layers × %d", c.Layers*mk.KV.PageBytes(), c.Layers, mk.KV.PageBytes())},
 	}, launch(), mk.needsOfDraws(), []emit.Need{
-		{Buffer: "ends", Fill: fmt.Sprintf("%s, or up to %d tokens that end the text and 0xffffffff in every other word", fillTable, MaxEnds)},
+		{Buffer: "ends", Fill: fmt.Sprintf("%s, or up to %d tokens that end the text and 0xffffffff in every other word",
+			fillTable, MaxEnds)},
 		{Buffer: "stop", Fill: "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
 		{Buffer: "abort", Fill: "0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it, records, epoch and barrier again"},
 		{Buffer: "records", Fill: "0"},
@@ -97,11 +101,15 @@ func (mk *Kernel) needsOfSequence() []emit.Need {
 	page := mk.Options.Page
 	return []emit.Need{
 		{Buffer: "page_table", PageBytes: 4, Size: fmt.Sprintf("4 bytes for each %d tokens of context", page),
-			Fill: fmt.Sprintf("word i is the page, below the parameter pages, of tokens %d·i to %d·i+%d; no page twice", page, page, page-1)},
-		{Buffer: "tokens", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "4 bytes for each token of context, and 4 for the one chosen behind it",
+			Fill: fmt.Sprintf("word i is the page, below the parameter pages, of tokens %d·i to %d·i+%d; no page twice", page,
+				page, page-1)},
+		{Buffer: "tokens", PageBytes: 4 * int64(page), MoreBytes: 4,
+			Size: "4 bytes for each token of context, and 4 for the one chosen behind it",
 			Fill: "word i is the token at position i, for the positions from pos on and below known; before every launch"},
-		{Buffer: "stream", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens", Fill: "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
-		{Buffer: "times", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens", Fill: "nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low word"},
+		{Buffer: "stream", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens",
+			Fill: "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
+		{Buffer: "times", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens",
+			Fill: "nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low word"},
 	}
 }
 
@@ -112,12 +120,14 @@ func (mk *Kernel) needsOfRows() []emit.Need {
 	const plan = "what kv.Plan says, before every launch: "
 	list := []emit.Need{
 		{Buffer: BufferRows, Fill: plan + "Rows"},
-		{Buffer: BufferEntries, Size: "4 bytes an entry of all page tables of a launch", Fill: plan + "Entries; a page of the cache in words behind them"},
+		{Buffer: BufferEntries, Size: "4 bytes an entry of all page tables of a launch",
+			Fill: plan + "Entries; a page of the cache in words behind them"},
 		{Buffer: BufferWork, Fill: plan + "EncodeWork"},
 		{Buffer: BufferMerges, Fill: plan + "EncodeMerge"},
 		{Buffer: "stream", Size: fmt.Sprintf("%d bytes a step of a launch", 4*t),
 			Fill: fmt.Sprintf("nothing, or 0xffffffff to see tokens come while the kernel runs: word %d·s + r is then what step s chose for row r", t)},
-		{Buffer: "times", Size: "4 bytes a step of a launch", Fill: "nothing; word s is when step s chose its tokens, nanoseconds of the GPU's clock, low word"},
+		{Buffer: "times", Size: "4 bytes a step of a launch",
+			Fill: "nothing; word s is when step s chose its tokens, nanoseconds of the GPU's clock, low word"},
 	}
 	if mk.Options.Selection {
 		list = append(list, emit.Need{Buffer: BufferPositions, Size: "as " + BufferEntries, Fill: plan + "Positions"})
@@ -142,15 +152,18 @@ func (mk *Kernel) needsOfVariants() (list []emit.Need) {
 		}
 	}
 	if mk.HasTags() {
-		list = append(list, emit.Need{Buffer: BufferStates, Fill: "0, and again after a launch that was given up, and between launches before 2^31 arrivals at the barrier have gone by since"})
+		list = append(list, emit.Need{Buffer: BufferStates,
+			Fill: "0, and again after a launch that was given up, and between launches before 2^31 arrivals at the barrier have gone by since"})
 	}
 	if mk.Options.MLP == MLPFused {
 		for _, name := range []string{BufferX, BufferTurn} {
-			list = append(list, emit.Need{Buffer: name, Fill: "0, and again after a launch that was given up; the kernel keeps it from launch to launch"})
+			list = append(list, emit.Need{Buffer: name,
+				Fill: "0, and again after a launch that was given up; the kernel keeps it from launch to launch"})
 		}
 	}
 	if mk.KV.ScalesLen() > 0 {
-		list = append(list, emit.Need{Buffer: BufferKVScales, Fill: fillTable + ", or other positive numbers, the same as long as the cache is used"})
+		list = append(list, emit.Need{Buffer: BufferKVScales,
+			Fill: fillTable + ", or other positive numbers, the same as long as the cache is used"})
 	}
 	if mk.HasHeadScales() {
 		list = append(list, emit.Need{Buffer: BufferHeadScales, Fill: fillTable + ", or other finite numbers"})
@@ -159,7 +172,8 @@ func (mk *Kernel) needsOfVariants() (list []emit.Need) {
 		list = append(list, emit.Need{Buffer: BufferSlopes, Fill: fillTable})
 	}
 	if mk.HasMask() {
-		list = append(list, emit.Need{Buffer: BufferMask, Size: "4 bytes for each 32 tokens of a row's sequence, of every row, or as rows share",
+		list = append(list, emit.Need{Buffer: BufferMask,
+			Size: "4 bytes for each 32 tokens of a row's sequence, of every row, or as rows share",
 			Fill: "a row's bits from the word on that its word RowMask names: bit i%32 of word i/32 is 1 where it sees the i-th token of its sequence"})
 	}
 	return list

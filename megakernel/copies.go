@@ -50,7 +50,8 @@ const rowsCopies = 3
 // from block to block in the ring, beside the copies that may be landing.
 func (mk *Kernel) suitsManyCopies() bool {
 	o, p := &mk.Options, mk.Plan
-	if threadRegisters(o.Consumers) < ampleRegisters || p.StageBytes != pipeline.DefaultStageBytes || p.Stages < manyCopies+max(manyCopies, mk.BlocksApart()) {
+	if threadRegisters(o.Consumers) < ampleRegisters || p.StageBytes != pipeline.DefaultStageBytes ||
+		p.Stages < manyCopies+max(manyCopies, mk.BlocksApart()) {
 		return false
 	}
 	for i := range layerMatrices {

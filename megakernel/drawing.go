@@ -7,12 +7,13 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// BufferDraws is the buffer of the rows' parameters of sampling, [rows][draw.RowWords]. The kernel reads it in launches whose
-// ScalarDraws is not 0.
+// BufferDraws is the buffer of the rows' parameters of sampling, [rows][draw.RowWords]. The kernel reads it in launches
+// whose ScalarDraws is not 0.
 const BufferDraws = "draws"
 
-// BufferScores is where rows that want them have their scores, [rows][draw.ScoredSteps][SMs][draw.ScoreWords]: those of the
-// token at a position of its sequence are at the position modulo draw.ScoredSteps. It has meaning behind a launch's end.
+// BufferScores is where rows that want them have their scores, [rows][draw.ScoredSteps][SMs][draw.ScoreWords]: those of
+// the token at a position of its sequence are at the position modulo draw.ScoredSteps. It has meaning behind a launch's
+// end.
 const BufferScores = "draw_scores"
 
 // BufferHistories has what changes the logits of rows, [rows][draw.HistoryWords], of those rows whose parameters have
@@ -68,10 +69,15 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	}
 	o := &mk.Options
 	d := &b.drawing
-	d.draws = dsl.Global[dsl.U32](k, BufferDraws, product(o.Tokens, draw.RowWords), dsl.ReadOnly(), dsl.Align(16), bufDoc("[%d][%d] how each row draws its token", o.Tokens, draw.RowWords))
-	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(tasks.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16), bufDoc("[2][%d][%d][4] what each SM has for each row", o.Tokens, o.SMs))
-	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(tasks.SampleBinsLen(o.Tokens)), dsl.Align(16), bufDoc("[%d][%d][%d][2] histograms of logits", draw.Searches, o.Tokens, draw.Bins))
-	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(tasks.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16), bufDoc("[%d][%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens, draw.ScoredSteps, o.SMs, draw.ScoreWords, draw.ScoredSteps))
+	d.draws = dsl.Global[dsl.U32](k, BufferDraws, product(o.Tokens, draw.RowWords), dsl.ReadOnly(), dsl.Align(16),
+		bufDoc("[%d][%d] how each row draws its token", o.Tokens, draw.RowWords))
+	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(tasks.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16),
+		bufDoc("[2][%d][%d][4] what each SM has for each row", o.Tokens, o.SMs))
+	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(tasks.SampleBinsLen(o.Tokens)), dsl.Align(16),
+		bufDoc("[%d][%d][%d][2] histograms of logits", draw.Searches, o.Tokens, draw.Bins))
+	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(tasks.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16),
+		bufDoc("[%d][%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens,
+			draw.ScoredSteps, o.SMs, draw.ScoreWords, draw.ScoredSteps))
 	vocab := mk.Config.Vocab
 	d.histories = dsl.Global[dsl.U32](k, BufferHistories, product(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16),
 		bufDoc("[%d][2][%d] what changes logits: biases, then how often tokens were there", o.Tokens, vocab))
@@ -96,15 +102,17 @@ func (mk *Kernel) drawRegions() []pipeline.Region {
 	return []pipeline.Region{{Name: regionDraws, Bytes: 4 * tasks.SampleStateLen(mk.Options.Tokens), Align: 16}}
 }
 
-// sampler is the template that draws tokens, nil where the kernel does not; shared is memory that nothing uses behind the LM head.
+// sampler is the template that draws tokens, nil where the kernel does not; shared is memory that nothing uses behind
+// the LM head.
 func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *tasks.Sample {
 	if !b.mk.Draws() {
 		return nil
 	}
 	d, r := &b.bufs.drawing, b.mk.Plan.Region(regionDraws)
-	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16), dsl.Doc("how far each row's draw is"))
-	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws, Logits: b.bufs.logits,
-		Records: d.records, Bins: d.bins, Scores: d.scores, Histories: d.histories, Masks: d.masks,
+	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16),
+		dsl.Doc("how far each row's draw is"))
+	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws,
+		Logits: b.bufs.logits, Records: d.records, Bins: d.bins, Scores: d.scores, Histories: d.histories, Masks: d.masks,
 		Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
 }
 

@@ -50,7 +50,8 @@ func queriesEdge(m *machine.Machine) edge {
 // statesEdge is from attention's partial states to its output.
 func statesEdge(m *machine.Machine) edge {
 	load := m.LoadSeconds(0)
-	return edge{"partial states", []way{{name: string(MergeWords), seconds: 2 * load}, {name: string(MergePhase), seconds: m.WaitSeconds(0) + load}}}
+	return edge{"partial states",
+		[]way{{name: string(MergeWords), seconds: 2 * load}, {name: string(MergePhase), seconds: m.WaitSeconds(0) + load}}}
 }
 
 // vectorEdges are from the phases of VectorPhases to the next, each a vector that all SMs

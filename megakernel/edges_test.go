@@ -62,7 +62,8 @@ func TestSyncsAreTheCheapestOfAMachine(t *testing.T) {
 		{"a graph", handsOver([2]float64{2, 3}, [2]float64{1, 2}), Options{Launch: LaunchGraph}, "", "", ""},
 	} {
 		got := x.o.ForMachine(c, x.m)
-		require.Equal(t, []string{string(x.queries), string(x.merge), x.vectors}, []string{string(got.Queries), string(got.Merge), got.Vectors}, x.name)
+		require.Equal(t, []string{string(x.queries), string(x.merge), x.vectors},
+			[]string{string(got.Queries), string(got.Merge), got.Vectors}, x.name)
 		_, err := Build(c, got)
 		require.NoError(t, err, x.name)
 	}
@@ -115,22 +116,26 @@ func TestExplainSaysWhatEachWayCosts(t *testing.T) {
 	}
 	require.Regexp(t, `\n  o +counted +counted 2.00, barrier 3.00\n`, text(handsOver([2]float64{1, 3}, [2]float64{9, 2})))
 	require.Regexp(t, `\n  queries +words +words 0\.\d\d, barrier `, text(machine.H200()))
-	require.Regexp(t, `\n  attention       counted  counted \d\.\d\d±\d\.\d\d, barrier \d\.\d\d±\d\.\d\d\n`, text(machine.H200()))
+	require.Regexp(t, `\n  attention       counted  counted \d\.\d\d±\d\.\d\d, barrier \d\.\d\d±\d\.\d\d\n`,
+		text(machine.H200()))
 	wide := handsOver([2]float64{1, 3}, [2]float64{9, 12.34})
 	for i := range wide.Exchanges {
 		if w := wide.Exchanges[i].Counted; w != nil {
 			w.Unhidden.Min, w.Unhidden.Max = w.Unhidden.Median-1, w.Unhidden.Median+2
 		}
 	}
-	require.Regexp(t, `\n  o +counted +counted 12.3±1.5, barrier 3.00\n`, text(wide), "from 10 µs on one digit behind the point")
+	require.Regexp(t, `\n  o +counted +counted 12.3±1.5, barrier 3.00\n`, text(wide),
+		"from 10 µs on one digit behind the point")
 	require.NotContains(t, text(machine.H200()), "no figures")
 	old := machine.H200()
-	old.Exchanges = slices.DeleteFunc(old.Exchanges, func(e machine.Exchange) bool { return e.VectorBytes > 0 && e.InFlight > 0 })
+	old.Exchanges = slices.DeleteFunc(old.Exchanges,
+		func(e machine.Exchange) bool { return e.VectorBytes > 0 && e.InFlight > 0 })
 	require.Regexp(t, `\n  partial states .*\n  Its file has no figures of vectors in words with tags, so what attention, o\n`, text(old), "no row of vectors")
 	executor := handsOver([2]float64{1, 3}, [2]float64{9, 2})
 	executor.Executor = true
 	explained := text(executor)
-	require.Contains(t, explained, "\nNothing is predicted\n  The machine's file is of the executor, whose figures mean nothing: ")
+	require.Contains(t, explained,
+		"\nNothing is predicted\n  The machine's file is of the executor, whose figures mean nothing: ")
 	for _, figure := range []string{"redicted,", "predicted at", "GB/s", "µs", "Syncs that can be had"} {
 		require.NotContains(t, explained, figure)
 	}

@@ -137,7 +137,8 @@ func (mk *Kernel) reportTimes(r *report, m *machine.Machine) {
 	r.text("From the sync before to the end of its own, mean over the SMs. Work: what other SMs wrote is read, arithmetic. Chunks: waits for them, the ring is empty. The ring reads ahead while consumers are at a sync, so a phase may take less than its bytes do.")
 	busy := mk.inFlight()
 	r.text("A copy takes %.2f µs to land. With %s of %d bytes in flight on each SM a load from L2 takes %.2f µs and SMs wait %.1f at a grid barrier, when memory is quiet %.2f and %.1f. Consumers drain a full stage in %.2f µs.",
-		m.CopySeconds()*1e6, copies(mk.Plan.InFlight), mk.Plan.StageBytes, m.LoadSeconds(busy)*1e6, m.WaitSeconds(busy)*1e6, m.LoadSeconds(0)*1e6, m.WaitSeconds(0)*1e6, m.DrainSeconds(mk.Plan.StageBytes)*1e6)
+		m.CopySeconds()*1e6, copies(mk.Plan.InFlight), mk.Plan.StageBytes, m.LoadSeconds(busy)*1e6, m.WaitSeconds(busy)*1e6,
+		m.LoadSeconds(0)*1e6, m.WaitSeconds(0)*1e6, m.DrainSeconds(mk.Plan.StageBytes)*1e6)
 }
 
 func (mk *Kernel) reportKV(r *report) {
@@ -146,7 +147,8 @@ func (mk *Kernel) reportKV(r *report) {
 	items := t.Items() * o.Splits
 	r.line("\nKV cache")
 	r.text("[%s][pages][%s][%s][K, V][%d] %s: %s a position, %s a page of all layers.",
-		plural.Of(l.Layers, "layer"), plural.Of(l.Heads, "KV head"), plural.Of(l.Page, "slot"), l.D, o.KV, FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
+		plural.Of(l.Layers, "layer"), plural.Of(l.Heads, "KV head"), plural.Of(l.Page, "slot"), l.D, o.KV,
+		FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
 	if l.ScalesLen() > 0 {
 		r.text("A scale for the keys and one for the values of each layer and KV head: an element stands for itself times its scale, at most 448 times.")
 	}
@@ -155,7 +157,8 @@ func (mk *Kernel) reportKV(r *report) {
 		return
 	}
 	r.text("Attention is %s, a KV head and one of %s each, dealt to %s in turn: at most %d an SM, %s without one. An item reads chunks of %d tokens.",
-		plural.Of(items, "item"), plural.Of(o.Splits, "split"), plural.Of(o.SMs, "SM"), ceilDiv(items, o.SMs), plural.Of(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
+		plural.Of(items, "item"), plural.Of(o.Splits, "split"), plural.Of(o.SMs, "SM"), ceilDiv(items, o.SMs),
+		plural.Of(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
 	if t.Parts() > 1 {
 		r.text("A KV head's %d query heads are %d items, each of which reads the KV for itself.", t.Group(), t.Parts())
 	}

@@ -18,7 +18,8 @@ const (
 	FaultDropToken  Fault = "drop-token"  // attention leaves out the token before the query
 	FaultRope       Fault = "rope"        // queries are rotated for the next position
 	FaultMergeShare Fault = "merge-share" // the last split's merge weight is doubled
-	FaultAttention  Fault = "attention"   // windows are a token wider, soft caps left out, sigmoids' biases changed; see spoil
+	// windows are a token wider, soft caps left out, sigmoids' biases changed; see spoil
+	FaultAttention Fault = "attention"
 
 	// Faults of what models have beyond Llama: see FeatureFaults.
 	FaultBias     Fault = "bias"      // biases are left out
@@ -29,7 +30,8 @@ const (
 	FaultPostNorm Fault = "post-norm" // what attention adds is not normalised, but for gains
 	FaultGrowth   Fault = "growth"    // scores do not grow with the position
 
-	FaultInputBytes Fault = "input-bytes" // high and low bytes of down's input have changed places, where weights are integers
+	// high and low bytes of down's input have changed places, where weights are integers
+	FaultInputBytes Fault = "input-bytes"
 
 	// FaultLostArrival hangs: the last CTA does not arrive at the sync after
 	// gate and up. It is no wrong value, hence not among Faults.

@@ -99,7 +99,8 @@ func (mk *Kernel) RopeFactors() []float32 {
 	if !slices.ContainsFunc(list, func(r models.Rope) bool { return r.Factor() != 1 }) {
 		return nil
 	}
-	return mk.ropeTable(func(r models.Rope) []float32 { return slices.Repeat([]float32{float32(r.Factor())}, r.Dims/2) }, 1)
+	return mk.ropeTable(func(r models.Rope) []float32 { return slices.Repeat([]float32{float32(r.Factor())}, r.Dims/2) },
+		1)
 }
 
 // UnscaledInvFreq is InvFreq of rotations without their scaling: what a check plants.
@@ -125,7 +126,8 @@ func (mk *Kernel) PlusOne() bool { return mk.described().Final.PlusOne }
 func (mk *Kernel) NormRoles() (roles []models.Role) {
 	for i, n := range mk.kind().Norms() {
 		if n.Kind != models.NoNorm {
-			roles = append(roles, []models.Role{models.RolePreAttn, models.RolePostAttn, models.RolePreMLP, models.RolePostMLP}[i])
+			roles = append(roles, []models.Role{models.RolePreAttn, models.RolePostAttn, models.RolePreMLP,
+				models.RolePostMLP}[i])
 		}
 	}
 	return roles
@@ -201,7 +203,8 @@ func (b *builder) glu(s tasks.Step) tasks.GLU {
 // qkv is the projection of q, k and v but for where they go.
 func (b *builder) qkv() tasks.QKV {
 	c, a := &b.mk.Config, &b.mk.kind().Attn
-	q := tasks.QKV{Heads: c.Heads, KV: b.mk.KV, InvFreq: b.bufs.invFreq, Q: b.bufs.q, RotateFor: b.rotatedFor(), Factors: b.bufs.ropeFactors, Bias: b.biasesOf(MatrixQKV), Grows: tasks.Growth(a.Grows)}
+	q := tasks.QKV{Heads: c.Heads, KV: b.mk.KV, InvFreq: b.bufs.invFreq, Q: b.bufs.q, RotateFor: b.rotatedFor(),
+		Factors: b.bufs.ropeFactors, Bias: b.biasesOf(MatrixQKV), Grows: tasks.Growth(a.Grows)}
 	if a.Scale != models.PlainScale(a.HeadDim) {
 		q.Scale = a.Scale
 	}
@@ -223,7 +226,8 @@ func (b *builder) qkv() tasks.QKV {
 	}
 	if n := a.QKNorm; n.Kind != models.NoNorm {
 		rows := (c.Heads + c.KVHeads) * c.HeadDim
-		q.Norm = &tasks.HeadNorm{Eps: n.Eps, PlusOne: b.mk.plusOne(n), Wide: a.QKNormWide, Sums: b.bufs.qkSums, Raw: b.bufs.rawQK, KeysAsTheyAre: b.mk.Options.Fault == FaultQKNorm,
+		q.Norm = &tasks.HeadNorm{Eps: n.Eps, PlusOne: b.mk.plusOne(n), Wide: a.QKNormWide, Sums: b.bufs.qkSums,
+			Raw: b.bufs.rawQK, KeysAsTheyAre: b.mk.Options.Fault == FaultQKNorm,
 			Gain: func(s tasks.Step) tasks.Rows { return tasks.RowsOf(b.bufs.qkGains, s.Layer.MulC(rows)) }}
 	}
 	return q
@@ -242,20 +246,26 @@ func (mk *Kernel) declareFeatures(k *dsl.Kernel, b *buffers) {
 	}
 	b.invFreq = dsl.Global[dsl.F32](k, "inv_freq", product(len(list), c.HeadDim/2), ro, doc)
 	if mk.RopeFactors() != nil {
-		b.ropeFactors = dsl.Global[dsl.F32](k, BufferRopeFactors, product(len(list), c.HeadDim/2), ro, bufDoc("[%d][%d] what cosines and sines are multiplied by", len(list), c.HeadDim/2))
+		b.ropeFactors = dsl.Global[dsl.F32](k, BufferRopeFactors, product(len(list), c.HeadDim/2), ro,
+			bufDoc("[%d][%d] what cosines and sines are multiplied by", len(list), c.HeadDim/2))
 	}
 	if n := mk.biasLen(layerMatrices); n > 0 {
-		b.biases = dsl.Global[dsl.BF16](k, BufferBiases, product(c.Layers, n), ro, dsl.Align(16), bufDoc("[%d][%d] biases of a layer's packed rows", c.Layers, n))
+		b.biases = dsl.Global[dsl.BF16](k, BufferBiases, product(c.Layers, n), ro, dsl.Align(16),
+			bufDoc("[%d][%d] biases of a layer's packed rows", c.Layers, n))
 	}
 	if a := &mk.kind().Attn; a.QKNorm.Kind != models.NoNorm {
 		rows := (c.Heads + c.KVHeads) * c.HeadDim
-		b.qkGains = dsl.Global[dsl.BF16](k, BufferQKGains, product(c.Layers, rows), ro, dsl.Align(16), bufDoc("[%d][%d] gains of the norms of q and k, of their packed rows", c.Layers, rows))
+		b.qkGains = dsl.Global[dsl.BF16](k, BufferQKGains, product(c.Layers, rows), ro, dsl.Align(16),
+			bufDoc("[%d][%d] gains of the norms of q and k, of their packed rows", c.Layers, rows))
 		switch {
 		case b.prefill: // see prefillFlow.declareNorms
 		case mk.Ragged():
-			b.rawQK = dsl.Global[dsl.B128](k, "raw_qk", product(o.Tokens, rows/2), bufDoc("[%d rows] queries [%d][%d], then keys [%d][%d], before their norm: a pair, and the sum of its squares", o.Tokens, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
+			b.rawQK = dsl.Global[dsl.B128](k, "raw_qk", product(o.Tokens, rows/2),
+				bufDoc("[%d rows] queries [%d][%d], then keys [%d][%d], before their norm: a pair, and the sum of its squares",
+					o.Tokens, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
 		case a.QKNormWide:
-			b.qkSums = dsl.Global[dsl.B128](k, BufferQKSums, product(o.SMs), bufDoc("[%d] each SM's sums of squares of q and of k, and a tag", o.SMs))
+			b.qkSums = dsl.Global[dsl.B128](k, BufferQKSums, product(o.SMs),
+				bufDoc("[%d] each SM's sums of squares of q and of k, and a tag", o.SMs))
 		}
 	}
 }

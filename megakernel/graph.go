@@ -46,7 +46,8 @@ type chainBuffers struct {
 // declareChain declares them, and the scalars of a graph's kernels. Not every kernel
 // uses all.
 func (mk *Kernel) declareChain(k *dsl.Kernel, b *buffers) {
-	b.state = dsl.Global[dsl.U32](k, BufferState, StateWords, bufDoc("position of the next step; tokens known; whether steps count"))
+	b.state = dsl.Global[dsl.U32](k, BufferState, StateWords,
+		bufDoc("position of the next step; tokens known; whether steps count"))
 	b.finished = dsl.Global[dsl.U32](k, BufferFinished, 1, bufDoc("SMs that have found their best logit; 0 between steps"))
 	b.layer = dsl.Optional(dsl.Scalar[dsl.U32](k, ScalarLayer, "the layer; 0 after the last one"))
 	b.pages = dsl.Optional(dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv"))
@@ -58,7 +59,8 @@ const phaseMerge = "merge"
 // buildGraph makes a kernel of each phase, and the order in which a step launches them.
 // The options say what was asked for until all are made.
 func (mk *Kernel) buildGraph() error {
-	mk.Graph = &ir.Graph{Dependent: mk.Options.Dependents != DependentsEnded, Repeat: ScalarSteps, Steps: mk.Options.GraphSteps}
+	mk.Graph = &ir.Graph{Dependent: mk.Options.Dependents != DependentsEnded, Repeat: ScalarSteps,
+		Steps: mk.Options.GraphSteps}
 	names := []string{"qkv", phaseAttention, phaseMerge, "o", "gate_up", "down"}
 	if mk.Options.Merge != MergePhase {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == phaseMerge })
@@ -137,7 +139,8 @@ const unusedRegion = 16
 // resize makes a region as long as the phase needs it.
 func (mk *Kernel) resize(g *pipeline.Region, name string) {
 	c := &mk.Config
-	input := map[string]int{"qkv": c.Hidden, "o": c.Heads * c.HeadDim, "gate_up": c.Hidden, "down": c.Intermediate, phaseHead: c.Hidden}[name]
+	input := map[string]int{"qkv": c.Hidden, "o": c.Heads * c.HeadDim, "gate_up": c.Hidden, "down": c.Intermediate,
+		phaseHead: c.Hidden}[name]
 	switch {
 	case g.Name == regionInput && name == phaseAttention:
 		att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
@@ -145,7 +148,8 @@ func (mk *Kernel) resize(g *pipeline.Region, name string) {
 	case g.Name == regionInput && input > 0:
 		of := mk.Options.inputColumns()
 		g.Bytes = 2 * ceilDiv(input, of) * of
-	case g.Name == regionInput, g.Name == regionPartials && input == 0, g.Name == regionTail && name != phaseAttention, g.Name == regionNotes:
+	case g.Name == regionInput, g.Name == regionPartials && input == 0, g.Name == regionTail && name != phaseAttention,
+		g.Name == regionNotes:
 		g.Bytes = unusedRegion
 	}
 }

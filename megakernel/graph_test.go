@@ -13,19 +13,35 @@ func TestOptionsOfAGraph(t *testing.T) {
 	require.NoError(t, err)
 	graph := megakernel.Options{SMs: 4, Launch: megakernel.LaunchGraph}
 	for want, change := range map[string]func(o *megakernel.Options){
-		`options: found "twice", want single or graph`:                                    func(o *megakernel.Options) { o.Launch = "twice" },
-		`options: 2 kernels side by side, but a step is one; that is for a graph of them`: func(o *megakernel.Options) { o.Launch, o.Resident = "", 2 },
-		`options: "start", but a step is one kernel; that is for a graph of them`:         func(o *megakernel.Options) { o.Launch, o.Dependents = "single", "start" },
-		`options: 5 kernels side by side on an SM, want 1 to 4`:                           func(o *megakernel.Options) { o.Resident = 5 },
-		`options: 4 kernels of 544 threads side by side, an SM has room for 2048 threads`: func(o *megakernel.Options) { o.Resident, o.Consumers = 4, 16 },
-		`options: 65 steps a launch of a graph, want 1 to 64`:                             func(o *megakernel.Options) { o.GraphSteps = 65 },
+		`options: found "twice", want single or graph`: func(o *megakernel.Options) {
+			o.Launch = "twice"
+		},
+		`options: 2 kernels side by side, but a step is one; that is for a graph of them`: func(o *megakernel.Options) {
+			o.Launch, o.Resident = "", 2
+		},
+		`options: "start", but a step is one kernel; that is for a graph of them`: func(o *megakernel.Options) {
+			o.Launch, o.Dependents = "single", "start"
+		},
+		`options: 5 kernels side by side on an SM, want 1 to 4`: func(o *megakernel.Options) {
+			o.Resident = 5
+		},
+		`options: 4 kernels of 544 threads side by side, an SM has room for 2048 threads`: func(o *megakernel.Options) {
+			o.Resident, o.Consumers = 4, 16
+		},
+		`options: 65 steps a launch of a graph, want 1 to 64`: func(o *megakernel.Options) { o.GraphSteps = 65 },
 		`options: 2 steps a launch of a graph, but a step is one kernel; that is for a graph of them`: func(o *megakernel.Options) {
 			o.Launch, o.GraphSteps = "single", 2
 		},
-		`options: found "soon", want start, waited, streamed or ended`:                 func(o *megakernel.Options) { o.Dependents = "soon" },
-		`options: a graph of kernels with 2 query rows a step, want one`:               func(o *megakernel.Options) { o.Tokens = 2 },
-		`options: all waits of a graph of kernels, which have none; want grid or none`: func(o *megakernel.Options) { o.Watchdog = megakernel.WatchAll },
-		`options: a trace of a graph of kernels, want none`:                            func(o *megakernel.Options) { o.Trace = 1 },
+		`options: found "soon", want start, waited, streamed or ended`: func(o *megakernel.Options) {
+			o.Dependents = "soon"
+		},
+		`options: a graph of kernels with 2 query rows a step, want one`: func(o *megakernel.Options) {
+			o.Tokens = 2
+		},
+		`options: all waits of a graph of kernels, which have none; want grid or none`: func(o *megakernel.Options) {
+			o.Watchdog = megakernel.WatchAll
+		},
+		`options: a trace of a graph of kernels, want none`: func(o *megakernel.Options) { o.Trace = 1 },
 		`options: fault "lost-arrival", which a graph of kernels cannot have: there is no sync to hang at`: func(o *megakernel.Options) {
 			o.Fault = megakernel.FaultLostArrival
 		},

@@ -72,7 +72,8 @@ func (o *Options) completeLaunch() error {
 		case o.Resident != 0:
 			return refuse("Resident", "%d kernels side by side, but a step is one; that is for a graph of them", o.Resident)
 		case o.GraphSteps != 0:
-			return refuse("GraphSteps", "%d steps a launch of a graph, but a step is one kernel; that is for a graph of them", o.GraphSteps)
+			return refuse("GraphSteps", "%d steps a launch of a graph, but a step is one kernel; that is for a graph of them",
+				o.GraphSteps)
 		case o.Dependents != "":
 			return refuse("Dependents", "%q, but a step is one kernel; that is for a graph of them", string(o.Dependents))
 		}
@@ -94,7 +95,8 @@ func (o *Options) completeLaunch() error {
 	case o.Resident < 1 || o.Resident > maxResident:
 		return refuse("Resident", "%d kernels side by side on an SM, want 1 to %d", o.Resident, maxResident)
 	case o.Resident*32*(o.Consumers+1) > threadsPerSM:
-		return refuse("Resident", "%d kernels of %d threads side by side, an SM has room for %d threads", o.Resident, 32*(o.Consumers+1), threadsPerSM)
+		return refuse("Resident", "%d kernels of %d threads side by side, an SM has room for %d threads", o.Resident,
+			32*(o.Consumers+1), threadsPerSM)
 	case o.GraphSteps < 1 || o.GraphSteps > maxGraphSteps:
 		return refuse("GraphSteps", "%d steps a launch of a graph, want 1 to %d", o.GraphSteps, maxGraphSteps)
 	case !slices.Contains(AllDependents(), o.Dependents):
@@ -105,7 +107,8 @@ func (o *Options) completeLaunch() error {
 		return refuse("Queries", "%q in a graph of kernels, where a kernel's end is the sync; want barrier",
 			string(o.Queries))
 	case o.Merge == MergeWords:
-		return refuse("Merge", "%q in a graph of kernels, which have no barrier to take tags from; want phase, last or input", string(o.Merge))
+		return refuse("Merge", "%q in a graph of kernels, which have no barrier to take tags from; want phase, last or input",
+			string(o.Merge))
 	case o.Watchdog == WatchAll:
 		return refuse("Watchdog", "all waits of a graph of kernels, which have none; want grid or none")
 	case o.Trace > 0:

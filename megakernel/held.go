@@ -70,7 +70,8 @@ func (mk *Kernel) checkHeld() error {
 	o, each := &mk.Options, tasks.HeldRegisters(mk.Plan, mk.Options.Consumers)
 	if most := min(MaxHeld, registersForHeld(o.Consumers)/each); o.Held > most {
 		return refuse("Held", "%s of %d bytes, %d registers of a thread each, want at most %d: beside %s a thread has %d registers for them",
-			plural.Of(o.Held, "chunk"), o.StageBytes, each, most, plural.Of(o.Consumers, "consumer warp"), registersForHeld(o.Consumers))
+			plural.Of(o.Held, "chunk"), o.StageBytes, each, most, plural.Of(o.Consumers, "consumer warp"),
+			registersForHeld(o.Consumers))
 	}
 	return nil
 }

@@ -43,7 +43,8 @@ func TestCopiesAndChunksHeldAreChosenTogether(t *testing.T) {
 		{"llama3-8b", Options{Held: HeldNone}, 4, "5:2", HeldNone},
 	} {
 		mk := build(t, c.model, c.o)
-		require.Equal(t, []any{c.inFlight, c.leads, c.held}, []any{mk.Options.InFlight, mk.Options.Leads, mk.Options.Held}, "%s, %+v", c.model, c.o)
+		require.Equal(t, []any{c.inFlight, c.leads, c.held}, []any{mk.Options.InFlight, mk.Options.Leads, mk.Options.Held},
+			"%s, %+v", c.model, c.o)
 	}
 }
 

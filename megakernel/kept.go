@@ -27,8 +27,9 @@ func (v *vectors) kept(s tasks.Step, r models.Role) *tasks.Kept {
 	if r == models.RolePostMLP {
 		norm = l.PostMLP
 	}
-	k := &tasks.Kept{N: n, X: f.residual, Y: f.shared, From: f.mk.addedAt() / 4, Eps: norm.Eps, Gain: f.bufs.gains, PlusOne: f.mk.plusOne(norm),
-		Factor: l.Residual, Early: f.added, Skip: f.mk.Options.Fault == FaultPostNorm && r == models.RolePostAttn}
+	k := &tasks.Kept{N: n, X: f.residual, Y: f.shared, From: f.mk.addedAt() / 4, Eps: norm.Eps, Gain: f.bufs.gains,
+		PlusOne: f.mk.plusOne(norm), Factor: l.Residual, Early: f.added, Skip: f.mk.Options.Fault == FaultPostNorm &&
+			r == models.RolePostAttn}
 	if f.mk.Options.Probe {
 		f.probeKept(k, s, r)
 	}

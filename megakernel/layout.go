@@ -91,9 +91,9 @@ type LayoutPhase struct {
 }
 
 func layoutModel(c *models.Config) LayoutModel {
-	m := LayoutModel{Name: c.Name, Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads, KVHeads: c.KVHeads,
-		HeadDim: c.HeadDim, Vocab: c.Vocab, MaxPositions: c.MaxPositions, NormEps: c.NormEps, Tied: c.TieEmbeddings,
-		RopeTheta: c.Rope.Theta, DType: c.DType.String()}
+	m := LayoutModel{Name: c.Name, Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads,
+		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab, MaxPositions: c.MaxPositions, NormEps: c.NormEps,
+		Tied: c.TieEmbeddings, RopeTheta: c.Rope.Theta, DType: c.DType.String()}
 	if s := c.Rope.Scaling; s != nil {
 		m.RopeScaling = &LayoutScaling{string(s.Type), s.Factor, s.LowFreqFactor, s.HighFreqFactor, s.OriginalPositions}
 	}
@@ -130,10 +130,12 @@ func int4Order(f pipeline.Format, s i4.Shape) string {
 		text += "r*64 + (k%16/4)*16 + (k%64/16)*4 + k%4, in the low nibble where k%128 is below 64, else in the high one; "
 	}
 	if s.Group == i4.Whole {
-		return text + fmt.Sprintf("the f32 scale of row r at byte KPadded*%d + 4*r of a tile, the next tile KPadded*%d + %d bytes on", s.Bits(), s.Bits(), pipeline.GroupBytes)
+		return text + fmt.Sprintf(
+			"the f32 scale of row r at byte KPadded*%d + 4*r of a tile, the next tile KPadded*%d + %d bytes on", s.Bits(),
+			s.Bits(), pipeline.GroupBytes)
 	}
-	at := map[int]string{128: "g", 64: fmt.Sprintf("g%%2*%d + g/2", s.Run), 32: fmt.Sprintf("g%%4/2*%d + g/4*2 + g%%2", 2*s.Run),
-		16: fmt.Sprintf("g%%8/4*%d + g/8*4 + g%%4", 4*s.Run)}[s.Group]
+	at := map[int]string{128: "g", 64: fmt.Sprintf("g%%2*%d + g/2", s.Run),
+		32: fmt.Sprintf("g%%4/2*%d + g/4*2 + g%%2", 2*s.Run), 16: fmt.Sprintf("g%%8/4*%d + g/8*4 + g%%4", 4*s.Run)}[s.Group]
 	scale, behind := "bf16", ""
 	switch {
 	case f.F16Scales():
@@ -147,7 +149,8 @@ func int4Order(f pipeline.Format, s i4.Shape) string {
 	text += fmt.Sprintf("the %s scale of row r and group g, of %d columns, at byte %d + %d*(r*%d + %s) of a run%s, ",
 		scale, s.Group, s.Run*s.BlockBytes(), s.EntryBytes(), s.RowEntries(), at, behind)
 	if n := f.ScaleBytes(); n > 0 {
-		return text + fmt.Sprintf("the f32 factor of row r 4*r bytes behind KPadded/%d runs, the next tile %d bytes behind them",
+		return text + fmt.Sprintf(
+			"the f32 factor of row r 4*r bytes behind KPadded/%d runs, the next tile %d bytes behind them",
 			columns, n)
 	}
 	return text + fmt.Sprintf("the next tile KPadded/%d runs on", columns)
@@ -209,7 +212,8 @@ func (mk *Kernel) constants() []emit.Constant {
 		{Name: "stage_bytes", Value: int64(o.StageBytes), Doc: "bytes of a stage"},
 		{Name: "copies_in_flight", Value: int64(o.InFlight), Doc: "bulk copies outstanding at most"},
 		{Name: "consumer_warps", Value: int64(o.Consumers), Doc: "warps of a CTA that compute; one more copies"},
-		{Name: "barriers", Value: int64(mk.Barriers()), Doc: "grid barriers and counts of arrivals of a step; epoch grows by barriers times grid"},
+		{Name: "barriers", Value: int64(mk.Barriers()),
+			Doc: "grid barriers and counts of arrivals of a step; epoch grows by barriers times grid"},
 		{Name: "packed_bytes", Value: mk.Plan.PackedBytes, Doc: "bytes of the buffer weights"},
 	}
 	if mk.Ragged() {
@@ -227,10 +231,12 @@ func (mk *Kernel) constants() []emit.Constant {
 // layoutFile is layout.json.
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
-	full := Layout{Generator: Generator, Package: pkg, SHA256: map[string]string{}, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
-		Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits, Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads), Held: max(0, o.Held),
-			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Weights: o.otherWeights(), Head: o.otherHead(),
-			Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection, MLP: o.OtherMLP()}}
+	full := Layout{Generator: Generator, Package: pkg, SHA256: map[string]string{}, Model: layoutModel(&mk.Config),
+		Barriers: mk.Barriers(), Layout: l, Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits,
+			Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads),
+			Held: max(0, o.Held), Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Weights: o.otherWeights(),
+			Head: o.otherHead(), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention,
+			Selection: o.Selection, MLP: o.OtherMLP()}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Sync})

@@ -97,7 +97,8 @@ func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
 	mk := build(t, "llama3-70b", Options{SMs: 132})
 	l := readLayout(t, mk)
 	require.Len(t, l.Tables, 3)
-	require.Equal(t, emit.Table{Name: "ends", Type: "u32", Words: slices.Repeat(emit.Words{1<<32 - 1}, MaxEnds)}, l.Tables[2])
+	require.Equal(t, emit.Table{Name: "ends", Type: "u32", Words: slices.Repeat(emit.Words{1<<32 - 1}, MaxEnds)},
+		l.Tables[2])
 	require.Equal(t, "plan", l.Tables[1].Name)
 	require.Equal(t, mk.PlanTable(), []uint32(l.Tables[1].Words))
 	for i, f := range mk.InvFreq() {
@@ -147,7 +148,8 @@ func TestLayoutSaysWhichWordsToZero(t *testing.T) {
 		left := unfilled(t, mk)
 		for _, f := range readLayout(t, mk).Params {
 			if slices.Contains(c.zeroed, f.Name) {
-				require.True(t, strings.HasPrefix(f.Fill, "0, and again after a launch that was given up"), "%s: %s", f.Name, f.Fill)
+				require.True(t, strings.HasPrefix(f.Fill, "0, and again after a launch that was given up"), "%s: %s", f.Name,
+					f.Fill)
 			}
 		}
 		require.Equal(t, !slices.Contains(c.zeroed, BufferStates), slices.Contains(left, BufferStates))
@@ -159,8 +161,9 @@ func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
 	mk := build(t, "llama3-8b", Options{SMs: 114, Page: 64})
 	l := readLayout(t, mk)
 	require.Equal(t, layoutModel(&mk.Config), l.Model)
-	require.Equal(t, LayoutOptions{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes, InFlight: mk.Plan.InFlight,
-		Leads: pipeline.LeadsText(mk.Plan.Leads), Held: 5, Consumers: 8, Tokens: 1, KV: "bf16", Queries: SyncWords, Vectors: string(SyncCounted), Merge: MergeWords}, l.Options)
+	require.Equal(t, LayoutOptions{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes,
+		InFlight: mk.Plan.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads), Held: 5, Consumers: 8, Tokens: 1, KV: "bf16",
+		Queries: SyncWords, Vectors: string(SyncCounted), Merge: MergeWords}, l.Options)
 	require.NotEqual(t, "none", l.Options.Leads)
 	other := readLayout(t, build(t, "tiny", Options{SMs: 4, Tokens: 2, Leads: "none"})).Options
 	require.Equal(t, []any{"none", SyncBarrier, "barrier", MergePhase},

@@ -130,7 +130,8 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 		require.NoError(t, err)
 		return n
 	}
-	columns, runBytes, bits, group := number(`runs of (\d+) columns`), number(`columns, of (\d+) bytes`), number(`^(\d) bits`), e.KPadded
+	columns, runBytes, bits, group := number(`runs of (\d+) columns`), number(`columns, of (\d+) bytes`),
+		number(`^(\d) bits`), e.KPadded
 	tile := e.KPadded / columns * runBytes
 	whole := strings.Contains(e.Order, "the f32 scale")
 	if whole {
@@ -218,7 +219,8 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 	}
 }
 
-// nvfp4Factor is the least power of two times which 2688 is the largest finite magnitude of a row at least, and at least 2⁻⁹⁷.
+// nvfp4Factor is the least power of two times which 2688 is the largest finite magnitude of a row at least, and at
+// least 2⁻⁹⁷.
 func nvfp4Factor(row []uint16) float64 {
 	most, factor := 0.0, 0x1p-97
 	for _, v := range row {

@@ -82,17 +82,21 @@ const (
 // declareSums declares the residual vectors of MLPFused.
 func (mk *Kernel) declareSums(k *dsl.Kernel, b *buffers) {
 	n := mk.Config.Hidden
-	b.x = dsl.Global[dsl.F32](k, BufferX, product(tasks.SumsTurns, n), dsl.Align(16), bufDoc("[3][%d] residual vectors behind the MLP, the layers in turn: one is added to, one read, one cleared", n))
+	b.x = dsl.Global[dsl.F32](k, BufferX, product(tasks.SumsTurns, n), dsl.Align(16),
+		bufDoc("[3][%d] residual vectors behind the MLP, the layers in turn: one is added to, one read, one cleared", n))
 	if !mk.Options.handsOn(phaseO) {
-		b.mid = dsl.Global[dsl.F32](k, "mid", product(n), dsl.Align(16), bufDoc("[%d] residual vector behind attention, for the MLP's norm", n))
+		b.mid = dsl.Global[dsl.F32](k, "mid", product(n), dsl.Align(16),
+			bufDoc("[%d] residual vector behind attention, for the MLP's norm", n))
 	}
-	b.turn = dsl.Global[dsl.U32](k, BufferTurn, 1, bufDoc("which of x is the next layer's to add to; 0 at first; kept by the kernel"))
+	b.turn = dsl.Global[dsl.U32](k, BufferTurn, 1,
+		bufDoc("which of x is the next layer's to add to; 0 at first; kept by the kernel"))
 }
 
 // declareFused declares an SM's own elements of silu(gate)·up, and the turn.
 func (f *single) declareFused() {
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(f.mk.Plan.Region(name).Offset) }
-	f.act = dsl.Shared[dsl.BF16](f.k, regionAct, f.mk.actLen(), at(regionAct), dsl.Align(16), dsl.Doc("this SM's own elements of silu(gate)·up"))
+	f.act = dsl.Shared[dsl.BF16](f.k, regionAct, f.mk.actLen(), at(regionAct), dsl.Align(16),
+		dsl.Doc("this SM's own elements of silu(gate)·up"))
 	f.turns.first = dsl.Shared[dsl.U32](f.k, regionTurn, 1, at(regionTurn), dsl.Doc("layers before the launch, modulo 3"))
 }
 
@@ -147,7 +151,8 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	bufs, e, own := f.bufs, f.env, f.act
 	gateUp, last := len(all)-2, len(all)-1
 	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm((&vectors{f}).middle(s), f.mk.kind().PreMLP, f.gainRow(s.Layer, models.RolePreMLP), f.mk.Options.Weights))
+		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp),
+			f.norm((&vectors{f}).middle(s), f.mk.kind().PreMLP, f.gainRow(s.Layer, models.RolePreMLP), f.mk.Options.Weights))
 	}, e.Sync)
 	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
 	all[last] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),

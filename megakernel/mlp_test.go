@@ -43,7 +43,8 @@ func TestFusedMLPHandsOnAllVectorsButDowns(t *testing.T) {
 		require.Equal(t, want, have[phaseO], given)
 		require.Equal(t, "none", have["gate_up"])
 		require.Equal(t, gridBarrier, have[phaseDown], "what has no tag must be ordered")
-		require.Equal(t, given == "barrier", slices.ContainsFunc(mk.IR.Globals(), func(b *ir.Buf) bool { return b.Name == "mid" }), given)
+		require.Equal(t, given == "barrier",
+			slices.ContainsFunc(mk.IR.Globals(), func(b *ir.Buf) bool { return b.Name == "mid" }), given)
 	}
 }
 

@@ -20,14 +20,16 @@ type KVType = tasks.KVType
 // value of a field means: choose. What flags, records, profiles and the search say of a field is
 // its row in OptionTable; its tag is its name in files, "-" in none.
 type Options struct {
-	SMs    int `json:"sms,omitempty"`    // CTAs of the grid, one an SM; default 132
-	Tokens int `json:"tokens,omitempty"` // query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
-	Page   int `json:"page,omitempty"`   // tokens a KV page, a power of two; default 16
+	SMs int `json:"sms,omitempty"` // CTAs of the grid, one an SM; default 132
+	// query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
+	Tokens int `json:"tokens,omitempty"`
+	Page   int `json:"page,omitempty"` // tokens a KV page, a power of two; default 16
 	// parts the KV cache is split into; default: as many as fill the SMs, but two thirds of what is above 16
 	Splits     int `json:"splits,omitempty"`
 	Stages     int `json:"stages,omitempty"`      // ring depth; default: as many as fit
 	StageBytes int `json:"stage_bytes,omitempty"` // bytes a stage; default chosen by the planner
-	InFlight   int `json:"in_flight,omitempty"`   // bulk copies outstanding; default 3, or 4 of one row where every product is long
+	// bulk copies outstanding; default 3, or 4 of one row where every product is long
+	InFlight int `json:"in_flight,omitempty"`
 
 	// Leads is how many copies are outstanding at most while the consumers are so many
 	// chunks behind their producer, as pipeline.ParseLeads reads it: "4:2" is 2 from 4
@@ -264,7 +266,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Merge", "found %q, want %s", string(o.Merge), plural.Or(Mergings()))
 	}
 	if o.Merge != MergePhase && o.Tokens > 1 {
-		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)
+		return o, refuse("Merge",
+			"%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge),
+			o.Tokens)
 	}
 	if _, err := pipeline.ParseLeads(o.Leads); err != nil {
 		return o, refuse("Leads", "%s", err)
@@ -284,7 +288,8 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Trace > 0 && c.Layers > pipeline.MaxTraceLayers {
 		return o, refuse("Trace", "a trace of %d layers, want at most %d", c.Layers, pipeline.MaxTraceLayers)
 	}
-	if all := slices.Concat(Faults(), LocalFaults()); !slices.Contains(slices.Concat(all, Hangs(), featureFaults(c, &o), []Fault{NoFault, FaultAttention}), o.Fault) {
+	if all := slices.Concat(Faults(), LocalFaults()); !slices.Contains(slices.Concat(all, Hangs(), featureFaults(c, &o),
+		[]Fault{NoFault, FaultAttention}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want %s", o.Fault, plural.Or(all))
 	}
 	if err := o.completeMLP(); err != nil {
@@ -330,8 +335,10 @@ func (o *Options) completeAttention(c *models.Config) error {
 		o.Attention = termCausal // and not its own
 	}
 	if a := c.Arch(); slices.ContainsFunc(specs, func(s attentionSpec) bool { return s.has(termStreaming) }) {
-		if list, _ := ropesOf(&a); len(list) > 1 || list[0].Factor() != 1 || a.Layer(0).Attn.Grows.Every > 0 || a.Layer(0).Attn.QKNorm.Kind != models.NoNorm && o.Tokens == 1 {
-			return refuse("Attention", "streaming in %q of a model whose rotary embeddings differ by layer, have a factor or come behind a norm, or whose scores grow; want another kind of attention", o.Attention)
+		if list, _ := ropesOf(&a); len(list) > 1 || list[0].Factor() != 1 || a.Layer(0).Attn.Grows.Every > 0 ||
+			a.Layer(0).Attn.QKNorm.Kind != models.NoNorm && o.Tokens == 1 {
+			return refuse("Attention",
+				"streaming in %q of a model whose rotary embeddings differ by layer, have a factor or come behind a norm, or whose scores grow; want another kind of attention", o.Attention)
 		}
 	}
 	if o.Tokens > 1 {

@@ -68,9 +68,12 @@ const everySteps = StepsOfOneRow | StepsOfSeveralRows | StepsOfGraph
 func OptionTable() []Option { return slices.Clone(optionTable) }
 
 var optionTable = []Option{
-	{Field: "SMs", Flag: "sms", Usage: fmt.Sprintf("SMs to use, a CTA on each, up to %d (default %d)", maxSMs, DefaultSMs)},
-	{Field: "Page", Flag: "page", Usage: fmt.Sprintf("tokens of a KV page, a power of two up to 1024 (default %d)", DefaultPage)},
-	{Field: "KV", Flag: "kv", Usage: "`format` of the KV cache: bf16, or e4m3, half the bytes", Default: string(tasks.KVBF16)},
+	{Field: "SMs", Flag: "sms", Usage: fmt.Sprintf("SMs to use, a CTA on each, up to %d (default %d)", maxSMs,
+		DefaultSMs)},
+	{Field: "Page", Flag: "page", Usage: fmt.Sprintf("tokens of a KV page, a power of two up to 1024 (default %d)",
+		DefaultPage)},
+	{Field: "KV", Flag: "kv", Usage: "`format` of the KV cache: bf16, or e4m3, half the bytes",
+		Default: string(tasks.KVBF16)},
 	{Field: "Weights", Flag: "weight-format", Default: string(pipeline.FormatBF16),
 		Usage: "`format` of the layers' matrices: bf16; e4m3, float8, or i8, integers, with a scale a row, half the bytes; e4m3b128, with a scale for 128 rows and columns; i4g128, i4g64, " +
 			"i4g32 or i4, 4 bits with a scale for so many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns; nvfp4, with e4m3 scales for 16; of integers and floats of 4 bits several, as in i4g128,down=i8. Weights are rounded to it"},
@@ -78,8 +81,10 @@ var optionTable = []Option{
 		Usage: "`format` of the LM head: bf16, or one of --weight-format; an embedding that is tied to it stays bf16 beside it"},
 	{Field: "Attention", Flag: "attention",
 		Usage: "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal"},
-	{Field: "Tokens", Flag: "rows", Most: kv.MaxRows, Usage: "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)"},
-	{Field: "Selection", Flag: "selection", Usage: "sequences may select the pages that a KV head attends to; with --rows"},
+	{Field: "Tokens", Flag: "rows", Most: kv.MaxRows,
+		Usage: "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)"},
+	{Field: "Selection", Flag: "selection",
+		Usage: "sequences may select the pages that a KV head attends to; with --rows"},
 	{Field: "Draws", Flag: "draws", Usage: "rows may draw their tokens in the kernel (default: where requests want it)"},
 	{Field: "Launch", Flag: "launch", Group: OptionGraph, Default: string(LaunchSingle),
 		Usage: "`how` a step is launched: single, one kernel; graph, a kernel for each phase in a CUDA graph"},
@@ -87,18 +92,19 @@ var optionTable = []Option{
 		Usage:  "with --launch graph, `when` a kernel lets the next one start: start, at once; waited, when the one before has ended; streamed, when its last copies are under way; ended, when it has ended itself (default start)",
 		Values: func(*Kernel) []string { return texts(AllDependents()) }},
 	{Field: "Resident", Flag: "resident", Group: OptionGraph, Searched: StepsOfGraph,
-		Usage:  fmt.Sprintf("with --launch graph, kernels that fit side by side on an SM, up to 4 (default %d)", DefaultResident),
+		Usage: fmt.Sprintf("with --launch graph, kernels that fit side by side on an SM, up to 4 (default %d)",
+			DefaultResident),
 		Values: func(*Kernel) []string { return numbers(1, 2, 3) }},
-	{Field: "StageBytes", Flag: "stage-bytes", Group: OptionTuning, Searched: everySteps, Usage: "bytes of a stage, a multiple of 128 (default: by the model)",
-		Values: func(mk *Kernel) []string {
+	{Field: "StageBytes", Flag: "stage-bytes", Group: OptionTuning, Searched: everySteps,
+		Usage: "bytes of a stage, a multiple of 128 (default: by the model)", Values: func(mk *Kernel) []string {
 			var sizes []int
 			for _, size := range []int{8 << 10, 16 << 10, 32 << 10} {
 				sizes = append(sizes, max(mk.Options.Weights.StageOf(size), mk.Options.Head.StageOf(size)))
 			}
 			return numbers(sizes...)
 		}},
-	{Field: "Stages", Flag: "stages", Group: OptionTuning, Searched: everySteps, Usage: "depth of the ring, up to 32 (default: what fits)",
-		Values: func(mk *Kernel) []string {
+	{Field: "Stages", Flag: "stages", Group: OptionTuning, Searched: everySteps,
+		Usage: "depth of the ring, up to 32 (default: what fits)", Values: func(mk *Kernel) []string {
 			fit := mk.planning(func(o *Options) { o.Stages, o.InFlight, o.Leads = 0, 0, "" }).Stages
 			return numbers(fit, fit*3/4, fit/2)
 		}},
@@ -133,7 +139,8 @@ var optionTable = []Option{
 		Usage: "`how` the MLP's down projection gets its input: rows, behind a sync; fused, for comparison only: each SM multiplies what it has computed itself and adds to the others' sums, so that the last bits of results differ from run to run"},
 	{Field: "Watchdog", Flag: "watchdog", Group: OptionTuning, Default: string(WatchGrid),
 		Usage: "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none"},
-	{Field: "GraphSteps", Flag: "graph-steps", Group: OptionGraph, Searched: StepsOfGraph, Usage: "with --launch graph, steps that a launch of the graph makes, up to 64 (default 1)",
+	{Field: "GraphSteps", Flag: "graph-steps", Group: OptionGraph, Searched: StepsOfGraph,
+		Usage:  "with --launch graph, steps that a launch of the graph makes, up to 64 (default 1)",
 		Values: func(*Kernel) []string { return numbers(1, 4, 16) }},
 }
 
@@ -267,8 +274,8 @@ func (o Options) Recorded() Options {
 	return o
 }
 
-// planning is what the planner makes of the kernel's options with something left open; the kernel's own where it refuses
-// that.
+// planning is what the planner makes of the kernel's options with something left open; the kernel's own where it
+// refuses that.
 func (mk *Kernel) planning(open func(*Options)) Options {
 	o := mk.Options
 	open(&o)
@@ -278,7 +285,8 @@ func (mk *Kernel) planning(open func(*Options)) Options {
 	return mk.Options
 }
 
-// leadsAround are candidates beside a number of copies in flight: none, and fewer copies from one or a few chunks more on.
+// leadsAround are candidates beside a number of copies in flight: none, and fewer copies from one or a few chunks more
+// on.
 func leadsAround(inFlight int) []string {
 	list := []string{pipeline.LeadsText(nil)}
 	for _, ahead := range []int{1, 2, 4} {

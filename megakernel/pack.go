@@ -182,7 +182,8 @@ func codedTiles(from Coded, dst []byte, piece *pipeline.Piece, m *pipeline.Matri
 
 // across packs a piece of a matrix that is dealt out by columns, for which all its rows are
 // read: as often as there are pieces.
-func (p *Packer) across(dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin, names []string, read row) error {
+func (p *Packer) across(dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin, names []string,
+	read row) error {
 	clear(dst)
 	first := 2 * pipeline.AcrossColumns * piece.Tile // bytes of a row
 	end := min(first+2*pipeline.AcrossColumns*piece.Tiles, 2*m.K)

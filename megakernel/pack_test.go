@@ -142,7 +142,8 @@ func TestPackRefusals(t *testing.T) {
 		require.ErrorContains(t, mk.PackLayer(image, layer, hashed{}), "want 0 to 1 or FinalLayer")
 	}
 	require.ErrorContains(t, mk.PackLayer(image[1:], 0, hashed{}), "whose image has")
-	require.ErrorContains(t, mk.NewPacker(hashed{}).Pack(image[:5], &mk.Plan.Blocks(1)[0]), "room for 5 bytes of a block of")
+	require.ErrorContains(t, mk.NewPacker(hashed{}).Pack(image[:5], &mk.Plan.Blocks(1)[0]),
+		"room for 5 bytes of a block of")
 }
 
 // TestTheImageIsTheModels: kernels of one row and of several, of any options and for any
@@ -150,7 +151,8 @@ func TestPackRefusals(t *testing.T) {
 func TestTheImageIsTheModels(t *testing.T) {
 	for _, c := range []models.Config{oddModel(t), mustLookup(t, "tiny")} {
 		var want []byte
-		for _, o := range []Options{{SMs: 1}, {SMs: 132}, {SMs: 7, Tokens: 2}, {SMs: 132, Tokens: 16}, {SMs: 5, StageBytes: 2048}} {
+		for _, o := range []Options{{SMs: 1}, {SMs: 132}, {SMs: 7, Tokens: 2}, {SMs: 132, Tokens: 16},
+			{SMs: 5, StageBytes: 2048}} {
 			mk, err := Build(c, o)
 			require.NoError(t, err)
 			var got []byte

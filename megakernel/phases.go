@@ -25,5 +25,6 @@ func (b *builder) embedding() interface {
 	if !c.TieEmbeddings || b.mk.OwnHead() {
 		return embeddings{&tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}, scale}
 	}
-	return embeddings{&tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights, Start: p.Image(pipeline.FinalLayer) + p.Final[0].Start}, scale}
+	return embeddings{&tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights,
+		Start: p.Image(pipeline.FinalLayer) + p.Final[0].Start}, scale}
 }

@@ -61,7 +61,8 @@ func (mk *Kernel) Predict(m *machine.Machine, context, sequences int) Prediction
 		Floor:  float64(mk.Plan.WeightBytes()+int64(sequences)*mk.KVBytes(context)) / (m.Ceiling.Median * 1e9),
 		Phases: s.phases,
 	}
-	busiest := float64(mk.Config.Layers)*float64(mk.Plan.MaxSMBytes(0)+mk.kvBusiest(context, sequences)) + float64(mk.Plan.MaxSMBytes(pipeline.FinalLayer))
+	busiest := float64(mk.Config.Layers)*float64(mk.Plan.MaxSMBytes(0)+mk.kvBusiest(context,
+		sequences)) + float64(mk.Plan.MaxSMBytes(pipeline.FinalLayer))
 	p.Stream = busiest / s.rate
 	for _, f := range p.Phases {
 		p.Total += float64(f.Runs) * f.Time

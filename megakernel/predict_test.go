@@ -32,7 +32,8 @@ func TestPredictionWithoutSyncsIsBytesOverBandwidth(t *testing.T) {
 		p := mk.Predict(m, context, 1)
 		kv := float64(mk.Config.KVBytesPerToken()) * float64(context)
 		require.InDelta(t, (float64(mk.Plan.WeightBytes())+kv)/(m.Ceiling.Median*1e9), p.Floor, 1e-12)
-		require.InEpsilon(t, float64(mk.Plan.WeightBytes())+kv, p.Stream*m.BytesPerSecond(1, 3*16384), 1e-5, "one SM reads everything; nothing is padded")
+		require.InEpsilon(t, float64(mk.Plan.WeightBytes())+kv, p.Stream*m.BytesPerSecond(1, 3*16384), 1e-5,
+			"one SM reads everything; nothing is padded")
 		require.InEpsilon(t, p.Stream, p.Total, 1e-3, "and what the shorter copies of tails take")
 	}
 }
@@ -53,7 +54,8 @@ func TestPredictionOfFewSMsIsWhatTheirCopiesBring(t *testing.T) {
 }
 
 func TestPhasesAddUp(t *testing.T) {
-	for _, o := range []Options{{}, {SMs: 3}, {Merge: MergePhase}, {Held: 3}, {Tokens: 8}, {SMs: 5, Stages: 4, InFlight: 1}} {
+	for _, o := range []Options{{}, {SMs: 3}, {Merge: MergePhase}, {Held: 3}, {Tokens: 8},
+		{SMs: 5, Stages: 4, InFlight: 1}} {
 		for _, name := range []string{"tiny", "llama3.2-1b"} {
 			mk := build(t, name, o)
 			p := mk.Predict(machine.H200(), 100, max(1, o.Tokens))
@@ -140,7 +142,8 @@ func TestPredictionsAreNearTheRecords(t *testing.T) {
 		mk := build(t, name, Options{})
 		for _, c := range record.Cases {
 			p := mk.Predict(machine.H200().At(c.Ceiling*1e9), c.Context, 1)
-			t.Logf("%s, context %d: %.1f µs predicted, %.1f measured: %+.1f %%", name, c.Context, p.Total*1e6, c.Micros, 100*(p.Total*1e6/c.Micros-1))
+			t.Logf("%s, context %d: %.1f µs predicted, %.1f measured: %+.1f %%", name, c.Context, p.Total*1e6, c.Micros,
+				100*(p.Total*1e6/c.Micros-1))
 			require.InEpsilon(t, c.Micros, p.Total*1e6, 0.075)
 		}
 	}

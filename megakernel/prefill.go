@@ -66,8 +66,8 @@ const (
 	prefillHead     = layerMatrices
 )
 
-// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: heads of more
-// than 256 dimensions, caches in other formats than bf16, attention with more than windows and soft caps.
+// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: heads of
+// more than 256 dimensions, caches in other formats than bf16, attention with more than windows and soft caps.
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {
@@ -89,7 +89,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	case o.Tokens < 1 || o.Tokens > maxPrefill:
 		return refuse("steps of %d tokens, want 1 to %d", o.Tokens, maxPrefill)
 	case o.Groups < 1 || o.Groups > 2 || o.Cluster < 1 || o.Cluster > 2 || mk.Options.SMs%o.Cluster != 0:
-		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple", o.Groups, o.Cluster, mk.Options.SMs)
+		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple",
+			o.Groups, o.Cluster, mk.Options.SMs)
 	case mk.prefillAttentionLacks() != "":
 		return refuse("%s, which prefill kernels do not have", mk.prefillAttentionLacks())
 	case mk.Options.MLP == MLPFused:
@@ -110,7 +111,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	}
 	p.choose()
 	if p.Stages < 2 {
-		return refuse("%d bytes of shared memory hold %d stages of %d, want at least 2", mk.Options.SharedLimit, p.Stages, p.stageBytes)
+		return refuse("%d bytes of shared memory hold %d stages of %d, want at least 2", mk.Options.SharedLimit, p.Stages,
+			p.stageBytes)
 	}
 	f := newPrefillFlow(p)
 	f.assemble()
@@ -163,7 +165,8 @@ func (p *Prefill) Room() int {
 func (p *Prefill) choose() {
 	clusters := p.Of.Options.SMs / p.Options.Cluster
 	together := p.Room() / p.Options.Padded()
-	tokens, shared := tasks.PrefillTokens(p.Options.Groups), p.Options.Cluster // what a stage's tokens and rows are fetched by, each
+	// what a stage's tokens and rows are fetched by, each
+	tokens, shared := tasks.PrefillTokens(p.Options.Groups), p.Options.Cluster
 	if p.Options.apart() {
 		tokens, shared = tokens/p.Options.Cluster, 1
 	}

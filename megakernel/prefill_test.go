@@ -67,7 +67,8 @@ func compiles(t *testing.T, p *megakernel.Prefill, spills int) {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "prefill.cu")
 	require.NoError(t, os.WriteFile(path, src.Text, 0o644))
-	report, err := compiler.Compile(t.Context(), path, path+"bin", nvcc.Options{Arch: target.Arch, Flags: []string{"-Werror", "all-warnings"}})
+	report, err := compiler.Compile(t.Context(), path, path+"bin",
+		nvcc.Options{Arch: target.Arch, Flags: []string{"-Werror", "all-warnings"}})
 	require.NoError(t, err)
 	require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
 	f := report.Functions[0]
@@ -98,9 +99,12 @@ func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {
 		{p: megakernel.PrefillOptions{Groups: 3}, want: "3 consumer warpgroups"},
 		{o: megakernel.Options{KV: "e4m3"}, want: `a cache of "e4m3"`},
 		{o: megakernel.Options{MLP: megakernel.MLPFused}, want: `an MLP of "fused", want weights packed by rows`},
-		{o: megakernel.Options{Attention: "window=64+sinks=4"}, want: `attention "window=64+sinks=4", which prefill kernels do not have`},
-		{o: megakernel.Options{Attention: "softcap=5/causal"}, want: `attention "softcap=5/causal", with soft caps in some layers`},
-		{change: func(c *models.Config) { c.Intermediate = 360 }, want: "inputs of 96, 192 and 360 columns, want multiples of 32"},
+		{o: megakernel.Options{Attention: "window=64+sinks=4"},
+			want: `attention "window=64+sinks=4", which prefill kernels do not have`},
+		{o: megakernel.Options{Attention: "softcap=5/causal"},
+			want: `attention "softcap=5/causal", with soft caps in some layers`},
+		{change: func(c *models.Config) { c.Intermediate = 360 },
+			want: "inputs of 96, 192 and 360 columns, want multiples of 32"},
 	} {
 		if c.o.SMs == 0 {
 			c.o.SMs = 4

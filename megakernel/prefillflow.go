@@ -50,15 +50,18 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 			c.Name, p.Options.Tokens, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate),
 		fmt.Sprintf("%d CTAs in clusters of %d; %d stages of %d bytes; tiles of %d tokens by %v rows; KV pages of %d tokens.",
 			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, tasks.PrefillTokens(p.Options.Groups), p.Columns, o.Page)}
-	k := dsl.New("mkgen_prefill", dsl.Options{Warps: consumers + prefillProducers, Grid: o.SMs, Cluster: p.Options.Cluster, SharedLimit: o.SharedLimit, Doc: doc})
+	k := dsl.New("mkgen_prefill", dsl.Options{Warps: consumers + prefillProducers, Grid: o.SMs, Cluster: p.Options.Cluster,
+		SharedLimit: o.SharedLimit, Doc: doc})
 	f := &prefillFlow{builder: &builder{mk: p.Of, k: k}, p: p}
 	f.syncs = f.p.layerSyncs()
 	f.declare()
-	notes := dsl.Shared[dsl.U32](k, regionNotes, pipeline.NoteWords*k.Warps(), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
+	notes := dsl.Shared[dsl.U32](k, regionNotes, pipeline.NoteWords*k.Warps(), dsl.Align(16),
+		dsl.Doc("what each warp waited for when it gave up"))
 	f.watch = pipeline.NewWatch(k, f.bufs.abort, f.bufs.records, notes)
 	f.env = tasks.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers))
 	f.argmax.SharedIndex = dsl.Shared[dsl.U32](k, regionIndex, consumers)
-	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers, Cluster: p.Options.Cluster}, f.watch)
+	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers,
+		Cluster: p.Options.Cluster}, f.watch)
 	return f
 }
 
@@ -73,7 +76,8 @@ func (f *prefillFlow) declare() {
 	c, o, ro, room := &mk.Config, &mk.Options, dsl.ReadOnly(), f.p.Room()
 	qRows := c.Heads * c.HeadDim
 	input := func(name string, n int, what string) dsl.Buf[dsl.BF16] {
-		return dsl.Global[dsl.BF16](k, name, int64(f.activations(n).Len()), dsl.Align(16), bufDoc("[%d][%d] %s, as tiles of 8 tokens", room, n, what))
+		return dsl.Global[dsl.BF16](k, name, int64(f.activations(n).Len()), dsl.Align(16),
+			bufDoc("[%d][%d] %s, as tiles of 8 tokens", room, n, what))
 	}
 	f.bufs = &buffers{
 		prefill: true,
@@ -82,29 +86,33 @@ func (f *prefillFlow) declare() {
 		table:   dsl.Global[dsl.U32](k, BufferPrefillTable, 0, ro, bufDoc("page of tokens %d·i …, in order", o.Page)),
 		kv: dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
 			bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s", c.Layers, c.KVHeads, o.Page, c.HeadDim, o.KV)),
-		x:     dsl.Global[dsl.F32](k, "x", product(room, c.Hidden), dsl.Align(16), bufDoc("[%d][%d] residual vectors", room, c.Hidden)),
-		q:     dsl.Global[dsl.BF16](k, "q", product(room, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] rotated, scaled queries", room, c.Heads, c.HeadDim)),
-		attn:  input("attn", qRows, "attention outputs"),
-		act:   input("act", c.Intermediate, "silu(gate)·up"),
-		abort: dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(), bufDoc("not 0: give the launch up; the second word: for copies in flight too")),
+		x: dsl.Global[dsl.F32](k, "x", product(room, c.Hidden), dsl.Align(16),
+			bufDoc("[%d][%d] residual vectors", room, c.Hidden)),
+		q: dsl.Global[dsl.BF16](k, "q", product(room, qRows), dsl.Align(16),
+			bufDoc("[%d][%d][%d] rotated, scaled queries", room, c.Heads, c.HeadDim)),
+		attn: input("attn", qRows, "attention outputs"),
+		act:  input("act", c.Intermediate, "silu(gate)·up"),
+		abort: dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(),
+			bufDoc("not 0: give the launch up; the second word: for copies in flight too")),
 		records: dsl.Global[dsl.U32](k, "records", product(o.SMs, k.Warps(), pipeline.RecordWords),
-			bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, k.Warps(), pipeline.RecordWords)),
+			bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, k.Warps(),
+				pipeline.RecordWords)),
 		progress: dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("out: layers of the step that are finished")),
 		epoch:    dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel")),
 		barrier: dsl.Global[dsl.U32](k, "barrier", 1,
 			bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
 	}
 	mk.declareFeatures(k, f.bufs)
-	if !c.TieEmbeddings || mk.OwnHead() {
-		f.bufs.embed = mk.declareEmbed(k)
-	}
-	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, product(f.p.Options.Tokens), ro, bufDoc("[%d] the step's tokens", f.p.Options.Tokens))
+	f.bufs.embed = mk.declareEmbed(k)
+	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, product(f.p.Options.Tokens), ro,
+		bufDoc("[%d] the step's tokens", f.p.Options.Tokens))
 	f.normed = input("normed", c.Hidden, "residual vectors times the next norm's gains")
 	if n := f.p.Scratch(); n > 0 {
 		f.image = dsl.Global[dsl.B128](k, BufferLayer, n/16, dsl.Align(128),
 			bufDoc("matrices of a layer in bf16, packed as weights of that format"))
 	}
-	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed, MatrixDown: f.bufs.act, prefillHead: f.normed}
+	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed,
+		MatrixDown: f.bufs.act, prefillHead: f.normed}
 	for i := range f.p.tiled() {
 		f.gemms[i] = f.p.gemm(i)
 		w := f.bufs.weights
@@ -122,14 +130,16 @@ func (f *prefillFlow) declare() {
 	f.attends()
 	f.att.Map(k, f.bufs.kv)
 	f.argmax = &tasks.Argmax{Vocab: c.Vocab,
-		Logits: dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out, of the last token", c.Vocab)),
-		Best:   dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
-		Index:  dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))}
+		Logits: dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16),
+			bufDoc("[%d] out, of the last token", c.Vocab)),
+		Best:  dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
+		Index: dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))}
 	f.chosen = dsl.Global[dsl.U32](k, BufferChosen, 1, bufDoc("out: the token that follows the last one"))
 	f.declareNorms()
 	f.bufs.pos = dsl.Scalar[dsl.U32](k, ScalarPos, "position of the step's first token; the cache holds tokens 0 … pos-1")
 	f.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("tokens of the step, 1 to %d", f.p.Options.Tokens))
-	f.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses, "0: the step ends behind the last layer's keys and values, without logits; else 1")
+	f.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses,
+		"0: the step ends behind the last layer's keys and values, without logits; else 1")
 	f.bufs.pages = dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv")
 }
 
@@ -210,7 +220,8 @@ func (f *prefillFlow) consumers() {
 			})
 			f.add(s, MatrixDown, span)
 		})
-		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.progress.Store(dsl.At(0), s.Layer.AddC(1), dsl.Relaxed(dsl.SysScope)) })
+		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)),
+			func() { f.bufs.progress.Store(dsl.At(0), s.Layer.AddC(1), dsl.Relaxed(dsl.SysScope)) })
 	}, dsl.Unroll(1))
 	f.watch.Layer(k.U32(c.Layers))
 	k.If(f.chooses.NeC(0), f.choose)

@@ -44,7 +44,8 @@ func (o *Options) checkProbe() error {
 	case o.graph():
 		return refuse("Probe", "a probe of a graph of kernels, want a single one")
 	}
-	return refuse("Probe", "a probe with MLP %q, where no SM has the residual vector behind a layer; want %s", string(o.MLP), MLPRows)
+	return refuse("Probe", "a probe with MLP %q, where no SM has the residual vector behind a layer; want %s",
+		string(o.MLP), MLPRows)
 }
 
 // declareProbe declares the buffers where they are wanted.

@@ -46,17 +46,22 @@ func newRagged(b *builder) *ragged {
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	f := &ragged{builder: b}
-	f.scratch = dsl.Shared[dsl.F32](k, regionScratchOrPartials, words(regionScratchOrPartials), at(regionScratchOrPartials), dsl.Align(16),
-		dsl.Doc("attention scratch, or the consumer warps' partial dot products"))
+	f.scratch = dsl.Shared[dsl.F32](k, regionScratchOrPartials, words(regionScratchOrPartials),
+		at(regionScratchOrPartials), dsl.Align(16), dsl.Doc("attention scratch, or the consumer warps' partial dot products"))
 	f.part = tasks.Partials{Buf: f.scratch}
-	f.first = dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16), dsl.Doc("the query rows, as they are in the launch's first step"))
+	f.first = dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16),
+		dsl.Doc("the query rows, as they are in the launch's first step"))
 	f.rows = &tasks.ColumnRows{T: o.Tokens, Count: b.bufs.count,
-		Words: dsl.Shared[dsl.U32](k, regionPages, words(regionPages), at(regionPages), dsl.Align(16), dsl.Doc("the query rows, and the page of each"))}
-	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first, Selection: o.Selection, Positions: b.bufs.positions,
-		Items: dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16), dsl.Doc("this SM's attention work"))}
+		Words: dsl.Shared[dsl.U32](k, regionPages, words(regionPages), at(regionPages), dsl.Align(16),
+			dsl.Doc("the query rows, and the page of each"))}
+	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first,
+		Selection: o.Selection, Positions: b.bufs.positions, Items: dsl.Shared[dsl.U32](k, regionItems, words(regionItems),
+			at(regionItems), dsl.Align(16), dsl.Doc("this SM's attention work"))}
 	f.work.Fresh = pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
-	f.scales = dsl.Shared[dsl.F32](k, regionScales, words(regionScales), at(regionScales), dsl.Doc("RMSNorm's scale of each row, and sums of the warps"))
-	f.sums = dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums), dsl.Doc("what the threads have of each row"))
+	f.scales = dsl.Shared[dsl.F32](k, regionScales, words(regionScales), at(regionScales),
+		dsl.Doc("RMSNorm's scale of each row, and sums of the warps"))
+	f.sums = dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums),
+		dsl.Doc("what the threads have of each row"))
 	f.chosen = dsl.Shared[dsl.U32](k, regionChosen, words(regionChosen), at(regionChosen), dsl.Doc("each row's token"))
 	if f.sample = f.sampler(f.rows.Count, f.scratch); f.sample != nil {
 		f.sample.Chosen = f.chosen
@@ -70,7 +75,8 @@ func (mk *Kernel) raggedRegions() []pipeline.Region {
 	o, l, pad := &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
 	att := mk.attention(0)
 	return append([]pipeline.Region{
-		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers), tasks.ColumnPartialsLen(o.Consumers, pad), mk.drawScratch()/4), Align: 16},
+		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers), tasks.ColumnPartialsLen(o.Consumers, pad),
+			mk.drawScratch()/4), Align: 16},
 		{Name: regionRows, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},

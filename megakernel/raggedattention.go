@@ -17,7 +17,8 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 		att.Scratch = f.scratch
 		att.Words = f.words(0)
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: bufs.states, Variant: variant,
-			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work, Final: out}}
+			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work,
+				Final: out}}
 		f.plant(qkv, att.Merge)
 		att.Variant = f.withoutFirstPage(f.blind(att.Variant))
 		atts = append(atts, att)

@@ -59,19 +59,22 @@ func (mk *Kernel) Limits(pages int) kv.Limits {
 		chunk = mk.ChunkTokens()
 	}
 	return kv.Limits{CTAs: o.SMs, KVHeads: c.KVHeads, Group: group, Rows: o.Tokens, PageSize: o.Page, ChunkTokens: chunk,
-		ItemsPerCTA: max(8, 2*items), Partials: 2 * max(o.SMs, (2*o.Tokens-1)*c.KVHeads) * min(o.Tokens, kv.TileRows(group)), Pages: pages, Selection: o.Selection}
+		ItemsPerCTA: max(8, 2*items), Partials: 2 * max(o.SMs, (2*o.Tokens-1)*c.KVHeads) * min(o.Tokens, kv.TileRows(group)),
+		Pages: pages, Selection: o.Selection}
 }
 
 func (mk *Kernel) declareWork(k *dsl.Kernel, b *buffers) {
 	c, o, ro, l := &mk.Config, &mk.Options, dsl.ReadOnly(), mk.Limits(0)
 	classes := len(mk.classes)
-	b.rows = dsl.Global[dsl.U32](k, BufferRows, product(o.Tokens, kv.RowWords), ro, dsl.Align(16), bufDoc("[%d][%d] the query rows", o.Tokens, kv.RowWords))
+	b.rows = dsl.Global[dsl.U32](k, BufferRows, product(o.Tokens, kv.RowWords), ro, dsl.Align(16),
+		bufDoc("[%d][%d] the query rows", o.Tokens, kv.RowWords))
 	b.entries = dsl.Global[dsl.U32](k, BufferEntries, 0, ro, bufDoc("page tables of the units of KV, one after another"))
 	if o.Selection {
 		b.positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro, bufDoc("the position of each entry's first token"))
 	}
 	b.items = dsl.Global[dsl.U32](k, BufferWork, int64(l.WorkWords(classes)), ro, dsl.Align(16),
-		bufDoc("[%d][%d][%d][%d] attention work: for each class of layers and each SM how many items, and these", classes, o.SMs, l.ItemsPerCTA+1, kv.ItemWords))
+		bufDoc("[%d][%d][%d][%d] attention work: for each class of layers and each SM how many items, and these", classes,
+			o.SMs, l.ItemsPerCTA+1, kv.ItemWords))
 	b.merges = dsl.Global[dsl.U32](k, BufferMerges, int64(l.MergeWords(classes)), ro,
 		bufDoc("[%d][%d·%d+1] the first partial state of each row and KV head", classes, o.Tokens, c.KVHeads))
 }
@@ -79,18 +82,24 @@ func (mk *Kernel) declareWork(k *dsl.Kernel, b *buffers) {
 func (mk *Kernel) declareRows(k *dsl.Kernel, b *buffers) {
 	c, o, l, pad := &mk.Config, &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
 	group, qRows := c.Heads/c.KVHeads, c.Heads*c.HeadDim
-	b.x = dsl.Global[dsl.F32](k, "x", product(o.Tokens, c.Hidden), dsl.Align(16), bufDoc("[%d][%d] residual vectors", o.Tokens, c.Hidden))
+	b.x = dsl.Global[dsl.F32](k, "x", product(o.Tokens, c.Hidden), dsl.Align(16),
+		bufDoc("[%d][%d] residual vectors", o.Tokens, c.Hidden))
 	b.input = mk.fragments(k, "normed", c.Hidden, "residual vectors times the next norm's gains")
-	b.squares = dsl.Global[dsl.F32](k, "squares", product(o.SMs, pad), dsl.Align(16), bufDoc("[%d][%d] each SM's part of the residual vectors' sums of squares", o.SMs, pad))
+	b.squares = dsl.Global[dsl.F32](k, "squares", product(o.SMs, pad), dsl.Align(16),
+		bufDoc("[%d][%d] each SM's part of the residual vectors' sums of squares", o.SMs, pad))
 	if mk.kept() {
-		b.branch = dsl.Global[dsl.F32](k, "branch", product(o.Tokens, c.Hidden), dsl.Align(16), bufDoc("[%d][%d] what attention or the MLP adds, before its norm", o.Tokens, c.Hidden))
-		b.branchSquares = dsl.Global[dsl.F32](k, "branch_squares", product(o.SMs, pad), dsl.Align(16), bufDoc("[%d][%d] each SM's part of its sums of squares", o.SMs, pad))
+		b.branch = dsl.Global[dsl.F32](k, "branch", product(o.Tokens, c.Hidden), dsl.Align(16),
+			bufDoc("[%d][%d] what attention or the MLP adds, before its norm", o.Tokens, c.Hidden))
+		b.branchSquares = dsl.Global[dsl.F32](k, "branch_squares", product(o.SMs, pad), dsl.Align(16),
+			bufDoc("[%d][%d] each SM's part of its sums of squares", o.SMs, pad))
 	}
-	b.q = dsl.Global[dsl.BF16](k, "q", product(o.Tokens, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] rotated, scaled queries", o.Tokens, c.Heads, c.HeadDim))
+	b.q = dsl.Global[dsl.BF16](k, "q", product(o.Tokens, qRows), dsl.Align(16),
+		bufDoc("[%d][%d][%d] rotated, scaled queries", o.Tokens, c.Heads, c.HeadDim))
 	b.states = declareStates(k, l.Partials, group, c.HeadDim)
 	b.attn = mk.fragments(k, "attn", qRows, "attention outputs")
 	b.act = mk.fragments(k, "act", c.Intermediate, "silu(gate)·up")
-	b.logits = dsl.Global[dsl.F32](k, "logits", product(o.Tokens, c.Vocab), dsl.Align(16), bufDoc("[%d][%d] out", o.Tokens, c.Vocab))
+	b.logits = dsl.Global[dsl.F32](k, "logits", product(o.Tokens, c.Vocab), dsl.Align(16),
+		bufDoc("[%d][%d] out", o.Tokens, c.Vocab))
 	b.best = dsl.Global[dsl.F32](k, "best", product(o.SMs, pad), bufDoc("[%d][%d] each SM's largest logits", o.SMs, pad))
 	b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs, pad), bufDoc("[%d][%d] and their rows", o.SMs, pad))
 }
@@ -99,7 +108,8 @@ func (mk *Kernel) declareRows(k *dsl.Kernel, b *buffers) {
 func (mk *Kernel) fragments(k *dsl.Kernel, name string, n int, what string) dsl.Buf[dsl.BF16] {
 	a := mk.activations(n)
 	return dsl.Global[dsl.BF16](k, name, int64(a.Len()), dsl.Align(16),
-		bufDoc("[%d][%d][%d] %s, %d elements of every row after another", a.Len()/a.Padded()/pipeline.GroupK, a.Padded(), pipeline.GroupK, what, pipeline.GroupK))
+		bufDoc("[%d][%d][%d] %s, %d elements of every row after another", a.Len()/a.Padded()/pipeline.GroupK, a.Padded(),
+			pipeline.GroupK, what, pipeline.GroupK))
 }
 
 // activations is the form of a matrix's input of n columns.

@@ -15,7 +15,8 @@ func (f *ragged) phases() stages {
 // gemm is the template for matrix i of the plan table.
 func (f *ragged) gemm(i int) *tasks.GEMM {
 	m := f.mk.matrix(i)
-	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.bufs.input, MatrixO: f.bufs.attn, MatrixGateUp: f.bufs.input, MatrixDown: f.bufs.act, layerMatrices: f.bufs.input}[i]
+	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.bufs.input, MatrixO: f.bufs.attn, MatrixGateUp: f.bufs.input,
+		MatrixDown: f.bufs.act, layerMatrices: f.bufs.input}[i]
 	return &tasks.GEMM{Name: m.Name, M: m, In: f.mk.activations(m.K), X: x, Part: f.part, Exchanged: f.mk.exchanged(i)}
 }
 
@@ -65,19 +66,21 @@ func (f *ragged) scale(n models.Norm, squares dsl.Buf[dsl.F32]) *tasks.ScaleColu
 func (f *ragged) residual(s tasks.Step, i int, norm func() dsl.Val[dsl.U32]) finisher {
 	bias, l := f.biasRows(s, i), f.mk.kind()
 	if f.mk.kept() {
-		branch := &tasks.BranchColumns{N: f.mk.Config.Hidden, T: f.mk.Options.Tokens, Y: f.bufs.branch, SQ: f.bufs.branchSquares, Shared: f.sums}
+		branch := &tasks.BranchColumns{N: f.mk.Config.Hidden, T: f.mk.Options.Tokens, Y: f.bufs.branch,
+			SQ: f.bufs.branchSquares, Shared: f.sums}
 		epilogue, publish := branch.Start(f.env)
 		return finisher{epilogue: tasks.BiasedColumns(f.env, bias, 1, epilogue), publish: publish}
 	}
-	add := &tasks.AddResidualColumns{Out: f.mk.activations(f.mk.Config.Hidden), X: f.bufs.x, Next: f.bufs.input, Gain: f.bufs.gains, SQ: f.bufs.squares, Shared: f.sums, PlusOne: f.mk.plusOne(f.mk.arch.Final)}
+	add := &tasks.AddResidualColumns{Out: f.mk.activations(f.mk.Config.Hidden), X: f.bufs.x, Next: f.bufs.input,
+		Gain: f.bufs.gains, SQ: f.bufs.squares, Shared: f.sums, PlusOne: f.mk.plusOne(f.mk.arch.Final)}
 	epilogue, publish := add.Start(f.env, norm())
 	return finisher{epilogue: tasks.BiasedColumns(f.env, bias, l.Residual, epilogue), publish: publish}
 }
 
 // input makes the residual vectors, of row, and what the next product wants of them.
 func (f *ragged) input(n models.Norm, row func(e *tasks.Env, token dsl.Val[dsl.U32]) tasks.Vector) *tasks.EmbedColumns {
-	return &tasks.EmbedColumns{Out: f.mk.activations(f.mk.Config.Hidden), X: f.bufs.x, Next: f.bufs.input, Gain: f.bufs.gains, SQ: f.bufs.squares, Row: row,
-		PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm}
+	return &tasks.EmbedColumns{Out: f.mk.activations(f.mk.Config.Hidden), X: f.bufs.x, Next: f.bufs.input,
+		Gain: f.bufs.gains, SQ: f.bufs.squares, Row: row, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm}
 }
 
 func (f *ragged) embedPhase() phase {
@@ -90,7 +93,8 @@ func (f *ragged) embedPhase() phase {
 
 // addPhase adds what attention or the MLP has made, behind its norm, to the residual vectors; next is the norm that
 // these go through then.
-func (f *ragged) addPhase(p Phase, role models.Role, next func(s tasks.Step, add func(n models.Norm, row dsl.Val[dsl.U32]))) phase {
+func (f *ragged) addPhase(p Phase, role models.Role,
+	next func(s tasks.Step, add func(n models.Norm, row dsl.Val[dsl.U32]))) phase {
 	l, norm := f.mk.kind(), f.mk.kind().PostAttn
 	if role == models.RolePostMLP {
 		norm = l.PostMLP
@@ -101,7 +105,8 @@ func (f *ragged) addPhase(p Phase, role models.Role, next func(s tasks.Step, add
 			scale = func(dsl.Val[dsl.U32]) dsl.Val[dsl.F32] { return f.k.F32(1) }
 		}
 		f.env.Sync()
-		added := &tasks.AddedColumns{N: f.mk.Config.Hidden, X: f.bufs.x, Y: f.bufs.branch, Gain: f.bufs.gains, PlusOne: f.mk.plusOne(norm), Factor: l.Residual, Scale: scale}
+		added := &tasks.AddedColumns{N: f.mk.Config.Hidden, X: f.bufs.x, Y: f.bufs.branch, Gain: f.bufs.gains,
+			PlusOne: f.mk.plusOne(norm), Factor: l.Residual, Scale: scale}
 		row := func(e *tasks.Env, token dsl.Val[dsl.U32]) tasks.Vector {
 			return added.Row(e, token, f.gainRow(s.Layer, role))
 		}
@@ -119,11 +124,12 @@ func (f *ragged) layerPhases() []phase {
 	}
 	l := f.mk.kind()
 	qkv := &tasks.QKVColumns{QKV: f.qkv(), T: o.Tokens}
-	list := []phase{f.matrixPhase(per("qkv", "QKV projection", "RMSNorm's scale", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) finisher {
-		return f.normed(l.PreAttn, func(scale tasks.ColumnScale) finisher {
-			return finisher{epilogue: qkv.Epilogue(e, s, f.rows, scale), publish: f.fenceKV}
-		})
-	})}
+	list := []phase{f.matrixPhase(per("qkv", "QKV projection", "RMSNorm's scale", "RoPE", "KV append"), MatrixQKV,
+		func(s tasks.Step) finisher {
+			return f.normed(l.PreAttn, func(scale tasks.ColumnScale) finisher {
+				return finisher{epilogue: qkv.Epilogue(e, s, f.rows, scale), publish: f.fenceKV}
+			})
+		})}
 	if qkv.Norm != nil {
 		list = append(list, phase{Phase: per("qk_norm", "norms of q and k", "KV append"), consume: func(s tasks.Step) {
 			qkv.Normalise(e, s, f.rows)
@@ -131,9 +137,10 @@ func (f *ragged) layerPhases() []phase {
 		}})
 	}
 	list = append(list, f.attentionPhases(per, &qkv.QKV)...)
-	list = append(list, f.matrixPhase(per("o", "output projection", "residual", "RMSNorm's gains"), MatrixO, func(s tasks.Step) finisher {
-		return f.residual(s, MatrixO, func() dsl.Val[dsl.U32] { return f.gainRow(s.Layer, models.RolePreMLP) })
-	}))
+	list = append(list, f.matrixPhase(per("o", "output projection", "residual", "RMSNorm's gains"), MatrixO,
+		func(s tasks.Step) finisher {
+			return f.residual(s, MatrixO, func() dsl.Val[dsl.U32] { return f.gainRow(s.Layer, models.RolePreMLP) })
+		}))
 	if f.mk.kept() {
 		list = append(list, f.addPhase(per("add_attention", "RMSNorm", "residual", "RMSNorm's gains"), models.RolePostAttn,
 			func(s tasks.Step, add func(n models.Norm, row dsl.Val[dsl.U32])) {
@@ -141,16 +148,18 @@ func (f *ragged) layerPhases() []phase {
 			}))
 	}
 	list = append(list,
-		f.matrixPhase(per("gate_up", "gate and up projections", "RMSNorm's scale", "SwiGLU"), MatrixGateUp, func(s tasks.Step) finisher {
-			return f.normed(l.PreMLP, func(scale tasks.ColumnScale) finisher {
-				return finisher{epilogue: f.glu(s).Columns(e, f.mk.activations(c.Intermediate), bufs.act, scale)}
-			})
-		}),
+		f.matrixPhase(per("gate_up", "gate and up projections", "RMSNorm's scale", "SwiGLU"), MatrixGateUp,
+			func(s tasks.Step) finisher {
+				return f.normed(l.PreMLP, func(scale tasks.ColumnScale) finisher {
+					return finisher{epilogue: f.glu(s).Columns(e, f.mk.activations(c.Intermediate), bufs.act, scale)}
+				})
+			}),
 		f.matrixPhase(per("down", "down projection", "residual", "RMSNorm's gains"), MatrixDown, func(s tasks.Step) finisher {
 			return f.residual(s, MatrixDown, func() dsl.Val[dsl.U32] { return s.Layer.MulC(2).AddC(2) })
 		}))
 	if f.mk.kept() {
-		list = append(list, f.addPhase(per("add_mlp", "RMSNorm", "residual", "RMSNorm's gains"), models.RolePostMLP, f.addMLP))
+		list = append(list, f.addPhase(per("add_mlp", "RMSNorm", "residual", "RMSNorm's gains"), models.RolePostMLP,
+			f.addMLP))
 	}
 	return list
 }
@@ -162,14 +171,15 @@ func (f *ragged) addMLP(s tasks.Step, add func(n models.Norm, row dsl.Val[dsl.U3
 		add(l.PreAttn, f.gainRow(s.Layer.AddC(1), models.RolePreAttn))
 		return
 	}
-	k.IfElse(s.Layer.LtC(f.mk.Config.Layers-1), func() { add(l.PreAttn, k.U32(0)) }, func() { add(f.mk.arch.Final, k.U32(f.mk.finalGain())) })
+	k.IfElse(s.Layer.LtC(f.mk.Config.Layers-1), func() { add(l.PreAttn, k.U32(0)) },
+		func() { add(f.mk.arch.Final, k.U32(f.mk.finalGain())) })
 }
 
 // finalPhase is the phase after the last layer.
 func (f *ragged) finalPhase() phase {
 	c, bufs := &f.mk.Config, f.bufs
-	f.argmax = &tasks.ArgmaxColumns{Vocab: c.Vocab, T: f.mk.Options.Tokens, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex,
-		SharedBest: f.sums, SharedIndex: f.indices, Chosen: f.chosen}
+	f.argmax = &tasks.ArgmaxColumns{Vocab: c.Vocab, T: f.mk.Options.Tokens, Logits: bufs.logits, Best: bufs.best,
+		Index: bufs.bestIndex, SharedBest: f.sums, SharedIndex: f.indices, Chosen: f.chosen}
 	head := Phase{Name: "lm_head", Ops: []string{"LM head", "final RMSNorm's scale", "argmax"}, Sync: gridBarrier}
 	return f.matrixPhase(head, layerMatrices, func(tasks.Step) finisher {
 		return f.normed(f.mk.arch.Final, func(scale tasks.ColumnScale) finisher {

@@ -37,14 +37,19 @@ func newSingle(b *builder) *single {
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	f := &single{builder: b, early: &tasks.Early{}, gains: &tasks.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}}
-	f.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("input vector (bf16) or attention scratch (f32)"))
+	f.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16),
+		dsl.Doc("input vector (bf16) or attention scratch (f32)"))
 	f.x = dsl.View[dsl.BF16](f.shared)
-	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
-	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials),
+		dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
+	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail),
+		dsl.Doc("the query token's own K and V"))
 	if b.mk.fixed() {
-		f.units = dsl.Shared[dsl.F32](k, regionUnits, words(regionUnits), at(regionUnits), dsl.Align(16), dsl.Doc("of each group of the input vector, its unit"))
+		f.units = dsl.Shared[dsl.F32](k, regionUnits, words(regionUnits), at(regionUnits), dsl.Align(16),
+			dsl.Doc("of each group of the input vector, its unit"))
 		if b.mk.zeros() {
-			sums := dsl.Shared[dsl.I32](k, regionInputSums, words(regionInputSums), at(regionInputSums), dsl.Align(16), dsl.Doc("of each group of the input vector, sums of 32 elements"))
+			sums := dsl.Shared[dsl.I32](k, regionInputSums, words(regionInputSums), at(regionInputSums), dsl.Align(16),
+				dsl.Doc("of each group of the input vector, sums of 32 elements"))
 			f.inputSums = &sums
 		}
 	}
@@ -59,7 +64,8 @@ func newSingle(b *builder) *single {
 		f.early.Pairs++
 	}
 	if b.mk.kept() {
-		f.residual = dsl.Shared[dsl.F32](k, regionResidual, words(regionResidual), at(regionResidual), dsl.Align(16), dsl.Doc("the residual vector"))
+		f.residual = dsl.Shared[dsl.F32](k, regionResidual, words(regionResidual), at(regionResidual), dsl.Align(16),
+			dsl.Doc("the residual vector"))
 		f.added = &tasks.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}
 	}
 	f.sample = f.sampler(k.U32(1), f.shared)
@@ -86,7 +92,8 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *tasks.GEMV {
 	m := f.mk.matrix(i)
-	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Held: f.held, Exchanged: f.mk.exchanged(i)}
+	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Held: f.held,
+		Exchanged: f.mk.exchanged(i)}
 }
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its
@@ -113,7 +120,8 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 // norm stages the normalised residual vector x; which is the row of gains of n.
 func (f *single) norm(x tasks.Source, n models.Norm, which dsl.Val[dsl.U32], of pipeline.Format) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
-	in := tasks.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of, Fixed: f.fixed(c.Hidden, of)}
+	in := tasks.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x,
+		Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of, Fixed: f.fixed(c.Hidden, of)}
 	var scale dsl.Val[dsl.F32]
 	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
@@ -151,9 +159,10 @@ func (f *single) layerPhases() []phase {
 	of := func(i int) pipeline.Format { return f.mk.matrix(i).Format }
 	for _, v := range f.mk.classes {
 		v = f.withoutFirstPage(v)
-		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
-			Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
-		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v, Format: of(MatrixO)}
+		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan),
+			Variant: v, Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
+		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn,
+			Handed: to.output(0), Variant: v, Format: of(MatrixO)}
 		f.plant(qkv, merge)
 		if o.Merge == MergeWords {
 			att.Words, att.Merge = f.words(0), merge
@@ -164,27 +173,31 @@ func (f *single) layerPhases() []phase {
 		return Phase{Name: name, PerLayer: true, Ops: ops}
 	}
 	all := []phase{
-		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
-			return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] {
-				return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), of(MatrixQKV))
-			})
-		}, func() {
-			f.fenceKV()
-			qkv.Publish(e)
-		}),
+		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV,
+			func(s tasks.Step) tasks.Epilogue {
+				return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] {
+					return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), of(MatrixQKV))
+				})
+			}, func() {
+				f.fenceKV()
+				qkv.Publish(e)
+			}),
 		{Phase: per("attention", "attention, split along KV"),
 			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			f.plain(MatrixO, tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
+			f.plain(MatrixO, tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn,
+				Handed: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
 			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),
-		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-			return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), of(MatrixDown), f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), of(MatrixGateUp)))
-		}, nil),
+		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp,
+			func(s tasks.Step) tasks.Epilogue {
+				return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), of(MatrixDown),
+					f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), of(MatrixGateUp)))
+			}, nil),
 		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
 			f.plain(MatrixDown, tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
 			return to.afterDown(s)
@@ -214,7 +227,8 @@ func (f *single) readAhead(p *phase, qkv *tasks.QKV, to *vectors) {
 		p.early = func(s tasks.Step) {
 			f.fetchGains(s, models.RolePreAttn)
 			f.fetchAdded(s, models.RolePostMLP)
-			qkv.Early.Fetch(e, f.own.matrix(MatrixQKV), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return qkv.Ahead(e, s, row) })
+			qkv.Early.Fetch(e, f.own.matrix(MatrixQKV),
+				func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return qkv.Ahead(e, s, row) })
 		}
 	case f.mk.matrix(MatrixO).Name:
 		p.residual = f.fetchResidual(MatrixO, to.addedToInO)
@@ -231,7 +245,8 @@ func (f *single) readAhead(p *phase, qkv *tasks.QKV, to *vectors) {
 // finalPhase is the phase after the last layer.
 func (f *single) finalPhase() phase {
 	c, bufs, e := &f.mk.Config, f.bufs, f.env
-	f.argmax = &tasks.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex, SharedIndex: f.indices}
+	f.argmax = &tasks.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex,
+		SharedIndex: f.indices}
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Sync: gridBarrier}
 	final := f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
@@ -318,7 +333,8 @@ func (f *single) fetchResidual(i int, old func(s tasks.Step) tasks.Vector) func(
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
 	f.turns.step = s
 	pos := f.bufs.pos.Add(s).Named("pos_now")
-	return tasks.Step{Pos: pos, Index: s, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table, Cache: f.bufs.kv, Scales: f.bufs.scales}
+	return tasks.Step{Pos: pos, Index: s, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table,
+		Cache: f.bufs.kv, Scales: f.bufs.scales}
 }
 
 func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {

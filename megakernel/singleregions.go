@@ -37,7 +37,8 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 		regions = append(regions, pipeline.Region{Name: regionResidual, Bytes: 4 * c.Hidden, Align: 16})
 	}
 	if o.MLP == MLPFused {
-		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16}, pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
+		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16},
+			pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
 	}
 	return append(regions, mk.drawRegions()...)
 }

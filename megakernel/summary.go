@@ -57,7 +57,8 @@ func (mk *Kernel) reportModel(r *report) {
 	r.line("%s: one decode step as one CUDA kernel", c.Name)
 	r.text("%s parameters of %s%s, %s, hidden %d, intermediate %d, %d query and %s of %d, vocabulary %d, %s.",
 		FormatCount(c.ParamCount()), c.DType, tied,
-		plural.Of(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural.Of(c.KVHeads, "KV head"), c.HeadDim, c.Vocab, plural.Of(c.MaxPositions, "position"))
+		plural.Of(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural.Of(c.KVHeads, "KV head"), c.HeadDim, c.Vocab,
+		plural.Of(c.MaxPositions, "position"))
 	kv, split := "", " and "+plural.Of(o.Splits, "split")
 	if mk.Ragged() {
 		split = ""
@@ -66,7 +67,8 @@ func (mk *Kernel) reportModel(r *report) {
 		kv = " of " + string(o.KV)
 	}
 	r.text("%s of %d threads (%s and a producer warp), KV cache%s in pages of %s%s.",
-		plural.Of(o.SMs, "CTA"), 32*(o.Consumers+1), plural.Of(o.Consumers, "consumer warp"), kv, plural.Of(o.Page, "token"), split)
+		plural.Of(o.SMs, "CTA"), 32*(o.Consumers+1), plural.Of(o.Consumers, "consumer warp"), kv, plural.Of(o.Page, "token"),
+		split)
 	if mk.Ragged() {
 		r.text("A step has up to %d query rows, each a token of any sequence.", o.Tokens)
 	}
@@ -159,7 +161,8 @@ func (mk *Kernel) syncs() string {
 	if words == "" && counted == "" && none == "" {
 		times := fmt.Sprintf("%d a step", mk.Barriers())
 		if planned := mk.planned(); planned > 0 {
-			times = fmt.Sprintf("%d to %d a step, as the plan of a launch has merges or not", mk.Barriers()-planned, mk.Barriers())
+			times = fmt.Sprintf("%d to %d a step, as the plan of a launch has merges or not", mk.Barriers()-planned,
+				mk.Barriers())
 		}
 		return fmt.Sprintf("Every phase ends in a grid barrier: %s.", times)
 	}
@@ -197,7 +200,8 @@ func (mk *Kernel) reportReads(r *report) {
 		t.Row("padding", FormatBytes(padding), "of rows and columns of the packed matrices")
 	}
 	for _, n := range mk.contexts() {
-		t.Row(fmt.Sprintf("KV of %d tokens", n), FormatBytes(mk.KVBytes(n)), percent(float64(mk.KVBytes(n))/float64(weights))+" of the weights")
+		t.Row(fmt.Sprintf("KV of %d tokens", n), FormatBytes(mk.KVBytes(n)),
+			percent(float64(mk.KVBytes(n))/float64(weights))+" of the weights")
 	}
 	r.line("Read from memory for a token")
 	r.table(t)
@@ -218,8 +222,9 @@ func (mk *Kernel) reportShared(r *report) {
 	}
 	r.line("Shared memory of a CTA: %d of %d bytes", p.SharedBytes, p.SharedLimit)
 	r.table(t)
-	r.text("Ring: %s of %d bytes, %s; a stage holds %d × %d weights or %d tokens of a KV head.", plural.Of(p.Stages, "stage"), p.StageBytes,
-		p.Copies(), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows), kvTokensPerStage(p))
+	r.text("Ring: %s of %d bytes, %s; a stage holds %d × %d weights or %d tokens of a KV head.",
+		plural.Of(p.Stages, "stage"), p.StageBytes, p.Copies(), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows),
+		kvTokensPerStage(p))
 	mk.reportHeld(r)
 }
 
@@ -244,7 +249,8 @@ func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
 	t := table.New(">context", ">reading", ">unhidden", ">a token", ">tokens/s", ">of the ceiling")
 	for _, n := range mk.contexts() {
 		p := mk.Predict(m, n, 1)
-		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Unhidden()), formatSeconds(p.Total), formatRate(1/p.Total), percent(p.Floor/p.Total))
+		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Unhidden()), formatSeconds(p.Total), formatRate(1/p.Total),
+			percent(p.Floor/p.Total))
 	}
 	what := ""
 	if mk.Ragged() {
@@ -254,5 +260,6 @@ func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
 	r.table(t)
 	p := mk.Plan
 	r.text("For %s. Reading: the most weights and the most KV of an SM, which may be two SMs, at what one streams with %s of %d bytes in flight (%s). Unhidden: what the ring does not hide of %d meetings of all SMs, of what is read behind them, and of arithmetic. Ceiling: weights and KV once at the full bandwidth. Left out: launch, the choice of a token.",
-		m.About(), copies(p.InFlight), p.StageBytes, formatGBps(m.BytesPerSecond(p.SMs, mk.inFlight())/float64(p.SMs)/1e9), mk.Barriers()-mk.planned())
+		m.About(), copies(p.InFlight), p.StageBytes, formatGBps(m.BytesPerSecond(p.SMs, mk.inFlight())/float64(p.SMs)/1e9),
+		mk.Barriers()-mk.planned())
 }

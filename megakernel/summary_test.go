@@ -55,10 +55,12 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 		require.NoError(t, mk.Summary(&b, machine.H200()))
 		return strings.Join(strings.Fields(b.String()), " ")
 	}
-	require.Contains(t, text(mk), fmt.Sprintf("Behind gate_up, lm_head stands a grid barrier, behind attention, o, down a count of arrivals, as their output is in words with tags: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
+	require.Contains(t, text(mk),
+		fmt.Sprintf("Behind gate_up, lm_head stands a grid barrier, behind attention, o, down a count of arrivals, as their output is in words with tags: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
 	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers(), "attention, o, gate_up, down; lm_head")
 	mk = build(t, "llama3-8b", Options{Vectors: "barrier"})
-	require.Contains(t, text(mk), fmt.Sprintf("Behind attention, o, gate_up, down, lm_head stands a grid barrier: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
+	require.Contains(t, text(mk),
+		fmt.Sprintf("Behind attention, o, gate_up, down, lm_head stands a grid barrier: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
 	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers())
 	mk = build(t, "llama3-8b", Options{Queries: SyncBarrier, Merge: MergePhase, Vectors: "barrier"})
 	require.Contains(t, text(mk), fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers()))
@@ -103,7 +105,8 @@ func TestOneOfAThingIsNamedInTheSingular(t *testing.T) {
 	require.NoError(t, err)
 	var b strings.Builder
 	require.NoError(t, mk.Explain(&b, machine.H200()))
-	require.NotRegexp(t, `\b1 (layers|KV\s+heads|positions|items|SMs|splits|stages|tokens|CTAs|copies)\b`, strings.ReplaceAll(b.String(), "[1 layers][pages][1 KV heads]", ""))
+	require.NotRegexp(t, `\b1 (layers|KV\s+heads|positions|items|SMs|splits|stages|tokens|CTAs|copies)\b`,
+		strings.ReplaceAll(b.String(), "[1 layers][pages][1 KV heads]", ""))
 }
 
 func TestAnSMWithoutRowsSaysSo(t *testing.T) {

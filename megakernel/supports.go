@@ -19,13 +19,16 @@ func Supports(a *models.Arch) (missing []string) {
 	first := a.Layer(0)
 	for i := range a.Kinds {
 		l := a.Kinds[i]
-		lacks(l.PostAttn.Kind != l.PostMLP.Kind || l.PreAttn.Kind != l.PreMLP.Kind, "layers with a norm at one branch and not at the other")
+		lacks(l.PostAttn.Kind != l.PostMLP.Kind || l.PreAttn.Kind != l.PreMLP.Kind,
+			"layers with a norm at one branch and not at the other")
 		lacks(l.PreAttn.Kind == models.NoNorm && l.PostAttn.Kind == models.NoNorm, "layers without norms")
 		lacks(l.MLP.Act != models.SiLU && l.MLP.Act != models.GELUTanh, fmt.Sprintf("the activation %s", l.MLP.Act))
 		if r := l.Attn.Rope; r.Dims > 0 {
-			lacks(rotary(a) != rotary(&models.Arch{Kinds: []models.Layer{l}, Pattern: []int{0}}), "rotary embeddings that pair other elements in some layers")
+			lacks(rotary(a) != rotary(&models.Arch{Kinds: []models.Layer{l}, Pattern: []int{0}}),
+				"rotary embeddings that pair other elements in some layers")
 		}
-		lacks(l.Attn.Grows.Every > 0 && l.Attn.QKNorm.Kind != models.NoNorm, "scores that grow with the position behind norms of q and k")
+		lacks(l.Attn.Grows.Every > 0 && l.Attn.QKNorm.Kind != models.NoNorm,
+			"scores that grow with the position behind norms of q and k")
 		// What may differ from layer to layer, set aside.
 		l.Attn.Rope, l.Attn.Window, l.Attn.SoftCap = first.Attn.Rope, first.Attn.Window, first.Attn.SoftCap
 		lacks(l.String() != first.String(), "layers that differ in more than windows, soft caps and rotary embeddings")
@@ -109,7 +112,8 @@ func inputFits(c *models.Config, limit int) error {
 		name, widest = "num_attention_heads × head_dim", q
 	}
 	if 2*widest >= limit {
-		return fmt.Errorf("%s is %d, want less than %d: such a vector takes %d bytes of shared memory, a CTA has %d", name, widest, limit/2, 2*widest, limit)
+		return fmt.Errorf("%s is %d, want less than %d: such a vector takes %d bytes of shared memory, a CTA has %d", name,
+			widest, limit/2, 2*widest, limit)
 	}
 	return nil
 }

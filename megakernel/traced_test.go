@@ -15,9 +15,10 @@ import (
 
 // handedOn is how a sync's end is read: by the thread that waited, before the barrier in
 // which the others hear of it, to which a warp may come later; behind it no clock is read.
-var handedOn = regexp.MustCompile(`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_released\[(turn(?:_\d+)?)((?: \+ \d+)?)\] = \(u32\)(v\d+);\n\s*\}\n` +
-	`\s*const u64 (v\d+) = ptx::clock\(\);\n\s*const u32 came(?:_\d+)? = \(u32\)(v\d+);\n\s*ptx::bar_sync<1, \d+>\(\);\n` +
-	`\s*const u32 v\d+ = .*;\n\s*const u32 (v\d+) = (turn.* \+ 1);\n\s*if \(v\d+\) \{\n\s*const u32 v\d+ = trace_state\[1\];\n.*\n\s*\*\(uint4\*\)&trace_listed\[.*\] = make_uint4\(began\w*, came\w*, v\d+, (v\d+)\);`)
+var handedOn = regexp.MustCompile(
+	`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_released\[(turn(?:_\d+)?)((?: \+ \d+)?)\] = \(u32\)(v\d+);\n\s*\}\n` +
+		`\s*const u64 (v\d+) = ptx::clock\(\);\n\s*const u32 came(?:_\d+)? = \(u32\)(v\d+);\n\s*ptx::bar_sync<1, \d+>\(\);\n` +
+		`\s*const u32 v\d+ = .*;\n\s*const u32 (v\d+) = (turn.* \+ 1);\n\s*if \(v\d+\) \{\n\s*const u32 v\d+ = trace_state\[1\];\n.*\n\s*\*\(uint4\*\)&trace_listed\[.*\] = make_uint4\(began\w*, came\w*, v\d+, (v\d+)\);`)
 
 func TestTheEndOfASyncIsReadBeforeItsBarrier(t *testing.T) {
 	for _, rows := range []int{1, 8} {

@@ -33,10 +33,12 @@ func (mk *Kernel) declareHooked(k *dsl.Kernel, b *buffers) {
 		b.slopes = dsl.Global[dsl.F32](k, BufferSlopes, heads, ro, bufDoc("[%d] ALiBi, of each query head", heads))
 	}
 	if mk.has(termHeadScale) {
-		b.headScales = dsl.Global[dsl.F32](k, BufferHeadScales, heads, ro, bufDoc("[%d] factor of each head's queries", heads))
+		b.headScales = dsl.Global[dsl.F32](k, BufferHeadScales, heads, ro,
+			bufDoc("[%d] factor of each head's queries", heads))
 	}
 	if mk.has(termMask) {
-		b.mask = dsl.Global[dsl.U32](k, BufferMask, 0, ro, bufDoc("bit i%%32 of a row's word i/32: it sees the i-th token of its sequence"))
+		b.mask = dsl.Global[dsl.U32](k, BufferMask, 0, ro,
+			bufDoc("bit i%%32 of a row's word i/32: it sees the i-th token of its sequence"))
 	}
 }
 
@@ -49,8 +51,9 @@ func (mk *Kernel) instantiate(b *buffers) {
 
 // Tables are what a host chose to put into the buffers of attention's variants.
 type Tables struct {
-	HeadScales []float32                 // BufferHeadScales; nil for the kernel's own, 1 for all
-	Visible    func(row, index int) bool // what BufferMask says: whether a token row sees the key at a place in its sequence
+	HeadScales []float32 // BufferHeadScales; nil for the kernel's own, 1 for all
+	// what BufferMask says: whether a token row sees the key at a place in its sequence
+	Visible func(row, index int) bool
 }
 
 // LayerAttention is the attention of a layer, to compute with in float64 (Attend);

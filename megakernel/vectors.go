@@ -78,7 +78,9 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 		return w
 	}
 	const planes = "[2][%d] words of the residual vector behind %s: pairs of even index, then the others"
-	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim/2, fmt.Sprintf("[%d][%d] words of attention's output: pair i is in part i%%%[1]d", mk.outputPlanes(), c.Heads*c.HeadDim/2/mk.outputPlanes()))
+	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim/2,
+		fmt.Sprintf("[%d][%d] words of attention's output: pair i is in part i%%%[1]d", mk.outputPlanes(),
+			c.Heads*c.HeadDim/2/mk.outputPlanes()))
 	b.vectorWords.o = words(phaseO, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "attention"))
 	b.vectorWords.down = words(phaseDown, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "the MLP"))
 }
@@ -94,7 +96,8 @@ type vectors struct{ f *single }
 func (v *vectors) output(ago int) *tasks.Handed {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.handsOn(phaseAttention) {
-		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: f.mk.outputPlanes(), What: "waits for attention's output, word %d"}
+		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2,
+			Planes: f.mk.outputPlanes(), What: "waits for attention's output, word %d"}
 	}
 	return nil
 }
@@ -106,13 +109,15 @@ func (v *vectors) handed(phase string, ago int) *tasks.Handed {
 	if phase == phaseDown {
 		buf = v.f.bufs.vectorWords.down
 	}
-	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2, What: "waits for the residual vector, word %d"}
+	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
+		What: "waits for the residual vector, word %d"}
 }
 
 // source is that vector for all consumers, right behind the phase.
 func (v *vectors) source(phase string) tasks.Source {
 	if v.f.mk.Options.handsOn(phase) {
-		return v.handed(phase, v.f.mk.Options.flagsSince(phase, map[string]string{phaseO: phaseGateUp, phaseDown: phaseQKV}[phase]))
+		return v.handed(phase, v.f.mk.Options.flagsSince(phase,
+			map[string]string{phaseO: phaseGateUp, phaseDown: phaseQKV}[phase]))
 	}
 	if phase == phaseO && v.f.mk.Options.MLP == MLPFused {
 		return tasks.FromBuf(v.f.bufs.mid)
@@ -207,7 +212,8 @@ func (v *vectors) nothing() tasks.Vector {
 
 // oldInO and oldInDown are the residual vector that o's and down's products are added to.
 func (v *vectors) oldInO(s tasks.Step) tasks.Vector {
-	return tasks.Either(v.f.env, s.Layer.EqC(0), v.embedding(), v.some(phaseDown, v.f.mk.Options.flagsSince(phaseDown, phaseO)))
+	return tasks.Either(v.f.env, s.Layer.EqC(0), v.embedding(),
+		v.some(phaseDown, v.f.mk.Options.flagsSince(phaseDown, phaseO)))
 }
 
 func (v *vectors) oldInDown() tasks.Vector {

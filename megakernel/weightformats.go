@@ -40,8 +40,8 @@ func (o *Options) completeFormats() error {
 	return nil
 }
 
-// severalFormats refuses formats of single matrices that a kernel cannot have beside each other. Integers, e2m1 among them, have
-// inputs of one form, whichever they are.
+// severalFormats refuses formats of single matrices that a kernel cannot have beside each other. Integers, e2m1 among
+// them, have inputs of one form, whichever they are.
 func severalFormats(f pipeline.Format) error {
 	known, names := slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), []string{"qkv", "o", "gate_up", "down"}
 	parts := strings.Split(string(f), ",")
@@ -54,13 +54,15 @@ func severalFormats(f pipeline.Format) error {
 		}
 		switch g := pipeline.Format(format); {
 		case !of:
-			return refuse("Weights", "found %q in %q, want a format, and behind it MATRIX=FORMAT with each of qkv, o, gate_up and down once at most",
+			return refuse("Weights",
+				"found %q in %q, want a format, and behind it MATRIX=FORMAT with each of qkv, o, gate_up and down once at most",
 				part, string(f))
 		case !slices.Contains(known, g):
 			return refuse("Weights", "found %q in %q, want %s", format, string(f), plural.Or(pipeline.Formats()))
 		case !g.Integers():
-			return refuse("Weights", "found %q in %q, want formats of integers, i8, mxfp4 or nvfp4 where matrices differ: inputs of others are not passed "+
-				"as theirs are", format, string(f))
+			return refuse("Weights",
+				"found %q in %q, want formats of integers, i8, mxfp4 or nvfp4 where matrices differ: inputs of others are not passed "+
+					"as theirs are", format, string(f))
 		}
 	}
 	return nil

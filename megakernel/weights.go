@@ -261,7 +261,8 @@ func (mk *Kernel) VectorBuffers() []VectorBuffer {
 				return d + r%d
 			}
 		}
-		list = append(list, mk.rowVectors(BufferQKGains, []rowsOf{{[]models.Role{models.RoleQNorm, models.RoleKNorm}, (c.Heads + c.KVHeads) * d, row}}))
+		list = append(list, mk.rowVectors(BufferQKGains,
+			[]rowsOf{{[]models.Role{models.RoleQNorm, models.RoleKNorm}, (c.Heads + c.KVHeads) * d, row}}))
 	}
 	return list
 }

@@ -185,12 +185,15 @@ func replaceable(path, dir string, files []File) error {
 			dir, Generator, LayoutFile)
 	}
 	for _, e := range entries {
-		ours := slices.Contains(marker.Files, e.Name()) || slices.ContainsFunc(files, func(f File) bool { return f.Name == e.Name() })
+		ours := slices.Contains(marker.Files, e.Name()) ||
+			slices.ContainsFunc(files, func(f File) bool { return f.Name == e.Name() })
 		if !ours || e.IsDir() {
-			return fmt.Errorf("%s holds %q, which %s did not write: move it away or choose another directory", dir, e.Name(), Generator)
+			return fmt.Errorf("%s holds %q, which %s did not write: move it away or choose another directory", dir, e.Name(),
+				Generator)
 		}
 		if edited(filepath.Join(path, e.Name()), marker.SHA256[e.Name()]) {
-			return fmt.Errorf("%s holds %q, which was edited since %s wrote it: move it away or choose another directory", dir, e.Name(), Generator)
+			return fmt.Errorf("%s holds %q, which was edited since %s wrote it: move it away or choose another directory", dir,
+				e.Name(), Generator)
 		}
 	}
 	return nil

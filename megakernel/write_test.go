@@ -14,7 +14,8 @@ import (
 )
 
 func generated(content string) []File {
-	marker := fmt.Sprintf(`{"generator": %q, "files": [%q, "a", "b"], "sha256": {"a": %q, "b": %q}}`, Generator, LayoutFile, hashOf([]byte(content)), hashOf([]byte(content)))
+	marker := fmt.Sprintf(`{"generator": %q, "files": [%q, "a", "b"], "sha256": {"a": %q, "b": %q}}`, Generator,
+		LayoutFile, hashOf([]byte(content)), hashOf([]byte(content)))
 	return []File{{"a", []byte(content)}, {"b", []byte(content)}, {LayoutFile, []byte(marker)}}
 }
 
@@ -42,7 +43,8 @@ func TestWriteDirReplacesItsOwn(t *testing.T) {
 	for _, content := range []string{"one", "two"} {
 		require.NoError(t, WriteDir(t.Context(), filepath.Join(dir, "x", "y"), generated(content)))
 		files := generated(content)
-		require.Equal(t, map[string]string{"x": "", "x/y": "", "x/y/a": content, "x/y/b": content, "x/y/" + LayoutFile: string(files[2].Data)}, tree(t, dir))
+		require.Equal(t, map[string]string{"x": "", "x/y": "", "x/y/a": content, "x/y/b": content,
+			"x/y/" + LayoutFile: string(files[2].Data)}, tree(t, dir))
 	}
 }
 
@@ -98,13 +100,17 @@ func TestWriteDirRefusesWhatItDidNotWrite(t *testing.T) {
 		prepare func(dir string) error
 		want    string
 	}{
-		"a file":                {func(d string) error { return os.WriteFile(d, nil, 0o666) }, "is a file"},
-		"a file above":          {func(d string) error { return os.WriteFile(filepath.Dir(d), nil, 0o666) }, "not a directory"},
-		"a foreign file":        {func(d string) error { return put(d, "x", "") }, "was not written by mkgen"},
-		"a foreign layout":      {func(d string) error { return put(d, LayoutFile, `{"generator": "x"}`) }, "was not written by mkgen"},
-		"a broken layout":       {func(d string) error { return put(d, LayoutFile, `{"generator": "mkgen"`) }, "was not written by mkgen"},
-		"a list as layout":      {func(d string) error { return put(d, LayoutFile, `[]`) }, "was not written by mkgen"},
-		"a directory as layout": {func(d string) error { return os.MkdirAll(filepath.Join(d, LayoutFile), 0o777) }, "was not written by mkgen"},
+		"a file": {func(d string) error { return os.WriteFile(d, nil, 0o666) }, "is a file"},
+		"a file above": {func(d string) error { return os.WriteFile(filepath.Dir(d), nil, 0o666) },
+			"not a directory"},
+		"a foreign file": {func(d string) error { return put(d, "x", "") }, "was not written by mkgen"},
+		"a foreign layout": {func(d string) error { return put(d, LayoutFile, `{"generator": "x"}`) },
+			"was not written by mkgen"},
+		"a broken layout": {func(d string) error { return put(d, LayoutFile, `{"generator": "mkgen"`) },
+			"was not written by mkgen"},
+		"a list as layout": {func(d string) error { return put(d, LayoutFile, `[]`) }, "was not written by mkgen"},
+		"a directory as layout": {func(d string) error { return os.MkdirAll(filepath.Join(d, LayoutFile), 0o777) },
+			"was not written by mkgen"},
 		"a file added to ours": {func(d string) error {
 			return errors.Join(WriteDir(context.Background(), d, generated("")), put(d, "mine", ""))
 		}, `holds "mine"`},
@@ -142,7 +148,8 @@ func TestWriteDirRefusesToReplaceAnEditedFile(t *testing.T) {
 	require.NoError(t, WriteDir(t.Context(), dir, generated("one")))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "b"), []byte("mine"), 0o666))
 	before := tree(t, dir)
-	require.EqualError(t, WriteDir(t.Context(), dir, generated("two")), dir+` holds "b", which was edited since mkgen wrote it: move it away or choose another directory`)
+	require.EqualError(t, WriteDir(t.Context(), dir, generated("two")),
+		dir+` holds "b", which was edited since mkgen wrote it: move it away or choose another directory`)
 	require.Equal(t, before, tree(t, dir))
 	require.NoError(t, os.Remove(filepath.Join(dir, "b")))
 	require.NoError(t, WriteDir(t.Context(), dir, generated("two")))

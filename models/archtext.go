@@ -18,7 +18,8 @@ func (a *Arch) String() string {
 	if a.Head.Tied {
 		tied = " tied"
 	}
-	fmt.Fprintf(&b, "head %s, %d × %d%s%s%s\n", a.Final, a.Vocab, a.Hidden, tied, times(a.Head.Scale), softCap(a.Head.SoftCap))
+	fmt.Fprintf(&b, "head %s, %d × %d%s%s%s\n", a.Final, a.Vocab, a.Hidden, tied, times(a.Head.Scale),
+		softCap(a.Head.SoftCap))
 	return b.String()
 }
 

@@ -95,8 +95,9 @@ type Scaling struct {
 	LowFreqFactor  float64 // of llama3: positive ("low_freq_factor")
 	HighFreqFactor float64 // of llama3: at least 1.1 times LowFreqFactor ("high_freq_factor")
 
-	BetaFast, BetaSlow float64 // of yarn: turns within OriginalPositions where its ramp begins and ends ("beta_fast", "beta_slow")
-	Truncate           bool    // of yarn: the ramp's ends are rounded outwards to whole dimensions ("truncate")
+	// of yarn: turns within OriginalPositions where its ramp begins and ends ("beta_fast", "beta_slow")
+	BetaFast, BetaSlow float64
+	Truncate           bool // of yarn: the ramp's ends are rounded outwards to whole dimensions ("truncate")
 
 	ShortFactors, LongFactors []float64 // of longrope: divisors of the frequencies up to and beyond OriginalPositions
 

@@ -14,14 +14,16 @@ func Elsewhere(name string) string {
 	}
 	shown := shorten(name)
 	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
-		return "found " + shown + ", a GGUF file, want safetensors: download the checkpoint that it was made from, and give --checkpoint DIRECTORY"
+		return "found " + shown +
+			", a GGUF file, want safetensors: download the checkpoint that it was made from, and give --checkpoint DIRECTORY"
 	}
 	org, model, ok := strings.Cut(strings.TrimPrefix(name, "https://huggingface.co/"), "/")
 	if err == nil || !ok || !isHubName(org) || !isHubName(model) {
 		return ""
 	}
 	repo := org + "/" + model
-	return "found " + shown + ", a repository of the Hugging Face hub, want a directory: download it with hf download " + shorten(repo) +
+	return "found " + shown + ", a repository of the Hugging Face hub, want a directory: download it with hf download " +
+		shorten(repo) +
 		" --local-dir " + shorten(model) + ", and give --checkpoint " + shorten(model)
 }
 

@@ -26,8 +26,8 @@ type Family struct {
 
 // Families lists the built-in families in the order in which they are shown.
 func Families() []Family {
-	return []Family{llama(), mllama(), mistral(), ministral(), ministral3(), qwen2(), qwen3(), phi3(), gemma(), gemma2(), gemma3(), olmo2(), olmo3(), granite(), granite4(),
-		glm(), glm4(), smolLM3(),
+	return []Family{llama(), mllama(), mistral(), ministral(), ministral3(), qwen2(), qwen3(), phi3(), gemma(), gemma2(),
+		gemma3(), olmo2(), olmo3(), granite(), granite4(), glm(), glm4(), smolLM3(),
 		internLM3(), ernie45(), seedOSS(), helium(), internLM2()}
 }
 
@@ -90,9 +90,10 @@ func (f *Fields) Window(field string, c *Config) int {
 // Sliding reads layer_types, a list of "sliding_attention" and "full_attention", one for each layer; where it is
 // absent, otherwise says which layers have a window.
 func (f *Fields) Sliding(c *Config, otherwise func(layer int) bool) func(layer int) bool {
-	flags := f.flags("layer_types", c.Layers, `"sliding_attention" or "full_attention" each`, func(entry any) (bool, bool) {
-		return entry == "sliding_attention", entry == "sliding_attention" || entry == "full_attention"
-	})
+	flags := f.flags("layer_types", c.Layers, `"sliding_attention" or "full_attention" each`,
+		func(entry any) (bool, bool) {
+			return entry == "sliding_attention", entry == "sliding_attention" || entry == "full_attention"
+		})
 	if flags == nil {
 		return otherwise
 	}

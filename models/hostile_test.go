@@ -10,7 +10,8 @@ import (
 )
 
 // goWords are what no message may have: types, packages and errors of Go.
-var goWords = regexp.MustCompile(`%!|\b(models|json|strconv|reflect|map|runtime)\.|\b(float64|int64|uint64|int|nil|interface|struct|slice|goroutine|panic|unmarshal|NaN|Inf)\b|\[\]|0x[0-9a-f]`)
+var goWords = regexp.MustCompile(
+	`%!|\b(models|json|strconv|reflect|map|runtime)\.|\b(float64|int64|uint64|int|nil|interface|struct|slice|goroutine|panic|unmarshal|NaN|Inf)\b|\[\]|0x[0-9a-f]`)
 
 // Each of these is what somebody's script, editor or malice makes of a config.json. There is one complaint, of the
 // field, and in words of config.json.
@@ -73,8 +74,11 @@ func TestHostileConfigsGetOneClearError(t *testing.T) {
 // Files that are no object of JSON, or not whole.
 func TestWhatIsNoConfigGetsOneClearError(t *testing.T) {
 	for text, says := range map[string]string{
-		"": "unexpected end", " ": "unexpected end", "null": "want an object", "[]": "want an object", "7": "want an object", `"config"`: "want an object", "{": "", `{"model_type": "llama"`: "", `{"model_type": "llama"} {}`: "", `{"a": 1, "a": 2}`: `"a"`,
-		"{'model_type': 'llama'}": "", `{"model_type": "llama",}`: "", "\xff\xfe{\x00": "", "<html>404</html>": "", "GGUF\x03\x00": "",
+		"": "unexpected end", " ": "unexpected end", "null": "want an object", "[]": "want an object", "7": "want an object",
+		`"config"`: "want an object", "{": "", `{"model_type": "llama"`: "", `{"model_type": "llama"} {}`: "",
+		`{"a": 1, "a": 2}`:        `"a"`,
+		"{'model_type': 'llama'}": "", `{"model_type": "llama",}`: "", "\xff\xfe{\x00": "", "<html>404</html>": "",
+		"GGUF\x03\x00": "",
 		"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n": "",
 	} {
 		_, err := Parse(strings.NewReader(text))

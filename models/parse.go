@@ -57,7 +57,8 @@ func (how Reading) ParseQuantisedFile(path string) (c Config, quantised bool, er
 
 // Parse reads one Hugging Face config.json of a family that model_type names, in the layout
 // of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters). Of a multimodal model it reads the text part:
-// text_config, llm_config or language_config. The result is named "custom" and passes Validate. On error the Config is zero.
+// text_config, llm_config or language_config. The result is named "custom" and passes Validate. On error the Config is
+// zero.
 //
 // null means absent. Every size, rms_norm_eps and model_type must be there, except that
 // num_key_value_heads defaults to num_attention_heads and head_dim to
@@ -124,7 +125,8 @@ func (r *Fields) config(family *Family, isPart bool) Config {
 	if r.defaults, err = readObject(strings.NewReader(cmp.Or(family.Defaults, "{}"))); err != nil {
 		panic("BUG: models: defaults of " + family.Name + ": " + err.Error())
 	}
-	c := Config{Name: "custom", DType: BF16, Family: family.Name, Names: family.Names, ByKVHead: family.ByKVHead, TextPart: isPart}
+	c := Config{Name: "custom", DType: BF16, Family: family.Name, Names: family.Names, ByKVHead: family.ByKVHead,
+		TextPart: isPart}
 	r.partialAllowed = family.PartialRotary
 	r.class(family, isPart)
 	r.sizes(&c)
@@ -135,19 +137,21 @@ func (r *Fields) config(family *Family, isPart bool) Config {
 	c.CheckpointDType = r.dtype()
 	family.Read(r, &c)
 	if r.sliding != nil && !r.slidingTaken {
-		r.p.add(r.prefix+"rope_parameters.sliding_attention", "an object", "null", "in this family all layers share a rotary embedding")
+		r.p.add(r.prefix+"rope_parameters.sliding_attention", "an object", "null",
+			"in this family all layers share a rotary embedding")
 	}
 	if r.growth != nil && !r.growthTaken {
-		r.p.add(r.prefix+"rope_parameters.llama_4_scaling_beta", formatFloat(r.growth.Beta), "null", "in this family scores do not grow with the position")
+		r.p.add(r.prefix+"rope_parameters.llama_4_scaling_beta", formatFloat(r.growth.Beta), "null",
+			"in this family scores do not grow with the position")
 	}
 	c.stretch()
 	r.others()
 	return c
 }
 
-// textPart returns the text part of a multimodal model with what its surroundings say about it, and the field that holds
-// it: text_config as transformers writes it, or llm_config or language_config of models with code of their own (InternVL,
-// DeepSeek-VL). Where there is none it returns o and "".
+// textPart returns the text part of a multimodal model with what its surroundings say about it, and the field that
+// holds it: text_config as transformers writes it, or llm_config or language_config of models with code of their own
+// (InternVL, DeepSeek-VL). Where there is none it returns o and "".
 func textPart(o object) (text object, field string) {
 	for _, name := range []string{"text_config", "llm_config", "language_config"} {
 		if value, _ := o.get(name); field == "" {
@@ -161,7 +165,8 @@ func textPart(o object) (text object, field string) {
 	}
 	for _, m := range o {
 		switch m.name {
-		case "torch_dtype", "dtype", "tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config", "compression_config":
+		case "torch_dtype", "dtype", "tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config",
+			"compression_config":
 			// Embeddings are tied by the whole model, whatever its text part would do alone.
 			if _, has := text.get(m.name); m.value != nil && (!has || m.name == "tie_word_embeddings") {
 				text = append(slices.DeleteFunc(text, func(t member) bool { return t.name == m.name }), m)

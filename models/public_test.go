@@ -47,7 +47,8 @@ func TestPublicFilesAreReadOrRefusedByFeature(t *testing.T) {
 		o, err := readObject(strings.NewReader(f.text))
 		require.NoError(t, err)
 		text, _ := textPart(o)
-		if model, _ := text.get("model_type"); model != "granitemoehybrid" && model != "chatglm" { // these say it in other words
+		// these say it in other words
+		if model, _ := text.get("model_type"); model != "granitemoehybrid" && model != "chatglm" {
 			require.Len(t, missingFeatures(text), strings.Count(features, "; ")+1, f.name)
 		}
 		refused++

@@ -77,7 +77,8 @@ func lines() map[string][]byte {
 		phi-4 40 5120 17920 40 10 128 100352 "max_position_embeddings": 16384, "rope_theta": 250000, "bos_token_id": 100257, "eos_token_id": [100257, 100265]`)
 	add("phi3", `"rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "original_max_position_embeddings": 4096, "sliding_window": 262144,
 		"tie_word_embeddings": true, "bos_token_id": 199999, "eos_token_id": [200020, 199999], "partial_rotary_factor": 0.75,
-		"rope_scaling": {"type": "longrope", "short_factor": [1`+strings.Repeat(", 1", 47)+`], "long_factor": [1, 1.118320672, 1.250641126, 1.398617824,
+		"rope_scaling": {"type": "longrope", "short_factor": [1`+strings.Repeat(", 1", 47)+
+		`], "long_factor": [1, 1.118320672, 1.250641126, 1.398617824,
 			1.564103225, 1.74916897, 1.956131817, 2.187582649, 2.446418898, 2.735880826, 3.059592084, 3.421605075, 3.826451687, 4.279200023,
 			4.785517845, 5.351743533, 5.984965424, 6.693110555, 7.485043894, 8.370679318, 9.36110372, 10.4687158, 11.70738129, 13.09260651,
 			14.64173252, 16.37415215, 18.31155283, 20.47818807, 22.90118105, 25.61086418, 28.64115884, 32.03, 32.1, 32.13, 32.23, 32.6,
@@ -102,7 +103,8 @@ func lines() map[string][]byte {
 	add("glm4", `"rms_norm_eps": 1e-5, "max_position_embeddings": 32768`, `
 		glm-4-9b 40 4096 13696 32 2 128 151552
 		glm-4-32b 61 6144 23040 48 2 128 151552 "attention_bias": false`)
-	add("smollm3", `"rms_norm_eps": 1e-6, "max_position_embeddings": 65536, "rope_theta": 5000000, "eos_token_id": 128012`, `
+	add("smollm3", `"rms_norm_eps": 1e-6, "max_position_embeddings": 65536, "rope_theta": 5000000, "eos_token_id": 128012`,
+		`
 		smollm3-3b 36 2048 11008 16 4 128 128256`)
 	return all
 }
@@ -127,7 +129,8 @@ func configText(family, shared, line string) (name string, text []byte) {
 			panic("BUG: models: " + part + ": " + err.Error())
 		}
 	}
-	for i, field := range []string{"num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"} {
+	for i, field := range []string{"num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads",
+		"num_key_value_heads", "head_dim", "vocab_size"} {
 		fields[field] = n[i]
 	}
 	text, err := json.Marshal(fields)

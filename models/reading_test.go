@@ -10,7 +10,8 @@ import (
 func TestUnknownFieldsMayBePassedOverByName(t *testing.T) {
 	text := changed(t, [][2]string{{"frobnicate", "3"}, {"clip_qkv", "8"}})
 	_, err := Reading{Ignore: []string{"frobnicate", "clip_qkv"}}.Parse(strings.NewReader(text))
-	require.EqualError(t, err, "clip_qkv: found 8, want null; clipping is not supported", "a field that is known to matter is not passed over")
+	require.EqualError(t, err, "clip_qkv: found 8, want null; clipping is not supported",
+		"a field that is known to matter is not passed over")
 	text = changed(t, [][2]string{{"frobnicate", "3"}})
 	_, err = Parse(strings.NewReader(text))
 	require.ErrorContains(t, err, "go on with --ignore-field frobnicate")
@@ -21,7 +22,8 @@ func TestUnknownFieldsMayBePassedOverByName(t *testing.T) {
 
 func TestTextPartTakesWhatSurroundsIt(t *testing.T) {
 	tiny := changed(t, [][2]string{{"eos_token_id", ""}, {"torch_dtype", ""}})
-	c, err := Parse(strings.NewReader(`{"model_type": "llava", "vision_config": {}, "eos_token_id": [5, 6], "torch_dtype": "float16", "tie_word_embeddings": false, "text_config": ` + tiny + "}"))
+	c, err := Parse(strings.NewReader(
+		`{"model_type": "llava", "vision_config": {}, "eos_token_id": [5, 6], "torch_dtype": "float16", "tie_word_embeddings": false, "text_config": ` + tiny + "}"))
 	require.NoError(t, err)
 	require.True(t, c.TextPart)
 	require.Equal(t, []int{5, 6}, c.EOS)
@@ -33,7 +35,8 @@ func TestTextPartTakesWhatSurroundsIt(t *testing.T) {
 
 // The published file of gemma-3-4b-it relies on the defaults of Gemma3TextConfig for most of its fields.
 func TestTextPartOfGemma3HasItsFamilysDefaults(t *testing.T) {
-	c, err := Parse(strings.NewReader(`{"architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999, "eos_token_id": [1, 106],
+	c, err := Parse(strings.NewReader(
+		`{"architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999, "eos_token_id": [1, 106],
 		"model_type": "gemma3", "torch_dtype": "bfloat16", "mm_tokens_per_image": 256, "vision_config": {"hidden_size": 1152},
 		"text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
 			"rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}}`))
@@ -60,9 +63,11 @@ func TestLayersOfOneKindHaveNoKinds(t *testing.T) {
 	require.Equal(t, []int{0}, c.Traits.Pattern)
 }
 
-// Published files carry fields that transformers does not read: Falcon 3 names its activation twice, Gemma 2 its window.
+// Published files carry fields that transformers does not read: Falcon 3 names its activation twice, Gemma 2 its
+// window.
 func TestFieldsThatTransformersDoesNotReadChangeNothing(t *testing.T) {
-	for name, field := range map[string]string{"falcon3-7b": `"activation": "swiglu"`, "gemma-2-9b": `"sliding_window_size": 4096`} {
+	for name, field := range map[string]string{"falcon3-7b": `"activation": "swiglu"`,
+		"gemma-2-9b": `"sliding_window_size": 4096`} {
 		text := string(lines()[name])
 		c, err := Parse(strings.NewReader(strings.TrimSuffix(text, "}") + ", " + field + "}"))
 		require.NoError(t, err, name)

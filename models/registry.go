@@ -45,5 +45,6 @@ func Lookup(name string) (Config, error) {
 	if hint := Elsewhere(name); hint != "" {
 		return Config{}, errors.New("model: " + hint)
 	}
-	return Config{}, fmt.Errorf("model: found %q, want one that mkgen models lists; closest is %s", shorten(name), closest(name, Names()))
+	return Config{}, fmt.Errorf("model: found %q, want one that mkgen models lists; closest is %s", shorten(name),
+		closest(name, Names()))
 }

@@ -167,11 +167,16 @@ func TestRopeInvFreqDecreases(t *testing.T) {
 // The numbers of parameters that the models' publishers and the Hugging Face hub state.
 func TestParametersOfPublishedModels(t *testing.T) {
 	for name, want := range map[string]int64{
-		"llama2-7b": 6_738_415_616, "tinyllama-1.1b": 1_100_048_384, "smollm2-1.7b": 1_711_376_384, "yi-1.5-9b": 8_829_407_232,
-		"falcon3-7b": 7_455_550_464, "mistral-7b": 7_248_023_552, "mistral-nemo-12b": 12_247_782_400, "mistral-small-24b": 23_572_403_200,
-		"ministral-8b": 8_019_808_256, "qwen2.5-7b": 7_615_616_512, "qwen2.5-72b": 72_706_203_648, "qwen3-8b": 8_190_735_360,
-		"qwen3-32b": 32_762_123_264, "phi-3-mini-4k": 3_821_079_552, "phi-4": 14_659_507_200, "phi-4-mini": 3_836_021_760, "gemma-2-9b": 9_241_705_984,
-		"gemma-2-27b": 27_227_128_320, "gemma-3-1b": 999_885_952, "glm-4-9b": 9_400_279_040, "glm-4-32b": 32_566_081_536, "smollm3-3b": 3_075_098_624,
+		"llama2-7b": 6_738_415_616, "tinyllama-1.1b": 1_100_048_384, "smollm2-1.7b": 1_711_376_384,
+		"yi-1.5-9b":  8_829_407_232,
+		"falcon3-7b": 7_455_550_464, "mistral-7b": 7_248_023_552, "mistral-nemo-12b": 12_247_782_400,
+		"mistral-small-24b": 23_572_403_200,
+		"ministral-8b":      8_019_808_256, "qwen2.5-7b": 7_615_616_512, "qwen2.5-72b": 72_706_203_648,
+		"qwen3-8b":  8_190_735_360,
+		"qwen3-32b": 32_762_123_264, "phi-3-mini-4k": 3_821_079_552, "phi-4": 14_659_507_200, "phi-4-mini": 3_836_021_760,
+		"gemma-2-9b":  9_241_705_984,
+		"gemma-2-27b": 27_227_128_320, "gemma-3-1b": 999_885_952, "glm-4-9b": 9_400_279_040, "glm-4-32b": 32_566_081_536,
+		"smollm3-3b": 3_075_098_624,
 	} {
 		c, err := Lookup(name)
 		require.NoError(t, err)

@@ -40,8 +40,9 @@ const (
 
 // String returns the role's name in messages, such as "q" or "post-attention norm".
 func (r Role) String() string {
-	names := [roles]string{"embedding", "attention norm", "q", "k", "v", "q bias", "k bias", "v bias", "q norm", "k norm", "o", "o bias",
-		"post-attention norm", "mlp norm", "gate", "up", "gate bias", "up bias", "down", "down bias", "post-mlp norm", "final norm", "head"}
+	names := [roles]string{"embedding", "attention norm", "q", "k", "v", "q bias", "k bias", "v bias", "q norm", "k norm",
+		"o", "o bias", "post-attention norm", "mlp norm", "gate", "up", "gate bias", "up bias", "down", "down bias",
+		"post-mlp norm", "final norm", "head"}
 	if int(r) >= len(names) {
 		return "role " + strconv.Itoa(int(r))
 	}
@@ -294,7 +295,8 @@ func (a *Arch) add(list []Tensor, names TensorNames, first, last Role, layer int
 		if strings.Contains(name, "%d") {
 			name = fmt.Sprintf(name, layer)
 		}
-		list = append(list, Tensor{Role: r, Layer: layer, Rows: rows, Cols: cols, Vector: r.IsNorm() || r.IsBias(), Name: name, First: stored[name]})
+		list = append(list, Tensor{Role: r, Layer: layer, Rows: rows, Cols: cols, Vector: r.IsNorm() || r.IsBias(),
+			Name: name, First: stored[name]})
 		stored[name] += rows
 	}
 	for i := range list[from:] {

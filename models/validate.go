@@ -88,7 +88,8 @@ func (c Config) validateHeads(p *problems) {
 func (r Rope) validate(p *problems, headDim int) {
 	wantFloat(p, "rope_theta", r.Theta, 1, 1e12)
 	if r.Dims < 0 || r.Dims > headDim || r.Dims%2 != 0 {
-		p.add("partial_rotary_factor", strconv.Itoa(r.Dims)+" elements", "an even number of head_dim's "+strconv.Itoa(headDim), "")
+		p.add("partial_rotary_factor", strconv.Itoa(r.Dims)+" elements",
+			"an even number of head_dim's "+strconv.Itoa(headDim), "")
 	}
 	s := r.Scaling
 	if s == nil {
@@ -141,8 +142,9 @@ func (c Config) validateTraits(p *problems) {
 	for _, f := range []struct {
 		name string
 		x    float64
-	}{{"the factor of embeddings", t.EmbedScale}, {"the factor of scores", t.AttnScale}, {"the factor of residuals", t.ResidualScale},
-		{"the factor of logits", t.LogitScale}, {"the soft cap of scores", t.AttnSoftCap}, {"the soft cap of logits", t.LogitSoftCap}} {
+	}{{"the factor of embeddings", t.EmbedScale}, {"the factor of scores", t.AttnScale},
+		{"the factor of residuals", t.ResidualScale}, {"the factor of logits", t.LogitScale},
+		{"the soft cap of scores", t.AttnSoftCap}, {"the soft cap of logits", t.LogitSoftCap}} {
 		if f.x != 0 {
 			wantFloat(p, f.name, f.x, 1e-30, 1e30)
 		}

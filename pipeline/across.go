@@ -35,7 +35,8 @@ func (r *Request) checkFrom(at string, before []Matrix, m Matrix) error {
 		return nil
 	}
 	if r.BatchTiles > 0 {
-		return fmt.Errorf("%s: From is %q, but tiles are interleaved in batches of %d; want BatchTiles 0", at, m.From, r.BatchTiles)
+		return fmt.Errorf("%s: From is %q, but tiles are interleaved in batches of %d; want BatchTiles 0", at, m.From,
+			r.BatchTiles)
 	}
 	var leader *Matrix
 	for i := range before {
@@ -50,7 +51,8 @@ func (r *Request) checkFrom(at string, before []Matrix, m Matrix) error {
 	case leader == nil || leader.From != "":
 		return fmt.Errorf("%s: From is %q, want a matrix before it in the list that is dealt out by rows", at, m.From)
 	case leader.Rows != 2*m.K:
-		return fmt.Errorf("%s: K is %d, want %d: half of the %d rows of %q, which make the columns", at, m.K, leader.Rows/2, leader.Rows, m.From)
+		return fmt.Errorf("%s: K is %d, want %d: half of the %d rows of %q, which make the columns", at, m.K, leader.Rows/2,
+			leader.Rows, m.From)
 	}
 	return nil
 }

@@ -14,7 +14,8 @@ import (
 // mlp is a layer whose down projection is dealt out by columns, or by rows.
 func mlp(sms, hidden, inner int, from string) pipeline.Request {
 	return pipeline.Request{SMs: sms, Layers: 2, SharedLimit: 232448, Layer: []pipeline.Matrix{
-		{Name: "qkv", Rows: hidden, K: hidden}, {Name: "gate_up", Rows: 2 * inner, K: hidden}, {Name: "down", Rows: hidden, K: inner, From: from}}}
+		{Name: "qkv", Rows: hidden, K: hidden}, {Name: "gate_up", Rows: 2 * inner, K: hidden},
+		{Name: "down", Rows: hidden, K: inner, From: from}}}
 }
 
 func TestColumnsFollowTheRowsThatMakeThem(t *testing.T) {
@@ -24,7 +25,8 @@ func TestColumnsFollowTheRowsThatMakeThem(t *testing.T) {
 		up, down := &p.Layer[1], &p.Layer[2]
 		require.Equal(t, up.First, down.First)
 		require.Equal(t, up.Count, down.Count)
-		require.EqualValues(t, 2*pipeline.AcrossColumns*((c.hidden+63)/64*64), down.TileBytes(), "only rows are padded, to 64")
+		require.EqualValues(t, 2*pipeline.AcrossColumns*((c.hidden+63)/64*64), down.TileBytes(),
+			"only rows are padded, to 64")
 		require.EqualValues(t, p.PackedBytes, 2*p.LayerBytes)
 	}
 }
@@ -42,7 +44,8 @@ func TestSharesByColumnsAreAsEvenAsByRows(t *testing.T) {
 		require.NoError(t, err)
 		columns, err := pipeline.New(layer("gate_up"))
 		require.NoError(t, err)
-		t.Logf("%+v: %.4f by rows, %.4f by columns; gate_up %d to %d tiles", c, rows.Efficiency().Layer, columns.Efficiency().Layer, slices.Min(columns.Layer[2].Count), columns.Layer[2].MaxCount())
+		t.Logf("%+v: %.4f by rows, %.4f by columns; gate_up %d to %d tiles", c, rows.Efficiency().Layer,
+			columns.Efficiency().Layer, slices.Min(columns.Layer[2].Count), columns.Layer[2].MaxCount())
 		require.Equal(t, rows.PackedBytes, columns.PackedBytes)
 		require.Equal(t, columns.WeightBytes(), columns.PackedBytes)
 		require.InDelta(t, rows.Efficiency().Layer, columns.Efficiency().Layer, 0.006, "%+v", c)
@@ -100,7 +103,8 @@ func TestPackingColumnsSaysWhichRowFails(t *testing.T) {
 	p, err := pipeline.New(mlp(2, 64, 16, "gate_up"))
 	require.NoError(t, err)
 	image := make([]byte, p.LayerBytes)
-	require.ErrorContains(t, p.Pack(image, 0, 2, pipeline.Permuted(make([]uint16, 5*16), 16, nil)), `pipeline: "down" row 5: source row 5 of a matrix of 5 rows`)
+	require.ErrorContains(t, p.Pack(image, 0, 2, pipeline.Permuted(make([]uint16, 5*16), 16, nil)),
+		`pipeline: "down" row 5: source row 5 of a matrix of 5 rows`)
 	short := func(int, []uint16) ([]uint16, error) { return make([]uint16, 3), nil }
 	require.ErrorContains(t, p.Pack(image, 0, 2, short), `"down" row 0 has 3 columns, want 16`)
 }

@@ -19,8 +19,9 @@ func TestARingThatARefusalProposesIsAccepted(t *testing.T) {
 	for _, token := range []int{0, 64, 96, 512, 1024, 4096} {
 		for _, stageBytes := range []int{16384, 65536, 231936} {
 			for stages := 1; stages <= pipeline.MaxStages; stages++ {
-				r := pipeline.Request{SMs: 2, Layers: 1, Layer: []pipeline.Matrix{{Name: "a", Rows: 64, K: 256}}, StageBytes: stageBytes,
-					Stages: stages, InFlight: 1, KVTokenBytes: token, SharedLimit: 232448, Fixed: []pipeline.Region{{Name: "x", Bytes: 30000}}}
+				r := pipeline.Request{SMs: 2, Layers: 1, Layer: []pipeline.Matrix{{Name: "a", Rows: 64, K: 256}},
+					StageBytes: stageBytes, Stages: stages, InFlight: 1, KVTokenBytes: token, SharedLimit: 232448,
+					Fixed: []pipeline.Region{{Name: "x", Bytes: 30000}}}
 				if 16*token > stageBytes {
 					continue
 				}

@@ -46,7 +46,8 @@ func checkShared(r pipeline.Request, p *pipeline.Plan) error {
 	if len(p.Shared) != 3+len(r.Fixed) {
 		return fmt.Errorf("%d regions", len(p.Shared))
 	}
-	if p.Shared[0].Bytes != p.Stages*p.StageBytes || p.Shared[0].Offset%128 != 0 || p.Shared[1].Bytes != 8*p.Stages || p.Shared[2].Bytes != 8*p.Stages {
+	if p.Shared[0].Bytes != p.Stages*p.StageBytes || p.Shared[0].Offset%128 != 0 || p.Shared[1].Bytes != 8*p.Stages ||
+		p.Shared[2].Bytes != 8*p.Stages {
 		return fmt.Errorf("ring or mbarriers: %v", p.Shared[:3])
 	}
 	end := 0
@@ -123,7 +124,8 @@ func checkCuts(r pipeline.Request, p *pipeline.Plan) error {
 		}
 	}
 	if total != p.PackedBytes || total-padding != p.WeightBytes() {
-		return fmt.Errorf("%d B packed and %d B of weights, want %d and %d", p.PackedBytes, p.WeightBytes(), total, total-padding)
+		return fmt.Errorf("%d B packed and %d B of weights, want %d and %d", p.PackedBytes, p.WeightBytes(), total,
+			total-padding)
 	}
 	return nil
 }
@@ -140,7 +142,8 @@ func checkShares(r pipeline.Request, p *pipeline.Plan) error {
 			next, floor, ceil := 0, m.Tiles/r.SMs, (m.Tiles+r.SMs-1)/r.SMs
 			for s := range r.SMs {
 				if m.First[s] != next || m.Count[s] < floor || m.Count[s] > ceil {
-					return fmt.Errorf("%s: SM %d owns %d tiles from %d, want %d to %d from %d", m.Name, s, m.Count[s], m.First[s], floor, ceil, next)
+					return fmt.Errorf("%s: SM %d owns %d tiles from %d, want %d to %d from %d", m.Name, s, m.Count[s], m.First[s],
+						floor, ceil, next)
 				}
 				next += m.Count[s]
 			}
@@ -216,7 +219,8 @@ func checkChunks(r pipeline.Request, p *pipeline.Plan) error {
 			}
 		}
 		if at != ph.start+ph.length || len(ends) > 0 {
-			return fmt.Errorf("layer %d: chunks end at %d, want %d; %d are beside them", ph.layer, at, ph.start+ph.length, len(ends))
+			return fmt.Errorf("layer %d: chunks end at %d, want %d; %d are beside them", ph.layer, at, ph.start+ph.length,
+				len(ends))
 		}
 	}
 	if end := int64(r.Layers)*p.LayerBytes + p.FinalBytes; end != p.PackedBytes {
@@ -253,7 +257,8 @@ func checkShare(p *pipeline.Plan, ms []pipeline.MatrixPlan, layer, sm int, ends 
 		n, bytes = n+1, bytes+int64(c.Bytes)
 	}
 	if n != len(order) || int64(n) != p.ChunkCount(sm, layer) || bytes != p.SMBytes(sm, layer) {
-		return fmt.Errorf("SM %d: %d chunks of %d B, counted as %d of %d", sm, n, bytes, p.ChunkCount(sm, layer), p.SMBytes(sm, layer))
+		return fmt.Errorf("SM %d: %d chunks of %d B, counted as %d of %d", sm, n, bytes, p.ChunkCount(sm, layer),
+			p.SMBytes(sm, layer))
 	}
 	return nil
 }

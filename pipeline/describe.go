@@ -24,7 +24,8 @@ func (p *Plan) String() string {
 		fmt.Fprintf(&b, "final: %d B, %s\n", p.FinalBytes, p.describeShares(FinalLayer, e.Final))
 		describeMatrices(&b, p.Final, e.FinalMatrix)
 	}
-	fmt.Fprintf(&b, "packed: %d B, of them %d B padding; step evenness %.2f %%\n", p.PackedBytes, p.PackedBytes-p.WeightBytes(), 100*e.Step)
+	fmt.Fprintf(&b, "packed: %d B, of them %d B padding; step evenness %.2f %%\n", p.PackedBytes,
+		p.PackedBytes-p.WeightBytes(), 100*e.Step)
 	return b.String()
 }
 
@@ -35,7 +36,8 @@ func (p *Plan) describeShares(layer int, evenness float64) string {
 		least, most = min(least, p.SMBytes(s, layer)), max(most, p.SMBytes(s, layer))
 		few, many = min(few, p.ChunkCount(s, layer)), max(many, p.ChunkCount(s, layer))
 	}
-	return fmt.Sprintf("%d to %d B and %d to %d chunks on each of %d SMs, evenness %.2f %%", least, most, few, many, p.SMs, 100*evenness)
+	return fmt.Sprintf("%d to %d B and %d to %d chunks on each of %d SMs, evenness %.2f %%", least, most, few, many, p.SMs,
+		100*evenness)
 }
 
 func describeMatrices(b *strings.Builder, ms []MatrixPlan, evenness []float64) {

@@ -145,7 +145,8 @@ func (m *MatrixPlan) packBlocks(dst []byte, rows *[TileRows]*Int4Row) error {
 		for g, scale := range row.Scales {
 			if first := rows[r%2]; first != nil && math.Float32bits(first.Scales[g]) != math.Float32bits(scale) {
 				return fmt.Errorf("pipeline: %q: rows %d and %d of a tile have scales %v and %v for columns from %d on, want one: "+
-					"in %s every other row of a tile has to be of one block", m.Name, r%2, r, first.Scales[g], scale, g*BlockSize, m.Format)
+					"in %s every other row of a tile has to be of one block", m.Name, r%2, r, first.Scales[g], scale, g*BlockSize,
+					m.Format)
 			}
 		}
 		putBlockRow(dst, r, row.Codes, row.Scales)

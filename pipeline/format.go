@@ -28,7 +28,8 @@ const (
 	FormatI8 Format = "i8"
 	// FormatMXFP4 is codes of E2M1, 4 bits, times a power of two for each 32 columns of a row.
 	FormatMXFP4 Format = "mxfp4"
-	// FormatNVFP4 is codes of E2M1 times a scale in e4m3 for each 16 columns of a row, times a factor, an f32, of the row's tensor.
+	// FormatNVFP4 is codes of E2M1 times a scale in e4m3 for each 16 columns of a row, times a factor, an f32, of the
+	// row's tensor.
 	FormatNVFP4 Format = "nvfp4"
 	// FormatE4M3B128 is float8 e4m3 times a scale for each block of 128 rows and 128 columns of a tensor.
 	FormatE4M3B128 Format = "e4m3b128"
@@ -40,8 +41,8 @@ func Formats() []Format {
 		FormatNVFP4, FormatE4M3B128}
 }
 
-// Formats of which only checkpoints with codes of their own are made (Own): those of 8 bits with groups, the name of a format with
-// groups, and what is added to it.
+// Formats of which only checkpoints with codes of their own are made (Own): those of 8 bits with groups, the name of a
+// format with groups, and what is added to it.
 const (
 	formatI8G32  Format = "i8g32"
 	formatI8G64  Format = "i8g64"
@@ -51,8 +52,8 @@ const (
 	withF16   = "-f16"   // scales are binary16, and not bfloat16
 )
 
-// OwnFormats lists them. Weights of bf16 that are rounded to one are what they are without zero points; these are 0 and −1 in
-// turn, so that a kernel can be tried.
+// OwnFormats lists them. Weights of bf16 that are rounded to one are what they are without zero points; these are 0 and
+// −1 in turn, so that a kernel can be tried.
 func OwnFormats() (list []Format) {
 	for _, of := range []Format{FormatI4G32, FormatI4G64, FormatI4G128} {
 		list = append(list, of+withZeros, of+withF16, of+withZeros+withF16)
@@ -63,8 +64,8 @@ func OwnFormats() (list []Format) {
 	return list
 }
 
-// Own is the format of so many bits with groups of so many columns, FormatI4's without scales of groups, that has the properties;
-// false if there is none.
+// Own is the format of so many bits with groups of so many columns, FormatI4's without scales of groups, that has the
+// properties; false if there is none.
 func Own(bits, group int, zeros, f16 bool) (Format, bool) {
 	f := Format("")
 	for name, g := range int4Groups {
@@ -91,8 +92,8 @@ func (f Format) base() Format {
 	return Format(base)
 }
 
-// For is the format of a matrix where f has several: a format and behind it, after commas, those of some matrices, as in
-// "i4g128,down=i8". Such a text has the properties of the first, but zero points if any has some.
+// For is the format of a matrix where f has several: a format and behind it, after commas, those of some matrices, as
+// in "i4g128,down=i8". Such a text has the properties of the first, but zero points if any has some.
 func (f Format) For(matrix string) Format {
 	first, rest, _ := strings.Cut(string(f), ",")
 	for part := range strings.SplitSeq(rest, ",") {
@@ -172,7 +173,8 @@ func (f Format) ScaleBytes() int {
 	return 0
 }
 
-// Scales is how many scales a row of k columns has, in Int4Row: of groups or blocks, and of nvfp4 the factor behind them.
+// Scales is how many scales a row of k columns has, in Int4Row: of groups or blocks, and of nvfp4 the factor behind
+// them.
 func (f Format) Scales(k int) int {
 	switch group := int4Groups[f.base()]; {
 	case f.Blocks():
@@ -197,7 +199,8 @@ func (f Format) Of(columns int) int {
 	return groups * f.GroupSize()
 }
 
-// StageOf is the size of a stage with room for so many bytes of elements, in whole tile groups, and the scales among them.
+// StageOf is the size of a stage with room for so many bytes of elements, in whole tile groups, and the scales among
+// them.
 func (f Format) StageOf(size int) int {
 	each := TileRows * f.Columns() * f.Bits() / 8
 	return size + roundUp(f.Of(size/each*f.Columns())-size/each*each, StageAlign)
@@ -336,7 +339,8 @@ func (m *MatrixPlan) packE4M3(dst []byte, rows *[TileRows]*Int4Row) error {
 			continue
 		}
 		if len(row.Codes) != m.K || len(row.Scales) != 1 {
-			return fmt.Errorf("pipeline: row %d of a tile of %q has %d codes and %d scales, want %d and 1", r, m.Name, len(row.Codes), len(row.Scales), m.K)
+			return fmt.Errorf("pipeline: row %d of a tile of %q has %d codes and %d scales, want %d and 1", r, m.Name,
+				len(row.Codes), len(row.Scales), m.K)
 		}
 		binary.LittleEndian.PutUint32(scales[4*r:], math.Float32bits(row.Scales[0]))
 		for k, code := range row.Codes {

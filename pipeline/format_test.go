@@ -213,7 +213,8 @@ func TestE4M3IsPacked(t *testing.T) {
 // A stage that the planner chooses has room for a run, however small the model is.
 func TestARunFitsIntoAChosenStage(t *testing.T) {
 	for _, f := range append(pipeline.Formats(), pipeline.OwnFormats()...) {
-		p, err := pipeline.New(pipeline.Request{SMs: 4, Layers: 1, SharedLimit: 65536, Layer: []pipeline.Matrix{{Name: "a", Rows: 64, K: 512, Format: f}}})
+		p, err := pipeline.New(pipeline.Request{SMs: 4, Layers: 1, SharedLimit: 65536,
+			Layer: []pipeline.Matrix{{Name: "a", Rows: 64, K: 512, Format: f}}})
 		require.NoError(t, err)
 		require.LessOrEqual(t, p.Layer[0].ChunkBytes(0), p.StageBytes, f)
 	}
@@ -223,7 +224,8 @@ func TestFormatsThatCannotBe(t *testing.T) {
 	r := pipeline.Request{SMs: 1, Layers: 1, SharedLimit: 65536}
 	for want, ms := range map[string][]pipeline.Matrix{
 		`Format is "e5m2", want one of`: {{Name: "a", Rows: 8, K: 64, Format: "e5m2"}},
-		`want bf16 or rows`:             {{Name: "a", Rows: 128, K: 64}, {Name: "b", Rows: 8, K: 64, From: "a", Format: pipeline.FormatE4M3}},
+		`want bf16 or rows`: {{Name: "a", Rows: 128, K: 64},
+			{Name: "b", Rows: 8, K: 64, From: "a", Format: pipeline.FormatE4M3}},
 	} {
 		r.Layer = ms
 		_, err := pipeline.New(r)

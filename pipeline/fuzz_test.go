@@ -18,7 +18,8 @@ func FuzzNew(f *testing.F) {
 		batch int) {
 		r := pipeline.Request{
 			SMs: sms, Layers: layers,
-			Layer:      []pipeline.Matrix{{Name: "a", Rows: rows, K: k}, {Name: "b", Rows: rows2, K: k2}, {Name: "c", Rows: rows2, K: k}},
+			Layer: []pipeline.Matrix{{Name: "a", Rows: rows, K: k}, {Name: "b", Rows: rows2, K: k2},
+				{Name: "c", Rows: rows2, K: k}},
 			Final:      []pipeline.Matrix{{Name: "d", Rows: rows, K: k2}},
 			StageBytes: stageBytes, Stages: stages, InFlight: inFlight, SharedLimit: limit,
 			Fixed:        []pipeline.Region{{Name: "x", Bytes: fixed, Align: align}, {Name: "y", Bytes: 12, Align: 4}},

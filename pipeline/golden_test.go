@@ -128,7 +128,8 @@ func chunks(t *testing.T, d *datadriven.TestData, _ pipeline.Request, p *pipelin
 	d.ScanArgs(t, "sm", &sm)
 	d.ScanArgs(t, "layer", &layer)
 	for c := range p.LayerChunks(sm, layer) {
-		fmt.Fprintf(&b, "%d B at %d: %s tile %d columns %d to %d\n", c.Bytes, c.Offset, p.Matrices(layer)[c.Matrix].Name, c.Tile, c.K, c.K+c.Columns-1)
+		fmt.Fprintf(&b, "%d B at %d: %s tile %d columns %d to %d\n", c.Bytes, c.Offset, p.Matrices(layer)[c.Matrix].Name,
+			c.Tile, c.K, c.K+c.Columns-1)
 	}
 	return b.String()
 }

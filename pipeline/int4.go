@@ -44,8 +44,8 @@ func Int8Scale(most uint16) uint16 {
 	return max((most+1)>>7, LeastInt4Exponent+digits)<<7 - digits<<7
 }
 
-// MXFP4Scale is Int4Scale of weights of E2M1: the power of two times which 4 the magnitude is whose power of two is nearest
-// to most, so that a weight moves by a quarter of its group's largest at most.
+// MXFP4Scale is Int4Scale of weights of E2M1: the power of two times which 4 the magnitude is whose power of two is
+// nearest to most, so that a weight moves by a quarter of its group's largest at most.
 func MXFP4Scale(most uint16) uint16 {
 	most &= 0x7fff
 	if most >= infinity>>16 {
@@ -54,8 +54,8 @@ func MXFP4Scale(most uint16) uint16 {
 	return max((most+E2M1Over)>>7, LeastInt4Exponent+2)<<7 - 2<<7
 }
 
-// E2M1Over is what is added to a bf16's bits so that those from 1.75 on have the next exponent: of 7 and more, times a scale, the
-// nearest would be 8.
+// E2M1Over is what is added to a bf16's bits so that those from 1.75 on have the next exponent: of 7 and more, times a
+// scale, the nearest would be 8.
 const E2M1Over = 0x20
 
 // ToE2M1 rounds x to the nearest number of E2M1, ties to the even code; what is beyond becomes ±6. Zeros and NaN are 0.
@@ -81,9 +81,9 @@ var E2M1Middles = [7]float32{0.25, 0.75, 1.25, 1.75, 2.5, 3.5, 5}
 // nvfp4Group is the columns of a scale group of FormatNVFP4.
 const nvfp4Group = 16
 
-// NVFP4Factor is the factor of a row whose largest magnitude is most, finite and not negative: the least power of two times
-// which 2688, 6 times the largest e4m3, is most at least, and no less than 2 to the LeastInt4Exponent − 127. A code times a scale
-// has six digits: being a power of two, the factor keeps what a row rounds to a bf16.
+// NVFP4Factor is the factor of a row whose largest magnitude is most, finite and not negative: the least power of two
+// times which 2688, 6 times the largest e4m3, is most at least, and no less than 2 to the LeastInt4Exponent − 127. A
+// code times a scale has six digits: being a power of two, the factor keeps what a row rounds to a bf16.
 func NVFP4Factor(most float32) float32 {
 	u := math.Float32bits(most)
 	e := int(u>>23) - 11
@@ -117,7 +117,8 @@ func (f Format) factorOf(row []uint16) float32 {
 	return NVFP4Factor(mostOf(row))
 }
 
-// int4Scale is Int4Scale or Int8Scale or MXFP4Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and one of 2¹⁶ or more is NaN.
+// int4Scale is Int4Scale or Int8Scale or MXFP4Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and
+// one of 2¹⁶ or more is NaN.
 func (f Format) int4Scale(most uint16) float32 {
 	bits := Int4Scale(most)
 	switch {
@@ -139,7 +140,8 @@ func (f Format) int4Scale(most uint16) float32 {
 // maxF16 is the largest binary16.
 const maxF16 = 65504
 
-// int4Group is the scale of a group of bf16 patterns in a row with a factor, and their codes: the nearest, ties to even.
+// int4Group is the scale of a group of bf16 patterns in a row with a factor, and their codes: the nearest, ties to
+// even.
 func (f Format) int4Group(codes []int8, group []uint16, factor float32) (scale float32) {
 	most := uint16(0)
 	for _, v := range group {
@@ -192,8 +194,8 @@ func (f Format) roundInt4(row []uint16, group int) {
 // Int4Row is a row of codes: (code − zero point) times a scale.
 type Int4Row struct {
 	Codes []int8 // of each column, −8 to 7, or of 8 bits any; of e4m3 and e2m1 bits
-	// of each scale group, one where a row is one, or of each of a row's blocks, as many as Format.Scales; as 16 bits of the format, or
-	// of nvfp4 as an e4m3, exact, and behind them the factor of the row's tensor
+	// of each scale group, one where a row is one, or of each of a row's blocks, as many as Format.Scales; as 16 bits of
+	// the format, or of nvfp4 as an e4m3, exact, and behind them the factor of the row's tensor
 	Scales []float32
 	Zeros  []int8 // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
 }
@@ -222,8 +224,8 @@ func (f Format) int4Row(row []uint16, shape i4.Shape) *Int4Row {
 	return r
 }
 
-// PackCoded writes one row tile of a matrix of integers or e4m3; a row that is nil is padding. A row of another form, and a number that
-// the format has no room for, is refused, and so is an e4m3 that is none.
+// PackCoded writes one row tile of a matrix of integers or e4m3; a row that is nil is padding. A row of another form,
+// and a number that the format has no room for, is refused, and so is an e4m3 that is none.
 func (m *MatrixPlan) PackCoded(dst []byte, rows *[TileRows]*Int4Row) error {
 	shape, ok := m.Format.Int4(m.K)
 	switch {
@@ -246,9 +248,11 @@ func (m *MatrixPlan) PackCoded(dst []byte, rows *[TileRows]*Int4Row) error {
 		for g, scale := range row.Scales {
 			factor := shape.Group == i4.Whole || m.Format == FormatNVFP4 && g == groups-1 // any f32
 			if back := m.Format.scaleOf(m.Format.scaleBits(scale)); !factor && back != scale && scale == scale {
-				return fmt.Errorf("pipeline: scale %v of row %d of a tile of %q, want one that %s can hold", scale, r, m.Name, m.Format)
+				return fmt.Errorf("pipeline: scale %v of row %d of a tile of %q, want one that %s can hold", scale, r, m.Name,
+					m.Format)
 			} else if shape.Zeros && (int(row.Zeros[g]) < -zero || int(row.Zeros[g]) > zero) {
-				return fmt.Errorf("pipeline: zero point %d of row %d of a tile of %q, want −%d to %d", row.Zeros[g], r, m.Name, zero, zero)
+				return fmt.Errorf("pipeline: zero point %d of row %d of a tile of %q, want −%d to %d", row.Zeros[g], r, m.Name,
+					zero, zero)
 			}
 		}
 		for _, code := range row.Codes {

@@ -17,7 +17,8 @@ const LandingBytes = mbarrierBytes
 
 // NewLanding declares the mbarrier. watch may be nil.
 func NewLanding(k *dsl.Kernel, name string, watch *Watch, opts ...dsl.BufOpt) *Landing {
-	return &Landing{k: k, watch: watch, bars: dsl.NewMBars(k, name, 1, append(opts, dsl.Doc("copies beside the ring have landed"))...)}
+	return &Landing{k: k, watch: watch,
+		bars: dsl.NewMBars(k, name, 1, append(opts, dsl.Doc("copies beside the ring have landed"))...)}
 }
 
 // Init initialises the mbarrier. One thread of the CTA runs it, before what makes
@@ -35,7 +36,8 @@ func (l *Landing) Start() { l.parity = dsl.NewVar(l.k.U32(0), "landing_parity") 
 func (l *Landing) Expect(bytes dsl.Val[dsl.U32]) { l.bars.ArriveExpect(dsl.At(0), bytes) }
 
 // Copy starts a copy of the announced phase, see dsl.BulkCopy.
-func (l *Landing) Copy(dst dsl.Buf[dsl.B128], di dsl.Index, src dsl.Buf[dsl.B128], si dsl.Index, bytes dsl.Val[dsl.U32]) {
+func (l *Landing) Copy(dst dsl.Buf[dsl.B128], di dsl.Index, src dsl.Buf[dsl.B128], si dsl.Index,
+	bytes dsl.Val[dsl.U32]) {
 	dsl.BulkCopy(dst, di, src, si, bytes, l.bars, dsl.At(0))
 }
 

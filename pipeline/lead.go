@@ -30,7 +30,8 @@ func ParseLeads(text string) (leads []Lead, err error) {
 		l.Chunks, err1 = strconv.Atoi(chunks)
 		l.InFlight, err2 = strconv.Atoi(inFlight)
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("lead %q in %q, want none or chunks:copies, as in 4:2, with commas between several", part, text)
+			return nil, fmt.Errorf("lead %q in %q, want none or chunks:copies, as in 4:2, with commas between several", part,
+				text)
 		}
 		leads = append(leads, l)
 	}
@@ -70,7 +71,8 @@ func checkLeads(leads []Lead, stages, inFlight int) error {
 	chunks, than := 0, "that are in flight without a lead"
 	for _, l := range leads {
 		if l.Chunks <= chunks || l.Chunks >= stages {
-			return fmt.Errorf("pipeline: Leads is %s, %d chunks, want more than %d and fewer than the ring's %d stages", LeadsText(leads), l.Chunks, chunks, stages)
+			return fmt.Errorf("pipeline: Leads is %s, %d chunks, want more than %d and fewer than the ring's %d stages",
+				LeadsText(leads), l.Chunks, chunks, stages)
 		}
 		if l.InFlight < 1 || l.InFlight >= inFlight {
 			return fmt.Errorf("pipeline: Leads is %s, and %d in flight from %d chunks on, want at least 1 and fewer than the %d %s", LeadsText(leads), l.InFlight, l.Chunks, inFlight, than)

@@ -18,7 +18,8 @@ import (
 func odd(sms int) pipeline.Request {
 	return pipeline.Request{
 		SMs: sms, Layers: 3,
-		Layer:       []pipeline.Matrix{{Name: "a", Rows: 43, K: 150}, {Name: "b", Rows: 8, K: 32}, {Name: "c", Rows: 333, K: 33}},
+		Layer: []pipeline.Matrix{{Name: "a", Rows: 43, K: 150}, {Name: "b", Rows: 8, K: 32},
+			{Name: "c", Rows: 333, K: 33}},
 		Final:       []pipeline.Matrix{{Name: "d", Rows: 17, K: 31}, {Name: "e", Rows: 1, K: 1}},
 		StageBytes:  1024,
 		SharedLimit: 65536,
@@ -178,7 +179,8 @@ func TestFragmentColumnsAreAPermutation(t *testing.T) {
 // TestPackTakesRowsInAnyOrder: gate and up interleaved row by row.
 func TestPackTakesRowsInAnyOrder(t *testing.T) {
 	const rows, k = 40, 64
-	p, err := pipeline.New(pipeline.Request{SMs: 3, Layers: 1, Layer: []pipeline.Matrix{{Name: "gate_up", Rows: rows, K: k}}, SharedLimit: 65536})
+	p, err := pipeline.New(pipeline.Request{SMs: 3, Layers: 1,
+		Layer: []pipeline.Matrix{{Name: "gate_up", Rows: rows, K: k}}, SharedLimit: 65536})
 	require.NoError(t, err)
 	source := random(rows*k, 9) // gate, then up
 	from := func(row int) int { return row%2*rows/2 + row/2 }
@@ -220,15 +222,18 @@ func TestPackRefusals(t *testing.T) {
 	image := make([]byte, p.LayerBytes)
 	good := pipeline.Permuted(make([]uint16, 333*33), 33, nil)
 	for want, err := range map[string]error{
-		"layer 3, want 0 to 2 or FinalLayer":           p.Pack(image, 3, 2, good),
-		"layer -2, want":                               p.Pack(image, -2, 2, good),
-		"matrix 3 of layer 0, which has 3":             p.Pack(image, 0, 3, good),
-		"matrix -1 of layer 0":                         p.Pack(image, 0, -1, good),
-		`image for "c" has 9 B, want`:                  p.Pack(image[:9], 0, 2, good),
-		`"c" row 0 has 32 columns, want 33`:            p.Pack(image, 0, 2, pipeline.Permuted(make([]uint16, 333*33), 32, nil)),
-		`"c" row 332: source row 332 of a matrix of 3`: p.Pack(image, 0, 2, pipeline.Permuted(make([]uint16, 332*33), 33, nil)),
-		`"c" row 0: source row -1 of a matrix of 333 `: p.Pack(image, 0, 2, pipeline.Permuted(make([]uint16, 333*33), 33, func(row int) int { return row - 1 })),
-		`"c" has 10989 elements, the destination 5`:    p.Unpack(make([]uint16, 5), image, 0, 2),
+		"layer 3, want 0 to 2 or FinalLayer": p.Pack(image, 3, 2, good),
+		"layer -2, want":                     p.Pack(image, -2, 2, good),
+		"matrix 3 of layer 0, which has 3":   p.Pack(image, 0, 3, good),
+		"matrix -1 of layer 0":               p.Pack(image, 0, -1, good),
+		`image for "c" has 9 B, want`:        p.Pack(image[:9], 0, 2, good),
+		`"c" row 0 has 32 columns, want 33`: p.Pack(image, 0, 2,
+			pipeline.Permuted(make([]uint16, 333*33), 32, nil)),
+		`"c" row 332: source row 332 of a matrix of 3`: p.Pack(image, 0, 2,
+			pipeline.Permuted(make([]uint16, 332*33), 33, nil)),
+		`"c" row 0: source row -1 of a matrix of 333 `: p.Pack(image, 0, 2,
+			pipeline.Permuted(make([]uint16, 333*33), 33, func(row int) int { return row - 1 })),
+		`"c" has 10989 elements, the destination 5`: p.Unpack(make([]uint16, 5), image, 0, 2),
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -251,7 +256,8 @@ func TestPackReportsTheLowestFailingRow(t *testing.T) {
 }
 
 func BenchmarkPack(b *testing.B) {
-	p, err := pipeline.New(pipeline.Request{SMs: 132, Layers: 1, Layer: []pipeline.Matrix{{Name: "w", Rows: 4096, K: 4096}}, SharedLimit: 232448})
+	p, err := pipeline.New(pipeline.Request{SMs: 132, Layers: 1,
+		Layer: []pipeline.Matrix{{Name: "w", Rows: 4096, K: 4096}}, SharedLimit: 232448})
 	require.NoError(b, err)
 	image, rows := make([]byte, p.LayerBytes), pipeline.Permuted(random(4096*4096, 1), 4096, nil)
 	b.SetBytes(p.LayerBytes)

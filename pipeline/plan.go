@@ -108,7 +108,8 @@ func New(r Request) (*Plan, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	p := &Plan{SMs: r.SMs, Layers: r.Layers, StageBytes: r.StageBytes, SharedLimit: r.SharedLimit, KVTokenBytes: r.KVTokenBytes}
+	p := &Plan{SMs: r.SMs, Layers: r.Layers, StageBytes: r.StageBytes, SharedLimit: r.SharedLimit,
+		KVTokenBytes: r.KVTokenBytes}
 	if p.StageBytes == 0 {
 		p.StageBytes = chooseStageBytes(&r)
 	}
@@ -193,7 +194,8 @@ func chooseStageBytes(r *Request) int {
 		c := cut(m, size)
 		widest = max(widest, int(c.TileBytes()))
 	}
-	for size/2 >= least && size/2%StageAlign == 0 && (size >= widest || chunksPerStep(r, withScales(r, size)) < 32*int64(r.SMs)) {
+	for size/2 >= least && size/2%StageAlign == 0 &&
+		(size >= widest || chunksPerStep(r, withScales(r, size)) < 32*int64(r.SMs)) {
 		size /= 2
 	}
 	return withScales(r, size)

@@ -105,7 +105,8 @@ func TestCheckPlanReportsBrokenPlans(t *testing.T) {
 }
 
 func TestBatchesAreEven(t *testing.T) {
-	for _, c := range [][3]int{{28, 14, 14}, {29, 14, 10}, {28, 28, 28}, {27, 28, 27}, {122, 14, 14}, {122, 28, 25}, {4, 14, 4}, {1, 1, 1}, {5, 1, 1}, {5, 4, 3}} {
+	for _, c := range [][3]int{{28, 14, 14}, {29, 14, 10}, {28, 28, 28}, {27, 28, 27}, {122, 14, 14}, {122, 28, 25},
+		{4, 14, 4}, {1, 1, 1}, {5, 1, 1}, {5, 4, 3}} {
 		p, err := pipeline.New(pipeline.Request{SMs: 3, Layers: 1, SharedLimit: 65536, BatchTiles: c[1],
 			Layer: []pipeline.Matrix{{Name: "w", Rows: 8 * (3*c[0] - 2), K: 64}}})
 		require.NoError(t, err)

@@ -115,7 +115,8 @@ func (r *Request) check() error {
 		}
 	}
 	if r.KVTokenBytes%32 != 0 {
-		return fmt.Errorf("pipeline: KVTokenBytes is %d, want a multiple of 32 (K and V are copied in multiples of 16 B)", r.KVTokenBytes)
+		return fmt.Errorf("pipeline: KVTokenBytes is %d, want a multiple of 32 (K and V are copied in multiples of 16 B)",
+			r.KVTokenBytes)
 	}
 	if err := r.checkMatrices(); err != nil {
 		return err
@@ -141,7 +142,8 @@ func (r *Request) checkStageBytes() error {
 	}
 	if kv := KVTokenMultiple * r.KVTokenBytes; kv > r.StageBytes {
 		return fmt.Errorf("pipeline: a stage of %d B holds %s of %d B, want at least %d; stages of %d B would",
-			r.StageBytes, count(r.StageBytes/r.KVTokenBytes, "KV token"), r.KVTokenBytes, KVTokenMultiple, roundUp(kv, StageAlign))
+			r.StageBytes, count(r.StageBytes/r.KVTokenBytes, "KV token"), r.KVTokenBytes, KVTokenMultiple,
+			roundUp(kv, StageAlign))
 	}
 	return nil
 }
@@ -199,7 +201,8 @@ func (m *Matrix) checkFormat(at string, stageBytes int) error {
 	case m.From != "":
 		return fmt.Errorf("%s: %s and From %q, want bf16 or rows", at, m.Format, m.From)
 	case stageBytes > 0 && m.Format.Of(m.Format.Run(m.K)) > stageBytes:
-		return fmt.Errorf("%s: StageBytes is %d, want %d at least, a run of %s", at, stageBytes, m.Format.Of(m.Format.Run(m.K)), m.Format)
+		return fmt.Errorf("%s: StageBytes is %d, want %d at least, a run of %s", at, stageBytes,
+			m.Format.Of(m.Format.Run(m.K)), m.Format)
 	}
 	return nil
 }

@@ -74,7 +74,8 @@ type cursor struct {
 }
 
 func newCursor(k *dsl.Kernel, stages, stage, parity int, name string) cursor {
-	return cursor{k: k, stages: stages, stage: dsl.NewVar(k.U32(stage), name), parity: dsl.NewVar(k.U32(parity), name+"_parity")}
+	return cursor{k: k, stages: stages, stage: dsl.NewVar(k.U32(stage), name),
+		parity: dsl.NewVar(k.U32(parity), name+"_parity")}
 }
 
 func (c cursor) advance() {
@@ -171,7 +172,8 @@ func (r *Ring) limits() bool { return r.inFlight < r.stages || r.watch != nil }
 
 // Copy starts one bulk copy into the stage being filled, from 16-byte element
 // si of src to 16-byte element di of the ring. Weights are read once: evict first.
-func (p *Producer) Copy(di dsl.Val[dsl.U32], src dsl.Buf[dsl.B128], si dsl.Index, bytes dsl.Val[dsl.U32], opts ...dsl.MemOpt) {
+func (p *Producer) Copy(di dsl.Val[dsl.U32], src dsl.Buf[dsl.B128], si dsl.Index, bytes dsl.Val[dsl.U32],
+	opts ...dsl.MemOpt) {
 	// next still names the stage being filled: Fill advances after copy.
 	dsl.BulkCopy(p.r.Data, di, src, si, bytes, p.r.full, p.next.stage.Get(), opts...)
 }

@@ -60,7 +60,8 @@ func (m *ringModel) run() error {
 			idle = 0
 		}
 		if idle > 1000 {
-			return fmt.Errorf("nobody can go on: %d issued, %d in flight, %d drained of %d", m.issued, len(m.flying), m.drained, len(m.sizes))
+			return fmt.Errorf("nobody can go on: %d issued, %d in flight, %d drained of %d", m.issued, len(m.flying), m.drained,
+				len(m.sizes))
 		}
 	}
 	if m.issued != len(m.sizes) || len(m.flying) != 0 {

@@ -12,7 +12,8 @@ import (
 // ringTime is memory that brings a byte in 1 s, copies that take 30 s, and consumers that
 // take no time.
 func ringTime(stages, inFlight int) pipeline.RingTime {
-	return pipeline.RingTime{Stages: stages, InFlight: inFlight, BytesPerSecond: 1, CopySeconds: 30, DrainSeconds: func(int) float64 { return 0 }}
+	return pipeline.RingTime{Stages: stages, InFlight: inFlight, BytesPerSecond: 1, CopySeconds: 30,
+		DrainSeconds: func(int) float64 { return 0 }}
 }
 
 func TestARingStreamsAtTheBandwidthOrWhatItsCopiesBring(t *testing.T) {
@@ -56,8 +57,8 @@ func TestTheClockIsItsFormulas(t *testing.T) {
 	random := rand.New(rand.NewPCG(3, 4))
 	for range 200 {
 		stages := 1 + random.IntN(6)
-		tm := pipeline.RingTime{Stages: stages, InFlight: 1 + random.IntN(stages), BytesPerSecond: 2, CopySeconds: 5 * random.Float64(),
-			DrainSeconds: func(bytes int) float64 { return float64(bytes) / 3 }}
+		tm := pipeline.RingTime{Stages: stages, InFlight: 1 + random.IntN(stages), BytesPerSecond: 2,
+			CopySeconds: 5 * random.Float64(), DrainSeconds: func(bytes int) float64 { return float64(bytes) / 3 }}
 		chunks := make([]int, 40)
 		for i := range chunks {
 			chunks[i] = 1 + random.IntN(9)
@@ -90,7 +91,8 @@ func TestTheClockIsItsFormulas(t *testing.T) {
 }
 
 func TestAnEvenPlanIsEven(t *testing.T) {
-	p, err := pipeline.New(pipeline.Request{SMs: 2, Layers: 3, Layer: []pipeline.Matrix{{Name: "w", Rows: 32, K: 64}}, SharedLimit: 65536})
+	p, err := pipeline.New(pipeline.Request{SMs: 2, Layers: 3, Layer: []pipeline.Matrix{{Name: "w", Rows: 32, K: 64}},
+		SharedLimit: 65536})
 	require.NoError(t, err)
 	require.Equal(t, 1.0, p.Efficiency().Step)
 	require.Equal(t, 1.0, p.Efficiency().Final)

@@ -19,8 +19,8 @@ func DecodeSpan(words []uint32) (Span, error) {
 		return Span{}, fmt.Errorf("a span of %d words, want %d", len(words), SpanWords)
 	}
 	where := words[2]
-	return Span{Begin: words[0], End: words[1], Site: int(where % MaxTraceSites), Layer: int(where>>siteBits%(1<<layerBits)) - 1,
-		Step: int(where >> (siteBits + layerBits)), Detail: words[3]}, nil
+	return Span{Begin: words[0], End: words[1], Site: int(where % MaxTraceSites),
+		Layer: int(where>>siteBits%(1<<layerBits)) - 1, Step: int(where >> (siteBits + layerBits)), Detail: words[3]}, nil
 }
 
 // Head is a track's.

@@ -28,11 +28,13 @@ type TileStages struct {
 // the second wish only: what hangs at first is a barrier of the grid, and once that lets go the ring runs on in step.
 // Out of step a CTA's copies could come a lap too early for another one's stages.
 func NewTileRing(k *dsl.Kernel, s TileStages, watch *Watch) *TileRing {
-	k.Require(s.Stages >= 2 && s.Bytes > 0 && s.Bytes%1024 == 0, "tile ring: %d stages of %d bytes, want 2 or more of a multiple of 1024", s.Stages, s.Bytes)
+	k.Require(s.Stages >= 2 && s.Bytes > 0 && s.Bytes%1024 == 0,
+		"tile ring: %d stages of %d bytes, want 2 or more of a multiple of 1024", s.Stages, s.Bytes)
 	k.Require(s.Cluster == 1 || s.Cluster == 2, "tile ring: clusters of %d CTAs, want 1 or 2", s.Cluster)
 	return &TileRing{
 		k: k, shape: s, watch: watch,
-		Data:  dsl.Shared[dsl.B128](k, "tiles", s.Stages*s.Bytes/16, dsl.Align(1024), dsl.Doc("stages of tiles of weights and activations")),
+		Data: dsl.Shared[dsl.B128](k, "tiles", s.Stages*s.Bytes/16, dsl.Align(1024),
+			dsl.Doc("stages of tiles of weights and activations")),
 		full:  dsl.NewMBars(k, RegionTilesFull, s.Stages, dsl.Doc("a stage's copies have landed")),
 		empty: dsl.NewMBars(k, "tiles_empty", s.Stages, dsl.Doc("a stage has been multiplied, in every CTA of the cluster")),
 	}

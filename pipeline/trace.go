@@ -120,8 +120,10 @@ func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d][%d] out: spans of what each role did", ctas, TraceTracks, capacity, SpanWords))),
 		Heads: dsl.Global[dsl.U32](k, BufferSpanHeads, tracks*HeadWords,
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d] out: their number, and the role's clocks", ctas, TraceTracks, HeadWords)))}
-	t.state = dsl.Shared[dsl.U32](k, "trace_state", TraceTracks*stateWords, dsl.Doc("by track: the place of the next span; how many are listed"))
-	t.list.spans = dsl.Shared[dsl.U32](k, "trace_listed", listedSpans*SpanWords, dsl.Align(16), dsl.Doc("spans of the consumers that are not noted yet"))
+	t.state = dsl.Shared[dsl.U32](k, "trace_state", TraceTracks*stateWords,
+		dsl.Doc("by track: the place of the next span; how many are listed"))
+	t.list.spans = dsl.Shared[dsl.U32](k, "trace_listed", listedSpans*SpanWords, dsl.Align(16),
+		dsl.Doc("spans of the consumers that are not noted yet"))
 	t.list.released = dsl.Shared[dsl.U32](k, "trace_released", traceSyncs*2,
 		dsl.Doc(fmt.Sprintf("[%d][2] by sync, in turns: when it released this CTA", traceSyncs)))
 	return t

@@ -5,7 +5,8 @@ import "github.com/mkgen/mkgen/dsl"
 // The waits at the ring, as a trace names them: each is a span. Their detail is the number of
 // the chunk, of the launch, that they are for.
 const (
-	ChunkWait = "waits for a chunk"      // consumers; where warps share chunks out, of those that the warp that notes takes
+	// consumers; where warps share chunks out, of those that the warp that notes takes
+	ChunkWait = "waits for a chunk"
 	StageWait = "waits for a free stage" // the producer
 	// FlightWait is the producer's behind the StageWait of the same chunk: as many copies
 	// are under way as may be or, where it leads, more than may be then.
@@ -19,11 +20,13 @@ const (
 // is kept until there are 32 such pairs, a lane's each: they are stored side by side, so in
 // whole lines.
 type ringWaits struct {
-	stages  int
-	limits  bool              // whether the producer waits for copies in flight
-	drained dsl.Buf[dsl.U32]  // shared memory, [stages][SpanWords]: by stage, the span of the consumers' wait for the chunk that is in it
-	kept    dsl.Buf[dsl.U32]  // shared memory, [keptChunks][2][SpanWords]: begin, end and end of the producer's waits, and where; such a span
-	chunks  *dsl.Var[dsl.U32] // of the launch that the producer has filled
+	stages int
+	limits bool // whether the producer waits for copies in flight
+	// shared memory, [stages][SpanWords]: by stage, the span of the consumers' wait for the chunk that is in it
+	drained dsl.Buf[dsl.U32]
+	// shared memory, [keptChunks][2][SpanWords]: begin, end and end of the producer's waits, and where; such a span
+	kept   dsl.Buf[dsl.U32]
+	chunks *dsl.Var[dsl.U32] // of the launch that the producer has filled
 }
 
 // keptChunks is how many pairs are kept before they are noted: one a lane.
@@ -31,8 +34,10 @@ const keptChunks = 32
 
 func (w *ringWaits) of(k *dsl.Kernel, stages int, limits bool) {
 	w.stages, w.limits = stages, limits
-	w.drained = dsl.Shared[dsl.U32](k, "trace_drained", stages*SpanWords, dsl.Align(16), dsl.Doc("by stage: the consumers' wait for its chunk"))
-	w.kept = dsl.Shared[dsl.U32](k, "trace_kept", keptChunks*2*SpanWords, dsl.Align(16), dsl.Doc("waits of the producer, and consumers' that it has found"))
+	w.drained = dsl.Shared[dsl.U32](k, "trace_drained", stages*SpanWords, dsl.Align(16),
+		dsl.Doc("by stage: the consumers' wait for its chunk"))
+	w.kept = dsl.Shared[dsl.U32](k, "trace_kept", keptChunks*2*SpanWords, dsl.Align(16),
+		dsl.Doc("waits of the producer, and consumers' that it has found"))
 }
 
 // start is at the top of a role.
@@ -43,7 +48,8 @@ func (w *ringWaits) start(t *Trace) {
 	k := t.k
 	w.chunks = dsl.NewVar(k.U32(0), "chunks")
 	k.If(t.notes, func() {
-		k.For(k.U32(0), k.U32(w.stages), func(stage dsl.Val[dsl.U32]) { w.leave(k, stage, k.U32(0), k.U32(0)) }, dsl.Unroll(1))
+		k.For(k.U32(0), k.U32(w.stages), func(stage dsl.Val[dsl.U32]) { w.leave(k, stage, k.U32(0), k.U32(0)) },
+			dsl.Unroll(1))
 	})
 }
 

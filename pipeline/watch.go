@@ -140,7 +140,8 @@ func (w *Watch) patient(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, detail 
 }
 
 // Until polls word i of b, or until the launch is given up.
-func (w *Watch) Until(k *dsl.Kernel, b dsl.Buf[dsl.U32], i dsl.Index, c dsl.Cond, want dsl.Val[dsl.U32], what string, opts ...dsl.MemOpt) {
+func (w *Watch) Until(k *dsl.Kernel, b dsl.Buf[dsl.U32], i dsl.Index, c dsl.Cond, want dsl.Val[dsl.U32], what string,
+	opts ...dsl.MemOpt) {
 	k.Helper()
 	if w == nil {
 		dsl.WaitUntil(b, i, c, want, opts...)
@@ -150,7 +151,8 @@ func (w *Watch) Until(k *dsl.Kernel, b dsl.Buf[dsl.U32], i dsl.Index, c dsl.Cond
 }
 
 // Tagged is first, or word i of b once its tag is tag, or until the launch is given up.
-func (w *Watch) Tagged(k *dsl.Kernel, b dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], first dsl.Val[dsl.B128], tag dsl.Val[dsl.U32], what string) dsl.Val[dsl.B128] {
+func (w *Watch) Tagged(k *dsl.Kernel, b dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], first dsl.Val[dsl.B128],
+	tag dsl.Val[dsl.U32], what string) dsl.Val[dsl.B128] {
 	k.Helper()
 	relaxed := dsl.Relaxed(dsl.GPUScope)
 	if w == nil {

@@ -83,23 +83,31 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		{"chat/completions", `{` + messages + `,"top_logprobs":2}`, "top_logprobs", "goes with logprobs", 400},
 		{"chat/completions", `{` + messages + `,"logprobs":1}`, "logprobs", "true or false", 400},
 		{"chat/completions", `{` + messages + `,"logprobs":false,"tools":[],"response_format":{"type":"text"}}`, "", "", 200},
-		{"chat/completions", `{` + messages + `,"response_format":{"type":"xml"}}`, "response_format", "want text, json_object", 400},
-		{"chat/completions", `{` + messages + `,"response_format":{"type":"json_schema"}}`, "response_format", "an object with a schema", 400},
-		{"chat/completions", `{` + messages + `,"response_format":{"type":"json_schema","json_schema":{"schema":{"items":{"multipleOf":2}}}}}`,
-			"response_format", "#/items: multipleOf is not supported", 400},
-		{"completions", `{"prompt":[1],"response_format":{"type":"json_object"},"ignore_eos":true}`, "response_format", "does not go with ignore_eos", 400},
+		{"chat/completions", `{` + messages + `,"response_format":{"type":"xml"}}`, "response_format",
+			"want text, json_object", 400},
+		{"chat/completions", `{` + messages + `,"response_format":{"type":"json_schema"}}`, "response_format",
+			"an object with a schema", 400},
+		{"chat/completions", `{` + messages +
+			`,"response_format":{"type":"json_schema","json_schema":{"schema":{"items":{"multipleOf":2}}}}}`, "response_format",
+			"#/items: multipleOf is not supported", 400},
+		{"completions", `{"prompt":[1],"response_format":{"type":"json_object"},"ignore_eos":true}`, "response_format",
+			"does not go with ignore_eos", 400},
 		{"completions", `{"prompt":[1],"guided_json":{"type":"object"}}`, "guided_json", "want response_format", 400},
 		{"chat/completions", `{` + messages + `,"max_completion_tokens":0}`, "max_completion_tokens", "at least 1", 400},
 		{"chat/completions", `{` + messages + `,"max_completion_tokens":1000}`, "messages", "context_length_exceeded", 400},
 		{"chat/completions", `{` + messages + `,"tools":[{"type":"function"}]}`, "tools", "a function with a name", 400},
 		{"chat/completions", `{` + messages + `,"tool_choice":"required"}`, "tool_choice", "goes with tools", 400},
-		{"chat/completions", `{` + messages + `,"tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":"sometimes"}`, "tool_choice",
+		{"chat/completions", `{` + messages +
+			`,"tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":"sometimes"}`, "tool_choice",
 			"or a function of tools", 400},
-		{"chat/completions", `{` + messages + `,"tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":{"type":"function","function":{"name":"b"}}}`,
+		{"chat/completions", `{` + messages +
+			`,"tools":[{"type":"function","function":{"name":"a"}}],"tool_choice":{"type":"function","function":{"name":"b"}}}`,
 			"tool_choice", "or a function of tools", 400},
-		{"chat/completions", `{` + messages + `,"tools":[{"type":"function","function":{"name":"a","parameters":{"not":{}}}}],"tool_choice":"required"}`,
+		{"chat/completions", `{` + messages +
+			`,"tools":[{"type":"function","function":{"name":"a","parameters":{"not":{}}}}],"tool_choice":"required"}`,
 			"tool_choice", "not is not supported", 400},
-		{"chat/completions", `{"messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":"{"}}]}]}`, "messages", "arguments: found", 400},
+		{"chat/completions", `{"messages":[{"role":"assistant","tool_calls":[{"function":{"arguments":"{"}}]}]}`, "messages",
+			"arguments: found", 400},
 	} {
 		status, data := s.ask("/v1/"+c.path, c.body)
 		require.Equal(t, c.status, status, "%s: %s", c.body, data)

@@ -32,12 +32,14 @@ const petSchema = `{"type":"object","properties":{"name":{"type":"string","maxLe
 // However it is drawn, an answer of the bundled model that comes to its end fits the schema.
 func TestAnAnswerFitsItsSchema(t *testing.T) {
 	s := onTiny(t, nil)
-	format := `"response_format":{"type":"json_schema","json_schema":{"name":"pet","strict":true,"schema":` + petSchema + `}}`
+	format := `"response_format":{"type":"json_schema","json_schema":{"name":"pet","strict":true,"schema":` + petSchema +
+		`}}`
 	ended := 0
 	for seed, temperature := range deep.Most([]float64{0, 1.2}, 1) {
 		for _, ask := range []string{
 			fmt.Sprintf(`"prompt":"A pet:","n":2,"temperature":%v,"seed":%d,"max_tokens":150,`, temperature, seed),
-			fmt.Sprintf(`"messages":[{"role":"user","content":"A pet?"}],"temperature":%v,"seed":%d,"max_tokens":150,`, temperature, seed),
+			fmt.Sprintf(`"messages":[{"role":"user","content":"A pet?"}],"temperature":%v,"seed":%d,"max_tokens":150,`,
+				temperature, seed),
 		} {
 			path := "/v1/completions"
 			if bytes.Contains([]byte(ask), []byte("messages")) {
@@ -81,7 +83,8 @@ const weather = `"tools":[{"type":"function","function":{"name":"weather","param
 func TestACallThatIsRequiredIsMade(t *testing.T) {
 	s := onTiny(t, nil)
 	for _, choice := range deep.Most([]string{`"required"`, `{"type":"function","function":{"name":"weather"}}`}, 1) {
-		body := `"messages":[{"role":"user","content":"hi"}],"temperature":0.8,"seed":3,"max_tokens":120,"tool_choice":` + choice + `,` + weather
+		body := `"messages":[{"role":"user","content":"hi"}],"temperature":0.8,"seed":3,"max_tokens":120,"tool_choice":` +
+			choice + `,` + weather
 		whole := s.must("/v1/chat/completions", "{"+body+"}").Choices[0]
 		require.Equal(t, "tool_calls", *whole.Finish, "%+v", whole.Message)
 		require.NotEmpty(t, whole.Message.Calls)
@@ -127,7 +130,8 @@ func TestCallsInTheFormsOfModels(t *testing.T) {
 		{"Let me see. \n<tool_call>{\"name\":\"weather\",\"arguments\":{\"city\":\"Rome\"}}</tool_call>\n<tool_call>{\"name\":\"now\"}", "Let me see.",
 			append(rome, functionCall{"now", "{}"})},
 		{`{"name":"weather","parameters":{"city":"Rome"}}`, "", rome},
-		{` {"name":"weather","parameters":{"city":"Rome"}}; {"name":"now","parameters":{}}`, "", append(rome, functionCall{"now", "{}"})},
+		{` {"name":"weather","parameters":{"city":"Rome"}}; {"name":"now","parameters":{}}`, "",
+			append(rome, functionCall{"now", "{}"})},
 		{`[{"name":"weather","arguments":{"city":"Rome"}}]`, "", rome},
 		{`{"name":"elsewhere","parameters":{}}`, `{"name":"elsewhere","parameters":{}}`, nil},
 		{`{"city":"Rome"}`, `{"city":"Rome"}`, nil},
@@ -147,7 +151,8 @@ func TestCallsInTheFormsOfModels(t *testing.T) {
 			fake := newFake(t, func(engine.Request) []engine.Piece { return script(parts...) })
 			s := listening(t, fake.options(), nil)
 			streamed, found := "", []functionCall(nil)
-			for _, e := range s.events("/v1/chat/completions", `{"messages":[{"role":"user","content":"hi"}],"max_tokens":5,"stream":true,`+weather+`}`) {
+			for _, e := range s.events("/v1/chat/completions",
+				`{"messages":[{"role":"user","content":"hi"}],"max_tokens":5,"stream":true,`+weather+`}`) {
 				if d := e.Choices[0].Delta; d.Content != nil {
 					streamed += *d.Content
 				}
@@ -162,7 +167,8 @@ func TestCallsInTheFormsOfModels(t *testing.T) {
 }
 
 func TestCallsOfTheConversationAreObjectsForTheTemplate(t *testing.T) {
-	m, why := messageOf(json.RawMessage(`{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]}`))
+	m, why := messageOf(json.RawMessage(
+		`{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]}`))
 	require.Empty(t, why)
 	require.JSONEq(t, `{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"weather","arguments":{"city":"Rome"}}}]}`, string(m.JSON))
 }

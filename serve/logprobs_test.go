@@ -56,7 +56,8 @@ func TestLikelihoodsOfPromptsAreTransformers(t *testing.T) {
 		require.NoError(t, err)
 		for _, prompt := range []string{string(text), string(ids)} {
 			for _, most := range []int{0, 1} {
-				got := s.must("/v1/completions", fmt.Sprintf(`{"prompt":%s,"echo":true,"logprobs":3,"max_tokens":%d,"temperature":0}`, prompt, most))
+				got := s.must("/v1/completions",
+					fmt.Sprintf(`{"prompt":%s,"echo":true,"logprobs":3,"max_tokens":%d,"temperature":0}`, prompt, most))
 				l := logprobsOf(t, got.Choices[0].Logprobs)
 				require.Len(t, l.Tokens, len(c.IDs)+most)
 				require.Equal(t, most, got.Usage.Answer)
@@ -141,17 +142,20 @@ func TestLogprobsOfAChat(t *testing.T) {
 
 func TestBiasAndPenaltiesReachTheEngine(t *testing.T) {
 	s := onTiny(t, nil)
-	got := s.must("/v1/completions", `{"prompt":"The","max_tokens":4,"temperature":0,"logit_bias":{"65":100},"logprobs":0}`)
+	got := s.must("/v1/completions",
+		`{"prompt":"The","max_tokens":4,"temperature":0,"logit_bias":{"65":100},"logprobs":0}`)
 	l := logprobsOf(t, got.Choices[0].Logprobs)
 	for _, token := range l.Tokens {
 		require.Equal(t, s.spelling(65), token)
 	}
 	plain := *s.must("/v1/completions", `{"prompt":"The","max_tokens":20,"temperature":0}`).Choices[0].Text
 	for _, penalty := range []string{"presence_penalty", "frequency_penalty", "repetition_penalty"} {
-		other := *s.must("/v1/completions", `{"prompt":"The","max_tokens":20,"temperature":0,"`+penalty+`":2}`).Choices[0].Text
+		other := *s.must("/v1/completions", `{"prompt":"The","max_tokens":20,"temperature":0,"`+penalty+
+			`":2}`).Choices[0].Text
 		require.NotEqual(t, plain, other, penalty)
 	}
-	stopped := s.must("/v1/completions", `{"prompt":"The","max_tokens":4,"temperature":0,"logit_bias":{"65":100},"stop_token_ids":[65]}`)
+	stopped := s.must("/v1/completions",
+		`{"prompt":"The","max_tokens":4,"temperature":0,"logit_bias":{"65":100},"stop_token_ids":[65]}`)
 	require.Equal(t, "stop", *stopped.Choices[0].Finish)
 	require.Empty(t, *stopped.Choices[0].Text)
 }

@@ -11,10 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// nearTie is by how much the log-probabilities of two tokens differ at most where the roundings of sums that are cut otherwise decide.
+// nearTie is by how much the log-probabilities of two tokens differ at most where the roundings of sums that are cut
+// otherwise decide.
 const nearTie = 0.1
 
-// Greedy text with guesses is that of the pinned kernel of as many rows, up to a near-tie, and where text repeats several tokens come a step; metrics tell.
+// Greedy text with guesses is that of the pinned kernel of as many rows, up to a near-tie, and where text repeats
+// several tokens come a step; metrics tell.
 func TestGuessesChangeNoText(t *testing.T) {
 	pinned, _ := tinyOf(t, engine.LookupRows, func(o *engine.Options) { o.Pin = o.Kernel.ChunkTokens() })
 	defer func() { require.NoError(t, pinned.Close()) }()
@@ -45,7 +47,8 @@ func TestGuessesChangeNoText(t *testing.T) {
 	require.Greater(t, same, deep.Count(30, 20))
 	t.Log(same, "tokens are the same;", accepted, "of", drafted, "guesses were right")
 	require.Positive(t, accepted)
-	body := `{"prompt":"` + strings.Repeat("The dog ran to the park. ", 5) + `","max_tokens":30,"temperature":0,"ignore_eos":true}`
+	body := `{"prompt":"` + strings.Repeat("The dog ran to the park. ", 5) +
+		`","max_tokens":30,"temperature":0,"ignore_eos":true}`
 	require.Equal(t, 30, s.must("/v1/completions", body).Usage.Answer)
 	answer, err := http.Get(s.url + "/metrics")
 	require.NoError(t, err)

@@ -66,8 +66,8 @@ func newReply(s *Server, c *call, t *task) *reply {
 		}
 	}
 	n := len(t.prompts) * t.n
-	return &reply{t: t, c: c, choices: n, begun: make([]bool, n), offsets: make([]int, n), answers: make([]answered, n), s: s,
-		head: body{ID: kind + c.id, Object: object, Created: c.start.Unix(), Model: s.o.Model}}
+	return &reply{t: t, c: c, choices: n, begun: make([]bool, n), offsets: make([]int, n), answers: make([]answered, n),
+		s: s, head: body{ID: kind + c.id, Object: object, Created: c.start.Unix(), Model: s.o.Model}}
 }
 
 // count notes an event in what the request has used so far.

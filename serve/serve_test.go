@@ -58,7 +58,8 @@ func tinyOf(t testing.TB, rows int, change func(*engine.Options)) (*engine.Engin
 	require.NoError(t, err)
 	device, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	o := engine.Options{Kernel: mk, Device: device, Text: text, KVTokens: rows * 256, Weights: runtime.FromTensors(c, runtime.LoadOptions{})}
+	o := engine.Options{Kernel: mk, Device: device, Text: text, KVTokens: rows * 256,
+		Weights: runtime.FromTensors(c, runtime.LoadOptions{})}
 	change(&o)
 	b, err := engine.New(context.Background(), o)
 	require.NoError(t, err)

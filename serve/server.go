@@ -37,8 +37,9 @@ type Options struct {
 	// BodyTimeout and WriteTimeout are how long a client may take to send its body, and to take
 	// one write of the answer; 0 for the defaults.
 	BodyTimeout, WriteTimeout time.Duration
-	Drain                     time.Duration // how long requests may go on when Serve's context has ended; 0 for DefaultDrain
-	Log                       *slog.Logger  // nil for none
+	// how long requests may go on when Serve's context has ended; 0 for DefaultDrain
+	Drain time.Duration
+	Log   *slog.Logger // nil for none
 }
 
 // Server answers HTTP requests. It is an http.Handler, for any number of goroutines.

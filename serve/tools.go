@@ -89,8 +89,9 @@ func callSchema(all []tool) json.RawMessage {
 		if err != nil {
 			panic("BUG: a string that is no JSON: " + err.Error())
 		}
-		calls = append(calls, object{"type": "object", "required": []string{"name", "arguments"}, "properties": json.RawMessage(
-			fmt.Sprintf(`{"name":{"const":%s},"arguments":%s}`, name, parameters))})
+		calls = append(calls, object{"type": "object", "required": []string{"name", "arguments"},
+			"properties": json.RawMessage(
+				fmt.Sprintf(`{"name":{"const":%s},"arguments":%s}`, name, parameters))})
 	}
 	schema, err := json.Marshal(object{"type": "array", "minItems": 1, "items": object{"anyOf": calls}})
 	if err != nil {

@@ -47,8 +47,10 @@ func (t *Across) problem(e *Env, r *pipeline.Ring) string {
 	return firstOf(
 		need(t.M.Across(), "%s: the matrix is dealt out by rows, want columns", t.Name),
 		need(bytes <= r.StageBytes(), "%s: a chunk is %d bytes, a stage has %d", t.Name, bytes, r.StageBytes()),
-		need(t.sums(e) <= acrossSums, "%s: %d rows in %d chunks a tile are %d sums a thread with %d consumer warps, want %d at most: narrower rows, more warps or larger stages", t.Name, t.M.Rows, t.M.ChunksPerTile, t.sums(e), e.Consumers, acrossSums),
-		need(int(t.X.Len()) >= t.M.MaxCount()*pipeline.AcrossColumns, "%s: X has %d elements, want %d: %d a tile", t.Name, t.X.Len(), t.M.MaxCount()*pipeline.AcrossColumns, pipeline.AcrossColumns),
+		need(t.sums(e) <= acrossSums,
+			"%s: %d rows in %d chunks a tile are %d sums a thread with %d consumer warps, want %d at most: narrower rows, more warps or larger stages", t.Name, t.M.Rows, t.M.ChunksPerTile, t.sums(e), e.Consumers, acrossSums),
+		need(int(t.X.Len()) >= t.M.MaxCount()*pipeline.AcrossColumns, "%s: X has %d elements, want %d: %d a tile", t.Name,
+			t.X.Len(), t.M.MaxCount()*pipeline.AcrossColumns, pipeline.AcrossColumns),
 		need(int(t.Y.Len()) >= t.M.Rows, "%s: Y has %d elements, want %d", t.Name, t.Y.Len(), t.M.Rows))
 }
 

@@ -20,7 +20,8 @@ type fused struct {
 }
 
 func (c fused) String() string {
-	return fmt.Sprintf("%d·%d on %d SMs, %d warps, ring %d of %d", c.hidden, c.inner, c.sms, c.consumers, c.stages, c.stage)
+	return fmt.Sprintf("%d·%d on %d SMs, %d warps, ring %d of %d", c.hidden, c.inner, c.sms, c.consumers, c.stages,
+		c.stage)
 }
 
 // fusedWeights are its input.
@@ -31,25 +32,31 @@ type fusedWeights struct {
 
 func (c fused) weights(seed uint64) fusedWeights {
 	rng := newRand(seed)
-	return fusedWeights{normals(rng, c.inner*c.hidden, 0.3), normals(rng, c.inner*c.hidden, 0.3), normals(rng, c.hidden*c.inner, 0.3), normals(rng, c.hidden, 1), floats(rng, c.hidden, 1)}
+	return fusedWeights{normals(rng, c.inner*c.hidden, 0.3), normals(rng, c.inner*c.hidden, 0.3),
+		normals(rng, c.hidden*c.inner, 0.3), normals(rng, c.hidden, 1), floats(rng, c.hidden, 1)}
 }
 
 const fusedEps = 1e-5
 
 // rig writes x, what it has read it from, and act, each SM its own elements.
 func (c fused) rig(t testing.TB, w fusedWeights) *rig {
-	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight, matrices: []pipeline.Matrix{
-		{Name: "gate_up", Rows: 2 * c.inner, K: c.hidden}, {Name: "down", Rows: c.hidden, K: c.inner, From: "gate_up"}}})
+	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight,
+		matrices: []pipeline.Matrix{
+			{Name: "gate_up", Rows: 2 * c.inner, K: c.hidden}, {Name: "down", Rows: c.hidden, K: c.inner, From: "gate_up"}}})
 	packed := make([]byte, r.plan.PackedBytes)
-	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(append(append([]uint16(nil), w.gate...), w.up...), c.hidden, tasks.GateUpSource(c.inner))))
+	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(append(append([]uint16(nil), w.gate...), w.up...),
+		c.hidden, tasks.GateUpSource(c.inner))))
 	require.NoError(t, r.plan.Pack(packed, 0, 1, pipeline.Permuted(w.down, c.inner, nil)))
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
-	from, x, act := in[dsl.F32](r, "from", f32Bytes(w.x), c.hidden), inOut[dsl.F32](r, "x", f32Bytes(w.x), c.hidden), out[dsl.BF16](r, "act", c.inner)
-	first := &tasks.GEMV{Name: "gate_up", M: &r.plan.Layer[0], X: dsl.Shared[dsl.BF16](r.k, "input", padded(c.hidden), dsl.Align(16)),
+	from, x, act := in[dsl.F32](r, "from", f32Bytes(w.x), c.hidden), inOut[dsl.F32](r, "x", f32Bytes(w.x), c.hidden),
+		out[dsl.BF16](r, "act", c.inner)
+	first := &tasks.GEMV{Name: "gate_up", M: &r.plan.Layer[0],
+		X:    dsl.Shared[dsl.BF16](r.k, "input", padded(c.hidden), dsl.Align(16)),
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(c.consumers), dsl.Align(16))}}
 	own := dsl.Shared[dsl.BF16](r.k, "own", max(8, pipeline.AcrossColumns*r.plan.Layer[0].MaxCount()), dsl.Align(16))
 	second := &tasks.Across{Name: "down", M: &r.plan.Layer[1], X: own, Y: x}
-	norm := tasks.NormInput{N: c.hidden, Eps: fusedEps, X: tasks.FromBuf(from), Gain: in[dsl.BF16](r, "gain", bf16Bytes(w.gain), c.hidden), Dst: first.X}
+	norm := tasks.NormInput{N: c.hidden, Eps: fusedEps, X: tasks.FromBuf(from),
+		Gain: in[dsl.BF16](r, "gain", bf16Bytes(w.gain), c.hidden), Dst: first.X}
 	r.body(func(cons *pipeline.Consumer) {
 		share := r.share(0)
 		first.Consume(r.e, cons, r.ring, share, tasks.SwiGLUOwn(r.e, own, share, norm.Emit(r.e, r.k.U32(0))))
@@ -140,13 +147,24 @@ func TestDownByColumnsOfNaN(t *testing.T) {
 
 func TestWhatDownByColumnsRefuses(t *testing.T) {
 	for want, spoil := range map[string]func(r *rig, a *tasks.Across){
-		"down: the matrix is dealt out by rows, want columns":                                              func(r *rig, a *tasks.Across) { a.M = &r.plan.Layer[0] },
-		"down: X has 8 elements, want 12: 4 a tile":                                                        func(r *rig, a *tasks.Across) { a.X = dsl.Shared[dsl.BF16](r.k, "short", 8) },
-		"down: Y has 64 elements, want 2112":                                                               func(r *rig, a *tasks.Across) { a.Y = out[dsl.F32](r, "short", 64) },
-		"down: 2112 rows in 2 chunks a tile are 264 sums a thread with 1 consumer warps, want 128 at most": func(r *rig, a *tasks.Across) { r.e.Consumers = 1 },
+		"down: the matrix is dealt out by rows, want columns": func(r *rig,
+			a *tasks.Across) {
+			a.M = &r.plan.Layer[0]
+		},
+		"down: X has 8 elements, want 12: 4 a tile": func(r *rig,
+			a *tasks.Across) {
+			a.X = dsl.Shared[dsl.BF16](r.k, "short", 8)
+		},
+		"down: Y has 64 elements, want 2112": func(r *rig, a *tasks.Across) { a.Y = out[dsl.F32](r, "short", 64) },
+		"down: 2112 rows in 2 chunks a tile are 264 sums a thread with 1 consumer warps, want 128 at most": func(r *rig,
+			a *tasks.Across) {
+			r.e.Consumers = 1
+		},
 	} {
-		r := newRig(t, setup{consumers: 4, matrices: []pipeline.Matrix{{Name: "gate_up", Rows: 24, K: 64}, {Name: "down", Rows: 2112, K: 12, From: "gate_up"}}, stage: 16384, stages: 2})
-		a := &tasks.Across{Name: "down", M: &r.plan.Layer[1], X: dsl.Shared[dsl.BF16](r.k, "own", 16), Y: out[dsl.F32](r, "y", 2112)}
+		r := newRig(t, setup{consumers: 4, matrices: []pipeline.Matrix{{Name: "gate_up", Rows: 24, K: 64},
+			{Name: "down", Rows: 2112, K: 12, From: "gate_up"}}, stage: 16384, stages: 2})
+		a := &tasks.Across{Name: "down", M: &r.plan.Layer[1], X: dsl.Shared[dsl.BF16](r.k, "own", 16),
+			Y: out[dsl.F32](r, "y", 2112)}
 		spoil(r, a)
 		r.body(func(c *pipeline.Consumer) { a.Consume(r.e, c, r.ring, r.share(1), r.k.U32(0)) }, nil)
 		require.Contains(t, r.refused(), want)
@@ -172,7 +190,8 @@ func sumsRig(t *testing.T, turns int, syncWay bool) *rig {
 			sums := tasks.Sums{X: x, N: n, Turn: turn}
 			read(turn)
 			zero := func(dsl.Val[dsl.U32], int) []dsl.Val[dsl.F32] { return []dsl.Val[dsl.F32]{k.F32(0), k.F32(0)} }
-			add := sums.AddResidual(e, tasks.Either(e, turn.EqC(0), zero, sums.Before()), func(row dsl.Val[dsl.U32], v []dsl.Val[dsl.F32]) { copied.StoreN(row, v) })
+			add := sums.AddResidual(e, tasks.Either(e, turn.EqC(0), zero, sums.Before()),
+				func(row dsl.Val[dsl.U32], v []dsl.Val[dsl.F32]) { copied.StoreN(row, v) })
 			k.If(e.Tid.RemC(sms).Eq(e.CTA), func() { add(e.Tid.MulC(2), k.F32(1), k.F32(1)) })
 			for i := range 2 {
 				dsl.ReduceAdd(x, sums.Now().Add(e.Tid.MulC(2)).AddC(i), dsl.Cast[dsl.F32](e.CTA.AddC(1)), dsl.Relaxed(dsl.GPUScope))

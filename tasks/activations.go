@@ -73,6 +73,8 @@ func (a Activations) problem(what string, buf dsl.Buf[dsl.BF16]) string {
 	return firstOf(
 		need(a.T >= 2 && a.T <= MaxColumns, "%s: %d tokens, want 2 to %d", what, a.T, MaxColumns),
 		need(a.K > 0 && a.K%8 == 0, "%s: %d columns, want a positive multiple of 8", what, a.K),
-		need(!inFixed(a.Format) || a.K%pipeline.GroupK == 0, "%s: %d columns, want a multiple of %d for %s", what, a.K, pipeline.GroupK, a.Format),
-		need(int(buf.Len()) >= a.Len(), "%s: the buffer has %d elements, want %d for %d tokens of %d columns", what, buf.Len(), a.Len(), a.T, a.K))
+		need(!inFixed(a.Format) || a.K%pipeline.GroupK == 0, "%s: %d columns, want a multiple of %d for %s", what, a.K,
+			pipeline.GroupK, a.Format),
+		need(int(buf.Len()) >= a.Len(), "%s: the buffer has %d elements, want %d for %d tokens of %d columns", what,
+			buf.Len(), a.Len(), a.T, a.K))
 }

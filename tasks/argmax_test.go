@@ -17,8 +17,8 @@ func argmax(t testing.TB, y []float32, sms, consumers int) (uint32, []float64) {
 	n := len(y)
 	y = append(append([]float32(nil), y...), make([]float32, (n+7)/8*8-n)...) // padding rows are 0
 	r := newRig(t, setup{sms: sms, consumers: consumers})
-	a := &tasks.Argmax{Vocab: n, Logits: out[dsl.F32](r, "logits", n), Best: out[dsl.F32](r, "best", sms), Index: out[dsl.U32](r, "index", sms),
-		SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", consumers)}
+	a := &tasks.Argmax{Vocab: n, Logits: out[dsl.F32](r, "logits", n), Best: out[dsl.F32](r, "best", sms),
+		Index: out[dsl.U32](r, "index", sms), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", consumers)}
 	next := out[dsl.U32](r, "next", sms)
 	yIn, counter := in[dsl.F32](r, "y", f32Bytes(y), len(y)), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.body(func(*pipeline.Consumer) {
@@ -111,10 +111,11 @@ func TestArgmaxAfterNormOnAnSMWithoutRows(t *testing.T) {
 		rng := newRand(5)
 		x := floats(rng, 64, 1)
 		r := newRig(t, setup{sms: 1, consumers: consumers})
-		a := &tasks.Argmax{Vocab: 8, Logits: out[dsl.F32](r, "logits", 8), Best: out[dsl.F32](r, "best", 1), Index: out[dsl.U32](r, "index", 1),
-			SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", consumers)}
-		norm := tasks.NormInput{N: 64, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), 64)), Gain: in[dsl.BF16](r, "gain", bf16Bytes(normals(rng, 64, 1)), 64),
-			Dst: dsl.Shared[dsl.BF16](r.k, "input", 64, dsl.Align(16))}
+		a := &tasks.Argmax{Vocab: 8, Logits: out[dsl.F32](r, "logits", 8), Best: out[dsl.F32](r, "best", 1),
+			Index: out[dsl.U32](r, "index", 1), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", consumers)}
+		norm := tasks.NormInput{N: 64, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), 64)),
+			Gain: in[dsl.BF16](r, "gain", bf16Bytes(normals(rng, 64, 1)), 64),
+			Dst:  dsl.Shared[dsl.BF16](r.k, "input", 64, dsl.Align(16))}
 		r.body(func(*pipeline.Consumer) {
 			epilogue, publish := a.Start(r.e, norm.Emit(r.e, r.k.U32(0)))
 			r.k.If(r.e.Tid.LtC(0), func() { epilogue(r.k.U32(0), r.k.F32(0), r.k.F32(0)) })

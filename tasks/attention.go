@@ -133,15 +133,18 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	}
 	bytes := t.PerStage * l.TokenBytes()
 	if p := firstOf(
-		need(t.Heads > 0 && t.Heads%l.Heads == 0, "attention: %d query heads are no multiple of %d KV heads", t.Heads, l.Heads),
+		need(t.Heads > 0 && t.Heads%l.Heads == 0, "attention: %d query heads are no multiple of %d KV heads", t.Heads,
+			l.Heads),
 		need(t.Work != nil || t.Splits >= 1, "attention: %d splits, want at least 1", t.Splits),
-		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens, kv.MaxRows),
+		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens,
+			kv.MaxRows),
 		need(t.Work == nil || t.Final != nil, "attention: a plan's direct items need Final"),
 		need(t.Work == nil || t.Passed == nil, "attention: queries are passed without Work only"),
 		need(t.Words == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
 			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
-		need(bytes <= r.StageBytes(), "attention: %d tokens of %d bytes are %d bytes, a stage has %d", t.PerStage, l.TokenBytes(), bytes, r.StageBytes())); p != "" {
+		need(bytes <= r.StageBytes(), "attention: %d tokens of %d bytes are %d bytes, a stage has %d", t.PerStage,
+			l.TokenBytes(), bytes, r.StageBytes())); p != "" {
 		return p
 	}
 	if p := t.Variant.problem(); p != "" {
@@ -153,8 +156,11 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 		}
 	}
 	return firstOf(
-		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
-		need(t.Work != nil || int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()))
+		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers),
+			"attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers),
+			e.Consumers),
+		need(t.Work != nil || int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(),
+			t.TailLen()))
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage

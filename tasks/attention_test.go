@@ -27,7 +27,8 @@ type attend struct {
 
 func (c attend) String() string {
 	return fmt.Sprintf("%d x %d heads of %d, page %d, %d cached, %d splits, %d a stage, %d SMs, %d warps%s",
-		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers, map[bool]string{true: ", e4m3"}[c.kv == tasks.KVE4M3]+map[bool]string{true: ", merged by " + c.meet}[c.meet != ""])
+		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers,
+		map[bool]string{true: ", e4m3"}[c.kv == tasks.KVE4M3]+map[bool]string{true: ", merged by " + c.meet}[c.meet != ""])
 }
 
 func (c attend) withDefaults() attend {
@@ -110,11 +111,13 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 	r := newRig(t, kvSetup(s.sms, s.consumers, l, s.perStage, s.cached+s.group+s.splits))
 	v := declare(r)
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage, Variant: v,
-		Q:      in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),
-		States: inOut[dsl.B128](r, "states", make([]byte, 16*s.splits*tasks.StateWords(heads, s.d)), s.splits*tasks.StateWords(heads, s.d))}
+		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),
+		States: inOut[dsl.B128](r, "states", make([]byte, 16*s.splits*tasks.StateWords(heads, s.d)),
+			s.splits*tasks.StateWords(heads, s.d))}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(s.consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())
-	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, States: att.States, Out: out[dsl.BF16](r, "attn", heads*s.d), Variant: v}
+	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, States: att.States,
+		Out: out[dsl.BF16](r, "attn", heads*s.d), Variant: v}
 	cached, pages := r.scalar("cached", uint32(s.cached)), r.scalar("pages", uint32(s.pages))
 	step := tasks.Step{Pos: cached, Cached: cached, Pages: pages, Layer: r.k.U32(1),
 		Table: in[dsl.U32](r, "table", u32Bytes(s.table...), len(s.table)), Cache: in[dsl.B128](r, "kv", s.cache, 0)}
@@ -123,7 +126,8 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 	}
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	layers := func(body func()) { // counters must be as they were for the next layer, and words be other ones
-		r.k.For(r.k.U32(0), r.k.U32(map[bool]int{true: 2, false: 1}[s.meet != ""]), func(dsl.Val[dsl.U32]) { body() }, dsl.Unroll(1))
+		r.k.For(r.k.U32(0), r.k.U32(map[bool]int{true: 2, false: 1}[s.meet != ""]), func(dsl.Val[dsl.U32]) { body() },
+			dsl.Unroll(1))
 	}
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
@@ -182,7 +186,8 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 		states, size := s.states(from, max(from, to))
 		for h, want := range states {
 			at := sp*heads + h
-			near(t, want.Out, part[at*s.d:(at+1)*s.d], scaled(size[h], weights, 1e-6), "split %d (tokens %d to %d), head %d", sp, from, to-1, h)
+			near(t, want.Out, part[at*s.d:(at+1)*s.d], scaled(size[h], weights, 1e-6), "split %d (tokens %d to %d), head %d", sp,
+				from, to-1, h)
 			if math.IsInf(want.LSE, -1) {
 				require.Equal(t, want.LSE, lse[at], "split %d, head %d", sp, h)
 			} else {
@@ -267,8 +272,10 @@ func TestAttentionOfRandomShapes(t *testing.T) {
 		cases = 8
 	}
 	for range cases {
-		c := attend{kvHeads: 1 + rng.IntN(3), group: 1 + rng.IntN(16), d: 16 * (1 + rng.IntN(8)), page: 1 << rng.IntN(8), cached: rng.IntN(140),
-			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)], kv: tasks.KVTypes()[rng.IntN(2)], meet: meetings[rng.IntN(len(meetings))]}
+		c := attend{kvHeads: 1 + rng.IntN(3), group: 1 + rng.IntN(16), d: 16 * (1 + rng.IntN(8)), page: 1 << rng.IntN(8),
+			cached: rng.IntN(140), splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4),
+			consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)], kv: tasks.KVTypes()[rng.IntN(2)],
+			meet: meetings[rng.IntN(len(meetings))]}
 		t.Run(c.String(), func(t *testing.T) {
 			s := newScene(c)
 			s.check(t, s.rig(t).run())
@@ -287,7 +294,8 @@ func TestAttentionPassesNaNOn(t *testing.T) {
 				s.put(1, int(s.table[tok/c.page]), 1, tok%c.page, v, 5, math.NaN())
 				for i, x := range wide(bf16s(s.rig(t).run()["attn"])) {
 					head, dim := i/c.d, i%c.d
-					require.Equal(t, head >= 3 && (v == 0 || dim == 5), math.IsNaN(x), "NaN in token %d, %d: element %d of head %d", tok, v, dim, head)
+					require.Equal(t, head >= 3 && (v == 0 || dim == 5), math.IsNaN(x), "NaN in token %d, %d: element %d of head %d",
+						tok, v, dim, head)
 				}
 			}
 		}

@@ -17,7 +17,8 @@ import (
 func relay(t testing.TB, sms, consumers, rounds int, epoch uint32, barriers bool) *rig {
 	r := newRig(t, setup{sms: sms, consumers: consumers})
 	n := r.e.Threads()
-	v := inOut[dsl.U32](r, "v", make([]byte, 4*(rounds+1)*sms*n), (rounds+1)*sms*n) // initialised, so that only order is at stake
+	// initialised, so that only order is at stake
+	v := inOut[dsl.U32](r, "v", make([]byte, 4*(rounds+1)*sms*n), (rounds+1)*sms*n)
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(epoch), 1)
 	start := r.scalar("epoch", epoch)
 	r.body(func(*pipeline.Consumer) {
@@ -38,7 +39,8 @@ func relay(t testing.TB, sms, consumers, rounds int, epoch uint32, barriers bool
 }
 
 func TestGridBarrierOrdersEveryRound(t *testing.T) {
-	for _, epoch := range []uint32{0, 1000, 1<<31 - 3, 1<<32 - 1, 1<<32 - 5, 1<<32 - 12} { // the last three wrap on the way
+	// the last three wrap on the way
+	for _, epoch := range []uint32{0, 1000, 1<<31 - 3, 1<<32 - 1, 1<<32 - 5, 1<<32 - 12} {
 		for _, g := range []struct{ sms, consumers int }{{1, 1}, {2, 2}, {4, 1}, {7, 2}} {
 			t.Run(fmt.Sprint(epoch, g), func(t *testing.T) {
 				const rounds = 4

@@ -43,7 +43,8 @@ func (t *AddedColumns) Row(e *Env, token, norm u32) Vector {
 			scale = scale.Mul(k.F32(t.Factor))
 		}
 		x, y := t.X.LoadN(token.MulC(t.N).Add(at), n), t.Y.LoadN(token.MulC(t.N).Add(at), n)
-		for j, p := range dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.N/2).Add(at.DivC(2)), n/2, dsl.CacheHint(dsl.NonCoherent)) {
+		for j, p := range dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.N/2).Add(at.DivC(2)), n/2,
+			dsl.CacheHint(dsl.NonCoherent)) {
 			lo, hi := gainsOf(k, p, t.PlusOne)
 			x[2*j] = dsl.FMA(y[2*j].Mul(scale), lo, x[2*j])
 			x[2*j+1] = dsl.FMA(y[2*j+1].Mul(scale), hi, x[2*j+1])

@@ -28,7 +28,8 @@ func (t *AddResidualColumns) problem(e *Env) string {
 		sound(t.Out.problem("residual", t.Next)),
 		need(int(t.X.Len()) >= t.Out.T*t.Out.K, "residual: X has %d elements, want %d", t.X.Len(), t.Out.T*t.Out.K),
 		need(int(t.SQ.Len()) >= e.Grid*p, "residual: SQ has %d elements, want %d", t.SQ.Len(), e.Grid*p),
-		need(int(t.Shared.Len()) >= ColumnSumsLen(e.Consumers, p), "residual: Shared has %d elements, want %d", t.Shared.Len(), ColumnSumsLen(e.Consumers, p)))
+		need(int(t.Shared.Len()) >= ColumnSumsLen(e.Consumers, p), "residual: Shared has %d elements, want %d",
+			t.Shared.Len(), ColumnSumsLen(e.Consumers, p)))
 }
 
 // Start returns the epilogue and publish, to be run by all consumer threads of every
@@ -43,7 +44,8 @@ func (t *AddResidualColumns) Start(e *Env, norm u32) (epilogue ColumnEpilogue, p
 }
 
 // start is Start with the old values and gains of a pair of rows from load.
-func (t *AddResidualColumns) start(e *Env, load func(row, token u32) ([]f32, pair)) (epilogue ColumnEpilogue, publish func()) {
+func (t *AddResidualColumns) start(e *Env,
+	load func(row, token u32) ([]f32, pair)) (epilogue ColumnEpilogue, publish func()) {
 	sums := newColumnSums(e, t.Out.Padded(), t.Shared)
 	epilogue = func(row, token u32, y0, y1 f32) {
 		x, gain := load(row, token)
@@ -66,7 +68,8 @@ func (t *AddResidualColumns) load(norm, row, token u32) ([]f32, pair) {
 // meanwhile, loads the pair's old values and gains, so that a round trip to memory
 // less lies between the last row and the sync. Where shares are larger ahead is
 // nil, and this is Start.
-func (t *AddResidualColumns) StartAhead(e *Env, norm u32, g *GEMM, share Share, n u32) (ahead func(), epilogue ColumnEpilogue, publish func()) {
+func (t *AddResidualColumns) StartAhead(e *Env, norm u32, g *GEMM, share Share,
+	n u32) (ahead func(), epilogue ColumnEpilogue, publish func()) {
 	if !g.onePair(e) || t.problem(e) != "" {
 		epilogue, publish = t.Start(e, norm)
 		return nil, epilogue, publish
@@ -108,7 +111,8 @@ func (t *ScaleColumns) Emit(e *Env) ColumnScale {
 		need(t.N > 0, "scale: vectors of %d, want at least 1", t.N),
 		need(t.T >= 2 && t.T <= MaxColumns, "scale: %d tokens, want 2 to %d", t.T, MaxColumns),
 		need(int(t.SQ.Len()) >= e.Grid*padded, "scale: SQ has %d elements, want %d", t.SQ.Len(), e.Grid*padded),
-		need(int(t.Shared.Len()) >= scales+padded, "scale: Shared has %d elements, want %d", t.Shared.Len(), scales+padded)); p != "" {
+		need(int(t.Shared.Len()) >= scales+padded, "scale: Shared has %d elements, want %d", t.Shared.Len(),
+			scales+padded)); p != "" {
 		k.Require(false, "%s", p)
 		return func(u32) f32 { return k.F32(1) }
 	}

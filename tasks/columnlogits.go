@@ -24,9 +24,12 @@ func (t *ArgmaxColumns) problem(e *Env) string {
 		need(t.T >= 2 && t.T <= MaxColumns, "argmax: %d tokens, want 2 to %d", t.T, MaxColumns),
 		need(t.Vocab > 0, "argmax: a vocabulary of %d, want at least 1", t.Vocab),
 		need(int(t.Logits.Len()) >= t.T*t.Vocab, "argmax: Logits has %d elements, want %d", t.Logits.Len(), t.T*t.Vocab),
-		need(int(t.Best.Len()) >= e.Grid*p && int(t.Index.Len()) >= e.Grid*p, "argmax: Best and Index have %d and %d elements, want %d", t.Best.Len(), t.Index.Len(), e.Grid*p),
-		need(int(t.SharedBest.Len()) >= ColumnSumsLen(e.Consumers, p) && int(t.SharedIndex.Len()) >= ColumnSumsLen(e.Consumers, p),
-			"argmax: SharedBest and SharedIndex have %d and %d elements, want %d", t.SharedBest.Len(), t.SharedIndex.Len(), ColumnSumsLen(e.Consumers, p)),
+		need(int(t.Best.Len()) >= e.Grid*p && int(t.Index.Len()) >= e.Grid*p,
+			"argmax: Best and Index have %d and %d elements, want %d", t.Best.Len(), t.Index.Len(), e.Grid*p),
+		need(int(t.SharedBest.Len()) >= ColumnSumsLen(e.Consumers, p) &&
+			int(t.SharedIndex.Len()) >= ColumnSumsLen(e.Consumers, p),
+			"argmax: SharedBest and SharedIndex have %d and %d elements, want %d", t.SharedBest.Len(), t.SharedIndex.Len(),
+			ColumnSumsLen(e.Consumers, p)),
 		need(int(t.Chosen.Len()) >= t.T, "argmax: Chosen has %d elements, want %d", t.Chosen.Len(), t.T))
 }
 

@@ -23,8 +23,9 @@ func (s step) argmaxColumns(t testing.TB, y [][]float32) (chosen []uint32, logit
 	}
 	r := newRig(t, setup{sms: s.sms, consumers: s.consumers})
 	cells, places := s.sms*s.padded(), tasks.ColumnSumsLen(s.consumers, s.padded())
-	a := &tasks.ArgmaxColumns{Vocab: vocab, T: s.t, Logits: out[dsl.F32](r, "logits", s.t*vocab), Best: out[dsl.F32](r, "best", cells),
-		Index: out[dsl.U32](r, "index", cells), SharedBest: sharedF32(r, "bests", places), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", places),
+	a := &tasks.ArgmaxColumns{Vocab: vocab, T: s.t, Logits: out[dsl.F32](r, "logits", s.t*vocab),
+		Best: out[dsl.F32](r, "best", cells), Index: out[dsl.U32](r, "index", cells),
+		SharedBest: sharedF32(r, "bests", places), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", places),
 		Chosen: dsl.Shared[dsl.U32](r.k, "chosen", s.t)}
 	next, tokens := out[dsl.U32](r, "next", s.sms*s.t), r.scalar("n", uint32(s.n))
 	yIn, counter := in[dsl.F32](r, "y", f32Bytes(flat), len(flat)), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
@@ -80,7 +81,8 @@ func TestArgmaxColumns(t *testing.T) {
 						continue
 					}
 					w := float64(y[i/vocab][i%vocab])
-					require.True(t, v == w || math.IsNaN(v) && math.IsNaN(w), "logit %d of token %d: %g, want %g", i%vocab, i/vocab, v, w)
+					require.True(t, v == w || math.IsNaN(v) && math.IsNaN(w), "logit %d of token %d: %g, want %g", i%vocab, i/vocab, v,
+						w)
 				}
 			})
 		}

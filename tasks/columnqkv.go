@@ -23,7 +23,8 @@ func (t *QKVColumns) Epilogue(e *Env, s Step, rows *ColumnRows, scale ColumnScal
 		return func(_, _ u32, _, _ f32) {}
 	}
 	return func(row, token u32, y0, y1 f32) {
-		st := t.stores(place{t: &t.QKV, e: e, s: s, page: rows.Page(token), slot: rows.Slot(token, t.KV.Page).Named("slot"), row: token})
+		st := t.stores(place{t: &t.QKV, e: e, s: s, page: rows.Page(token), slot: rows.Slot(token, t.KV.Page).Named("slot"),
+			row: token})
 		by, pos := scale(token), rows.Position(token)
 		if t.RotateFor != nil {
 			pos = dsl.Optional(pos)

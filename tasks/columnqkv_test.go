@@ -72,12 +72,14 @@ func (c qkvColumns) check(t *testing.T) {
 	by, scale := r.scales(c.t)
 	known := &tasks.ColumnRows{T: c.t, Words: dsl.Shared[dsl.U32](r.k, "words", c.t*kv.RowWords, dsl.Align(16)),
 		Count: r.scalar("n", uint32(c.n)), Grown: r.scalar("grown", uint32(c.grown))}
-	rowsIn, tableIn := in[dsl.U32](r, "rows", u32Bytes(words...), len(words)), in[dsl.U32](r, "table", u32Bytes(table...), len(table))
+	rowsIn, tableIn := in[dsl.U32](r, "rows", u32Bytes(words...), len(words)),
+		in[dsl.U32](r, "table", u32Bytes(table...), len(table))
 	yIn, cache := in[dsl.F32](r, "y", f32Bytes(y), len(y)), inOut[dsl.B128](r, "kv", bf16Bytes(before), 0)
 	pagesIn, layerIn := r.scalar("pages", pages), r.scalar("layer", layer)
 	r.body(func(*pipeline.Consumer) {
 		known.Load(r.e, rowsIn, tableIn, c.page)
-		r.eachColumnPair(yIn, rows, c.padded(), known.Count, q.Epilogue(r.e, tasks.Step{Layer: layerIn, Pages: pagesIn, Cache: cache}, known, scale))
+		r.eachColumnPair(yIn, rows, c.padded(), known.Count,
+			q.Epilogue(r.e, tasks.Step{Layer: layerIn, Pages: pagesIn, Cache: cache}, known, scale))
 	}, nil)
 	got := r.run()
 	have, after := bf16s(got["q"]), bf16s(got["kv"])

@@ -22,7 +22,8 @@ func (s step) String() string {
 func (s step) padded() int { return tasks.ColumnsPadded(s.t) }
 
 func steps() []step {
-	return []step{{2, 2, 1, 1}, {2, 1, 3, 2}, {3, 3, 2, 3}, {8, 8, 1, 8}, {8, 5, 3, 1}, {9, 9, 2, 1}, {9, 2, 1, 3}, {16, 16, 3, 8}, {16, 11, 2, 2}}
+	return []step{{2, 2, 1, 1}, {2, 1, 3, 2}, {3, 3, 2, 3}, {8, 8, 1, 8}, {8, 5, 3, 1}, {9, 9, 2, 1}, {9, 2, 1, 3},
+		{16, 16, 3, 8}, {16, 11, 2, 2}}
 }
 
 // eachColumnPair calls an epilogue for every pair of rows and every token below n
@@ -73,8 +74,9 @@ func (s step) residual(t *testing.T, n int) {
 	x, y, gain := floats(rng, s.t*n, 1), floats(rng, s.t*n, 1), normals(rng, 3*n, 1)
 	r := newRig(t, setup{sms: s.sms, consumers: s.consumers})
 	a := tasks.Activations{K: n, T: s.t}
-	add := &tasks.AddResidualColumns{Out: a, X: inOut[dsl.F32](r, "x", f32Bytes(x), s.t*n), Next: out[dsl.BF16](r, "next", a.Len()),
-		Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), 3*n), SQ: out[dsl.F32](r, "sq", s.sms*s.padded()),
+	add := &tasks.AddResidualColumns{Out: a, X: inOut[dsl.F32](r, "x", f32Bytes(x), s.t*n),
+		Next: out[dsl.BF16](r, "next", a.Len()), Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), 3*n),
+		SQ:     out[dsl.F32](r, "sq", s.sms*s.padded()),
 		Shared: sharedF32(r, "sums", tasks.ColumnSumsLen(s.consumers, s.padded()))}
 	yIn, tokens := in[dsl.F32](r, "y", f32Bytes(y), s.t*n), r.scalar("n", uint32(s.n))
 	r.body(func(*pipeline.Consumer) {
@@ -171,7 +173,8 @@ func TestEmbedColumns(t *testing.T) {
 		step
 		n, vocab int
 	}{
-		{step{2, 2, 1, 1}, 8, 3}, {step{3, 2, 2, 3}, 136, 5}, {step{8, 8, 4, 2}, 1032, 7}, {step{16, 16, 3, 8}, 512, 20}, {step{9, 9, 2, 3}, 40, 11},
+		{step{2, 2, 1, 1}, 8, 3}, {step{3, 2, 2, 3}, 136, 5}, {step{8, 8, 4, 2}, 1032, 7}, {step{16, 16, 3, 8}, 512, 20},
+		{step{9, 9, 2, 3}, 40, 11},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			rng := newRand(uint64(c.n))

@@ -30,8 +30,8 @@ type mlpWeights struct {
 
 func (c mlp) weights() *mlpWeights {
 	rng := newRand(uint64(c.sms))
-	w := &mlpWeights{gate: normals(rng, c.inner*c.hidden, 0.3), up: normals(rng, c.inner*c.hidden, 0.3), down: normals(rng, c.hidden*c.inner, 0.3),
-		head: normals(rng, c.vocab*c.hidden, 1), gain: normals(rng, 2*c.hidden, 1)}
+	w := &mlpWeights{gate: normals(rng, c.inner*c.hidden, 0.3), up: normals(rng, c.inner*c.hidden, 0.3),
+		down: normals(rng, c.hidden*c.inner, 0.3), head: normals(rng, c.vocab*c.hidden, 1), gain: normals(rng, 2*c.hidden, 1)}
 	for i := range c.t {
 		w.ids = append(w.ids, uint32(7*i%c.vocab))
 	}
@@ -50,7 +50,8 @@ func (c mlp) reference(w *mlpWeights, id uint32, eps float64) []float64 {
 
 func (c mlp) pack(t testing.TB, p *pipeline.Plan, w *mlpWeights) []byte {
 	packed := make([]byte, p.PackedBytes)
-	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 0, pipeline.Permuted(append(append([]uint16(nil), w.gate...), w.up...), c.hidden, tasks.GateUpSource(c.inner))))
+	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 0,
+		pipeline.Permuted(append(append([]uint16(nil), w.gate...), w.up...), c.hidden, tasks.GateUpSource(c.inner))))
 	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 1, pipeline.Permuted(w.down, c.inner, nil)))
 	require.NoError(t, p.Pack(packed[p.LayerBytes:], pipeline.FinalLayer, 0, pipeline.Permuted(w.head, c.hidden, nil)))
 	return packed
@@ -66,35 +67,45 @@ func (w *mlpWeights) words() (words []uint32) {
 
 // rig builds the kernel; it leaves logits and chosen tokens.
 func (c mlp) rig(t testing.TB, w *mlpWeights, eps float64) *rig {
-	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: 1024, stages: 3, inFlight: 2, batch: c.batch, matrices: []pipeline.Matrix{
-		{Name: "gate_up", Rows: 2 * c.inner, K: c.hidden}, {Name: "down", Rows: c.hidden, K: c.inner}}, final: pipeline.Matrix{Name: "head", Rows: c.vocab, K: c.hidden}})
+	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: 1024, stages: 3, inFlight: 2, batch: c.batch,
+		matrices: []pipeline.Matrix{
+			{Name: "gate_up", Rows: 2 * c.inner, K: c.hidden}, {Name: "down", Rows: c.hidden, K: c.inner}},
+		final: pipeline.Matrix{Name: "head", Rows: c.vocab, K: c.hidden}})
 	p := r.plan
 	packed := c.pack(t, p, w)
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
 	padded, places := c.padded(), tasks.ColumnSumsLen(c.consumers, c.padded())
 	a, inner := tasks.Activations{K: c.hidden, T: c.t}, tasks.Activations{K: c.inner, T: c.t}
-	gains, x, next, act := in[dsl.BF16](r, "gain", bf16Bytes(w.gain), 2*c.hidden), out[dsl.F32](r, "x", c.t*c.hidden), out[dsl.BF16](r, "next", a.Len()), out[dsl.BF16](r, "act", inner.Len())
+	gains, x, next, act := in[dsl.BF16](r, "gain", bf16Bytes(w.gain), 2*c.hidden), out[dsl.F32](r, "x", c.t*c.hidden),
+		out[dsl.BF16](r, "next", a.Len()), out[dsl.BF16](r, "act", inner.Len())
 	sq, sums := out[dsl.F32](r, "sq", c.sms*padded), sharedF32(r, "sums", places)
 	part := tasks.Partials{Buf: sharedF32(r, "partials", tasks.ColumnPartialsLen(c.consumers, padded))}
-	matrices := []*tasks.GEMM{{Name: "gate_up", M: &p.Layer[0], In: a, X: next, Part: part}, {Name: "down", M: &p.Layer[1], In: inner, X: act, Part: part},
+	matrices := []*tasks.GEMM{{Name: "gate_up", M: &p.Layer[0], In: a, X: next, Part: part},
+		{Name: "down", M: &p.Layer[1], In: inner, X: act, Part: part},
 		{Name: "head", M: &p.Final[0], In: a, X: next, Part: part}}
 	table := &tasks.PackedEmbedding{M: &p.Final[0], Weights: weights, Start: p.LayerBytes}
 	embed := &tasks.EmbedColumns{Out: a, X: x, Next: next, Gain: gains, SQ: sq, Row: table.Row}
-	norm := &tasks.ScaleColumns{N: c.hidden, Eps: eps, T: c.t, SQ: sq, Shared: sharedF32(r, "scales", tasks.ScaleColumnsLen(c.consumers, padded))}
+	norm := &tasks.ScaleColumns{N: c.hidden, Eps: eps, T: c.t, SQ: sq,
+		Shared: sharedF32(r, "scales", tasks.ScaleColumnsLen(c.consumers, padded))}
 	add := &tasks.AddResidualColumns{Out: a, X: x, Next: next, Gain: gains, SQ: sq, Shared: sums}
-	best := &tasks.ArgmaxColumns{Vocab: c.vocab, T: c.t, Logits: out[dsl.F32](r, "logits", c.t*c.vocab), Best: out[dsl.F32](r, "best", c.sms*padded),
-		Index: out[dsl.U32](r, "index", c.sms*padded), SharedBest: sums, SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", places), Chosen: dsl.Shared[dsl.U32](r.k, "chosen", c.t)}
-	rows := &tasks.ColumnRows{T: c.t, Words: dsl.Shared[dsl.U32](r.k, "words", c.t*kv.RowWords, dsl.Align(16)), Count: r.scalar("n", uint32(c.n)), Grown: r.k.U32(0)}
-	rowsIn, pages := in[dsl.U32](r, "rows", u32Bytes(w.words()...), c.t*kv.RowWords), in[dsl.U32](r, "pages", u32Bytes(0), 1)
+	best := &tasks.ArgmaxColumns{Vocab: c.vocab, T: c.t, Logits: out[dsl.F32](r, "logits", c.t*c.vocab),
+		Best: out[dsl.F32](r, "best", c.sms*padded), Index: out[dsl.U32](r, "index", c.sms*padded), SharedBest: sums,
+		SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", places), Chosen: dsl.Shared[dsl.U32](r.k, "chosen", c.t)}
+	rows := &tasks.ColumnRows{T: c.t, Words: dsl.Shared[dsl.U32](r.k, "words", c.t*kv.RowWords, dsl.Align(16)),
+		Count: r.scalar("n", uint32(c.n)), Grown: r.k.U32(0)}
+	rowsIn, pages := in[dsl.U32](r, "rows", u32Bytes(w.words()...), c.t*kv.RowWords),
+		in[dsl.U32](r, "pages", u32Bytes(0), 1)
 	chosen, counter := out[dsl.U32](r, "next_token", c.sms*c.t), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.body(func(cons *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
 		rows.Load(r.e, rowsIn, pages, 16)
-		embed.Emit(r.e, rows.Count, r.k.U32(0), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return rows.Word(t, kv.RowToken) })
+		embed.Emit(r.e, rows.Count, r.k.U32(0),
+			func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return rows.Word(t, kv.RowToken) })
 		bar.Sync()
 		var scale tasks.ColumnScale // known when the epilogue first runs
 		of := func(token dsl.Val[dsl.U32]) dsl.Val[dsl.F32] { return scale(token) }
-		matrices[0].Consume(r.e, cons, r.ring, r.share(0), rows.Count, func() { scale = norm.Emit(r.e) }, tasks.GLU{}.Columns(r.e, inner, act, of))
+		matrices[0].Consume(r.e, cons, r.ring, r.share(0), rows.Count, func() { scale = norm.Emit(r.e) },
+			tasks.GLU{}.Columns(r.e, inner, act, of))
 		bar.Sync()
 		var ahead, publish func()
 		var epilogue tasks.ColumnEpilogue
@@ -124,7 +135,8 @@ func (c mlp) rig(t testing.TB, w *mlpWeights, eps float64) *rig {
 func TestAStepOfSeveralTokens(t *testing.T) {
 	const eps = 1e-5
 	for _, c := range []mlp{
-		{step{2, 2, 1, 2}, 32, 104, 21, 14, false}, {step{8, 5, 3, 2}, 40, 96, 77, 2, true}, {step{16, 16, 5, 3}, 64, 40, 24, 3, true},
+		{step{2, 2, 1, 2}, 32, 104, 21, 14, false}, {step{8, 5, 3, 2}, 40, 96, 77, 2, true},
+		{step{16, 16, 5, 3}, 64, 40, 24, 3, true},
 		{step{9, 4, 4, 8}, 72, 56, 50, 4, true}, {step{16, 13, 2, 1}, 96, 72, 31, 2, false},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
@@ -164,7 +176,8 @@ func (c mlp) alone(t *testing.T, w *mlpWeights, eps float64, logits []byte) {
 // has leads.
 func TestCodeOfAGEMMDoesNotGrowWithTheMatrix(t *testing.T) {
 	instructions := func(rows, k, stages int) (count int) {
-		c := columns{product: product{rows: rows, k: k, sms: 1, consumers: 8, stage: 4096, stages: stages}, t: 8, n: 8, batch: 4}
+		c := columns{product: product{rows: rows, k: k, sms: 1, consumers: 8, stage: 4096, stages: stages}, t: 8, n: 8,
+			batch: 4}
 		kernel, err := gemmRig(t, c, make([]uint16, rows*k), nil).k.Finish()
 		require.NoError(t, err)
 		kernel.Instrs(func(*ir.Instr) { count++ })

@@ -63,7 +63,8 @@ type columnSums struct {
 }
 
 func newColumnSums(e *Env, padded int, shared dsl.Buf[dsl.F32]) columnSums {
-	return columnSums{newPerToken(e, padded, func() *dsl.Var[dsl.F32] { return dsl.NewVar(e.K.F32(0), "squares") }), shared}
+	return columnSums{newPerToken(e, padded, func() *dsl.Var[dsl.F32] { return dsl.NewVar(e.K.F32(0), "squares") }),
+		shared}
 }
 
 // square adds the squares of a and b to the token's sum.

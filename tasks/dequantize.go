@@ -32,7 +32,8 @@ func (d *Dequantize) Emit(e *Env, layer u32) {
 	k.ForStep(e.CTA.MulC(e.Consumers).Add(e.Warp), k.U32(d.M.Tiles*pieces), e.Grid*e.Consumers, func(i u32) {
 		tile, piece := i.DivC(pieces).Named("tile"), i.RemC(pieces).Named("piece")
 		src := from.Add(dsl.Cast[dsl.U64](tile).MulC(int(d.M.TileBytes() / 16))).Named("packed")
-		dst := tile.MulC(int(d.To.TileBytes() / 4)).Add(piece.MulC(columns * pipeline.TileRows / 2)).AddC(int(d.To.Start / 4)).Named("pairs")
+		dst := tile.MulC(int(d.To.TileBytes() / 4)).Add(piece.MulC(columns * pipeline.TileRows / 2)).
+			AddC(int(d.To.Start / 4)).Named("pairs")
 		scale := codes.rowScale(e, src)
 		src = src.Add(dsl.Cast[dsl.U64](piece.MulC(codes.pieceBytes() / 16)))
 		codes.each(e, src, scale, d.places(e, dst))

@@ -30,7 +30,8 @@ func TestEarlyOperandsAreThoseOfTheRows(t *testing.T) {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			rng := newRand(uint64(c.rows))
 			w, x, old := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1), floats(rng, c.rows, 1)
-			r := newRig(t, setup{sms: c.sms, consumers: c.consumers, matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k}}})
+			r := newRig(t, setup{sms: c.sms, consumers: c.consumers,
+				matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k}}})
 			packed := make([]byte, r.plan.PackedBytes)
 			require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, c.k, nil)))
 			weights, xIn := in[dsl.B128](r, "w", packed, len(packed)/16), in[dsl.BF16](r, "x", bf16Bytes(x), len(x))

@@ -136,7 +136,8 @@ func (e *Env) eachOf(n, most int, body func(is []u32)) {
 	}
 	batches := whole / most
 	if batches*most > maxUnrolled {
-		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(), func(i u32) { together(i, most) }, dsl.Unroll(1))
+		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(), func(i u32) { together(i, most) },
+			dsl.Unroll(1))
 	} else {
 		for j := range batches {
 			together(e.Tid.AddC(j*most*e.Threads()), most)
@@ -243,7 +244,8 @@ func (g *GridBarrier) arrive(order dsl.MemOpt) {
 
 // wait waits for all CTAs' arrivals, in one thread.
 func (g *GridBarrier) wait(order dsl.MemOpt) {
-	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", order)
+	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals",
+		order)
 }
 
 // firstOf is the text of the first rule that does not hold, or nothing. A

@@ -17,9 +17,10 @@ type i32 = dsl.Val[dsl.I32]
 // 64h + 16j + 4t + b: what a unit of a block of weights has in its low or high nibbles (package
 // i4).
 type FixedInput struct {
-	K, T  int               // elements of a token, a multiple of 128, and tokens
-	Bytes dsl.Buf[dsl.U32]  // the groups, one behind another
-	Units dsl.Buf[dsl.F32]  // [token][group]: 2^e/16 where weights are 16 times their codes, else 2^e; NaN if an element is none or infinite
+	K, T  int              // elements of a token, a multiple of 128, and tokens
+	Bytes dsl.Buf[dsl.U32] // the groups, one behind another
+	// [token][group]: 2^e/16 where weights are 16 times their codes, else 2^e; NaN if an element is none or infinite
+	Units dsl.Buf[dsl.F32]
 	Wide  bool              // weights have 8 bits, and are their codes
 	Sums  *dsl.Buf[dsl.I32] // [token][group][half][32 columns]: sums of the fixed points, for zero points; nil: none
 }

@@ -155,7 +155,8 @@ func passedValues(k *dsl.Kernel, f pipeline.Format, p pair) (lo, hi f32) {
 // RowScales are the scales of a matrix's rows, two at a time from an even row on: weights are the
 // packed weights, in which the matrix begins at from, in 16-byte elements. They make up for
 // inputScale. It is nil where the format has none.
-func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) func(row u32) []f32 {
+func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128],
+	from dsl.Val[dsl.U64]) func(row u32) []f32 {
 	if m.Format.Blocks() { // whose own scales come with the codes
 		return func(u32) []f32 { return []f32{k.F32(1 / inputScale), k.F32(1 / inputScale)} }
 	}

@@ -94,9 +94,11 @@ func (g *GEMM) problem(e *Env, r *pipeline.Ring) string {
 		need(!inFixed(g.M.Format) || g.In.K%pipeline.GroupK == 0,
 			"%s: %d columns, want a multiple of %d for %s", g.Name, g.In.K, pipeline.GroupK, g.M.Format),
 		need(g.In.K == g.M.K, "%s: the input has %d columns, the matrix %d", g.Name, g.In.K, g.M.K),
-		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
-		need(int(g.Part.Buf.Len()) >= ColumnPartialsLen(e.Consumers, padded), "%s: Part has %d elements, want %d for %d consumer warps and %d columns",
-			g.Name, g.Part.Buf.Len(), ColumnPartialsLen(e.Consumers, padded), e.Consumers, padded),
+		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes,
+			r.StageBytes()),
+		need(int(g.Part.Buf.Len()) >= ColumnPartialsLen(e.Consumers, padded),
+			"%s: Part has %d elements, want %d for %d consumer warps and %d columns", g.Name, g.Part.Buf.Len(),
+			ColumnPartialsLen(e.Consumers, padded), e.Consumers, padded),
 		sound(g.In.problem(g.Name, g.X)))
 }
 
@@ -106,7 +108,8 @@ func (g *GEMM) problem(e *Env, r *pipeline.Ring) string {
 // of X are under way, before any epilogue, from which a barrier of the consumer
 // warps then separates it. Between the end of one Consume and the next use of Part a
 // barrier of the consumer warps must lie; a sync has one.
-func (g *GEMM) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, n u32, meanwhile func(), epilogue ColumnEpilogue) {
+func (g *GEMM) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, n u32, meanwhile func(),
+	epilogue ColumnEpilogue) {
 	k := e.K
 	if p := g.problem(e, r); p != "" {
 		k.Require(false, "%s", p)

@@ -41,14 +41,15 @@ func filled(tb testing.TB, a tasks.Activations, x [][]uint16) []byte {
 // gemmRig multiplies one matrix (bf16, rows·k) with the rows of x, of which there
 // are n, and stores all rows of the results, as [t][rows padded to 2].
 func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
-	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight, batch: c.batch, wide: c.wide,
-		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
+	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight,
+		batch: c.batch, wide: c.wide, matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
 	m := &r.plan.Layer[0]
 	packed := c.packed(t, r.plan, w)
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
 	a := tasks.Activations{K: c.k, T: c.t, Format: c.of}
 	g := &tasks.GEMM{Name: "w", M: m, In: a, X: inOut[dsl.BF16](r, "x", filled(t, a, x), a.Len()),
-		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.ColumnPartialsLen(c.consumers, a.Padded()), dsl.Align(16))}}
+		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.ColumnPartialsLen(c.consumers, a.Padded()),
+			dsl.Align(16))}}
 	g.Scales = tasks.RowScales(r.k, m, weights, r.from(0))
 	even := (c.rows + 1) / 2 * 2
 	y := out[dsl.F32](r, "y", c.t*even)
@@ -90,18 +91,20 @@ func TestGEMM(t *testing.T) {
 	for _, c := range []columns{
 		{product{rows: 8, k: 32, sms: 1, consumers: 1}, 2, 2, 1},
 		{product{rows: 8, k: 32, sms: 1, consumers: 1}, 16, 16, 4},
-		{product{rows: 8, k: 40, sms: 1, consumers: 2}, 8, 8, 4},                          // k padded to 64
-		{product{rows: 24, k: 1032, sms: 1, consumers: 3, stage: 2048}, 9, 9, 2},          // padded, in a tail
-		{product{rows: 16, k: 96, sms: 1, consumers: 2}, 3, 2, 2},                         // 3 groups over 2 warps
-		{product{rows: 24, k: 352, sms: 3, consumers: 4}, 9, 9, 14},                       // 11 groups over 4 warps
-		{product{rows: 40, k: 1056, sms: 2, consumers: 8, stage: 2048}, 16, 5, 14},        // 33 groups: 8 chunks of 4 and a tail of 1
-		{product{rows: 40, k: 1056, sms: 3, consumers: 4, stage: 2048 + 512}, 8, 7, 3},    // chunks of 5, tail 3
-		{product{rows: 16, k: 1056, sms: 1, consumers: 2, stage: 512}, 4, 4, 2},           // a group a chunk
-		{product{rows: 16, k: 1056, sms: 1, consumers: 8, stage: 17408}, 16, 16, 8},       // the whole tile in a stage
-		{product{rows: 13, k: 64, sms: 1, consumers: 2}, 8, 1, 4},                         // rows not a multiple of 8, odd
-		{product{rows: 50, k: 64, sms: 3, consumers: 2}, 12, 12, 2},                       // nor over several SMs
-		{product{rows: 16, k: 64, sms: 5, consumers: 2}, 8, 8, 4},                         // 3 SMs without a tile
-		{product{rows: 280, k: 32, sms: 1, consumers: 4}, 8, 8, 14},                       // 35 tiles: 3 batches of 12, 12, 11
+		{product{rows: 8, k: 40, sms: 1, consumers: 2}, 8, 8, 4},                 // k padded to 64
+		{product{rows: 24, k: 1032, sms: 1, consumers: 3, stage: 2048}, 9, 9, 2}, // padded, in a tail
+		{product{rows: 16, k: 96, sms: 1, consumers: 2}, 3, 2, 2},                // 3 groups over 2 warps
+		{product{rows: 24, k: 352, sms: 3, consumers: 4}, 9, 9, 14},              // 11 groups over 4 warps
+		// 33 groups: 8 chunks of 4 and a tail of 1
+		{product{rows: 40, k: 1056, sms: 2, consumers: 8, stage: 2048}, 16, 5, 14},
+		{product{rows: 40, k: 1056, sms: 3, consumers: 4, stage: 2048 + 512}, 8, 7, 3}, // chunks of 5, tail 3
+		{product{rows: 16, k: 1056, sms: 1, consumers: 2, stage: 512}, 4, 4, 2},        // a group a chunk
+		{product{rows: 16, k: 1056, sms: 1, consumers: 8, stage: 17408}, 16, 16, 8},    // the whole tile in a stage
+		{product{rows: 13, k: 64, sms: 1, consumers: 2}, 8, 1, 4},                      // rows not a multiple of 8, odd
+		{product{rows: 50, k: 64, sms: 3, consumers: 2}, 12, 12, 2},                    // nor over several SMs
+		{product{rows: 16, k: 64, sms: 5, consumers: 2}, 8, 8, 4},                      // 3 SMs without a tile
+		// 35 tiles: 3 batches of 12, 12, 11
+		{product{rows: 280, k: 32, sms: 1, consumers: 4}, 8, 8, 14},
 		{product{rows: 280, k: 32, sms: 1, consumers: 8}, 16, 13, 14},                     // rounds of 4 tiles
 		{product{rows: 280, k: 64, sms: 1, consumers: 8, stage: 512}, 8, 3, 28},           // and of 8
 		{product{rows: 72, k: 96, sms: 2, consumers: 1, stage: 1024}, 16, 16, 3},          // two tokens a thread
@@ -130,18 +133,23 @@ func TestGEMMOfIntegers(t *testing.T) {
 	for _, c := range []columns{
 		{product{rows: 8, k: 128, sms: 1, consumers: 1, format: "i4g128", wide: 1}, 2, 2, 1},
 		{product{rows: 24, k: 512, sms: 1, consumers: 2, format: "i4g32", wide: 1}, 16, 16, 4},
-		{product{rows: 40, k: 2048, sms: 2, consumers: 8, stage: 8448, format: "i4g128", wide: 2}, 8, 5, 14}, // a block a warp, and two
+		// a block a warp, and two
+		{product{rows: 40, k: 2048, sms: 2, consumers: 8, stage: 8448, format: "i4g128", wide: 2}, 8, 5, 14},
 		{product{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 16896, format: "i4g128", wide: 1}, 16, 12, 10},
-		{product{rows: 50, k: 672, sms: 3, consumers: 4, format: "i4g64", wide: 2}, 8, 7, 3},               // padded to 6 blocks
-		{product{rows: 13, k: 1440, sms: 1, consumers: 3, format: "i4", wide: 1}, 12, 12, 2},               // of which the last is short
-		{product{rows: 280, k: 128, sms: 1, consumers: 8, format: "i4g32", wide: 4}, 8, 8, 14},             // warps without a block
+		// padded to 6 blocks
+		{product{rows: 50, k: 672, sms: 3, consumers: 4, format: "i4g64", wide: 2}, 8, 7, 3},
+		// of which the last is short
+		{product{rows: 13, k: 1440, sms: 1, consumers: 3, format: "i4", wide: 1}, 12, 12, 2},
+		// warps without a block
+		{product{rows: 280, k: 128, sms: 1, consumers: 8, format: "i4g32", wide: 4}, 8, 8, 14},
 		{product{rows: 72, k: 1664, sms: 2, consumers: 5, stage: 5120, format: "i4g64", wide: 4}, 9, 9, 5}, // and a tail
 		{product{rows: 40, k: 1024, sms: 2, consumers: 4, format: "i4g32-zeros-f16", wide: 2}, 8, 6, 4},
 		{product{rows: 40, k: 1024, sms: 2, consumers: 4, format: "nvfp4", wide: 2}, 8, 8, 4},
 		{product{rows: 13, k: 352, sms: 1, consumers: 3, format: "nvfp4", wide: 1}, 16, 11, 3},
 		{product{rows: 24, k: 640, sms: 1, consumers: 3, format: "i4g64-zeros", wide: 2}, 11, 11, 3},
 		{product{rows: 24, k: 384, sms: 1, consumers: 3, format: "i4g128-zeros", wide: 1}, 3, 3, 3},
-		{product{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 16384, format: "i8", wide: 2}, 8, 5, 14}, // two blocks a warp
+		// two blocks a warp
+		{product{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 16384, format: "i8", wide: 2}, 8, 5, 14},
 		{product{rows: 40, k: 2080, sms: 2, consumers: 8, stage: 16384, format: "i8", wide: 1}, 16, 12, 10},
 		{product{rows: 24, k: 640, sms: 1, consumers: 3, format: "i8g64-zeros", wide: 2}, 11, 11, 3},
 		{product{rows: 13, k: 384, sms: 1, consumers: 2, format: "i8g32-f16", wide: 1}, 3, 3, 3},
@@ -163,9 +171,11 @@ func TestGEMMOfIntegers(t *testing.T) {
 // Whole numbers as input, and as weights of i8 whose scales are 1, make whole numbers, exactly: whatever type and order
 // the input comes in.
 func TestGEMMOfI8IsExact(t *testing.T) {
-	for i, of := range []pipeline.Format{pipeline.FormatBF16, pipeline.FormatE4M3, pipeline.FormatI4G32, pipeline.FormatI8} {
+	for i, of := range []pipeline.Format{pipeline.FormatBF16, pipeline.FormatE4M3, pipeline.FormatI4G32,
+		pipeline.FormatI8} {
 		most := []int{8, 16}[i%2]
-		c := columns{product: product{rows: 24, k: 352, sms: 1, consumers: 3, format: pipeline.FormatI8, wide: 1, of: of}, t: most, n: most - 1, batch: 2}
+		c := columns{product: product{rows: 24, k: 352, sms: 1, consumers: 3, format: pipeline.FormatI8, wide: 1, of: of},
+			t: most, n: most - 1, batch: 2}
 		rng := newRand(uint64(70 + i))
 		whole := func(n, limit int) (v []uint16) {
 			for range n {
@@ -195,8 +205,9 @@ func TestGEMMOfRandomShapes(t *testing.T) {
 		cases = 6
 	}
 	for range cases {
-		c := columns{product: product{rows: 1 + rng.IntN(200), k: 8 * (1 + rng.IntN(60)), sms: 1 + rng.IntN(6), consumers: 1 + rng.IntN(8),
-			stage: 512 + 128*rng.IntN(20), stages: 1 + rng.IntN(6)}, t: 2 + rng.IntN(15), batch: 1 + rng.IntN(16)}
+		c := columns{product: product{rows: 1 + rng.IntN(200), k: 8 * (1 + rng.IntN(60)), sms: 1 + rng.IntN(6),
+			consumers: 1 + rng.IntN(8), stage: 512 + 128*rng.IntN(20), stages: 1 + rng.IntN(6)}, t: 2 + rng.IntN(15),
+			batch: 1 + rng.IntN(16)}
 		c.inFlight, c.n = 1+rng.IntN(c.stages), 1+rng.IntN(c.t)
 		t.Run(c.String(), c.check)
 	}
@@ -272,7 +283,8 @@ func TestDroppedChunksOfAGEMMAreDrained(t *testing.T) {
 }
 
 func TestActivationsAreInFragmentOrder(t *testing.T) {
-	for _, a := range []tasks.Activations{{K: 32, T: 2}, {K: 40, T: 8}, {K: 96, T: 9}, {K: 64, T: 16}, {K: 64, T: 9, Format: "i4"}} {
+	for _, a := range []tasks.Activations{{K: 32, T: 2}, {K: 40, T: 8}, {K: 96, T: 9}, {K: 64, T: 16},
+		{K: 64, T: 9, Format: "i4"}} {
 		seen := make([]bool, a.Len())
 		for i := range a.T {
 			for k := range a.K {

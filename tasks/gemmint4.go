@@ -138,7 +138,8 @@ func (g *GEMM) weightsInt4(e *Env, p *Int4, base u32, chunk int) (w []*Int4Weigh
 }
 
 // multiplyInt4 is multiply.
-func (g *GEMM) multiplyInt4(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc tilePair, tiles u32, first, chunk int) {
+func (g *GEMM) multiplyInt4(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc tilePair, tiles u32,
+	first, chunk int) {
 	p, n := g.int4(r), g.piece(e.Consumers)
 	inTurn(g, e.K, tiles, first, func() (w []*Int4Weights) {
 		c.Drain(func(base u32) { w = g.weightsInt4(e, p, base, chunk) })

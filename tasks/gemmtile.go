@@ -178,7 +178,8 @@ func (g *GEMM) accumulators(k *dsl.Kernel) []tilePair {
 // multiply drains the chunks of tiles first and first+1 of the batch, as far as it
 // has them, and adds their products. Both are multiplied together: the mmas of a
 // tile wait for each other, those of another do not.
-func (g *GEMM) multiply(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc tilePair, tiles u32, first, chunk int) {
+func (g *GEMM) multiply(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc tilePair, tiles u32, first,
+	chunk int) {
 	if inFixed(g.M.Format) {
 		g.multiplyInt4(e, c, r, x, acc, tiles, first, chunk)
 		return

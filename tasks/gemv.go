@@ -114,12 +114,15 @@ func (g *GEMV) Drop(e *Env, c *pipeline.Consumer, share Share) {
 func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
 	bytes := g.M.ChunkBytes(0)
 	return firstOf(
-		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
+		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes,
+			r.StageBytes()),
 		need((g.Fixed != nil) == inFixed(g.M.Format), "%s: %s weights and Fixed do not belong together", g.Name, g.M.Format),
 		need(g.Fixed == nil || g.Fixed.K == g.M.KPadded && g.Fixed.T == 1 && g.Fixed.Wide == (g.M.Format.Bits() == 8),
 			"%s: Fixed is not for a token of %d elements and %d bits", g.Name, g.M.KPadded, g.M.Format.Bits()),
-		need(g.Fixed != nil || int(g.X.Len()) >= g.M.KPadded, "%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
-		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps", g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers),
+		need(g.Fixed != nil || int(g.X.Len()) >= g.M.KPadded,
+			"%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
+		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps",
+			g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers),
 		g.heldRule(e))
 }
 
@@ -141,7 +144,8 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		scales := g.scalesAhead(e, share, batch, tiles)
 		base := half.Get().MulC(e.Consumers * batchTiles * pipeline.TileRows)
 		mine := base.Add(e.Warp.MulC(batchTiles * pipeline.TileRows))
-		k.Note("%s: a tile is %d rows; each warp multiplies its share of the columns as chunks arrive", g.Name, pipeline.TileRows)
+		k.Note("%s: a tile is %d rows; each warp multiplies its share of the columns as chunks arrive", g.Name,
+			pipeline.TileRows)
 		k.For(g.behindHeld(k, batch), tiles, func(t u32) {
 			g.keep(e, mine, t, g.tile(e, c, r, noTile))
 		}, dsl.Unroll(1))
@@ -167,7 +171,8 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 // keep stores this warp's part of the dot products of a batch's tile t.
 func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 	if g.Fixed != nil || inHalf(g.M.Format) {
-		e.K.If(e.Lane.RemC(4).EqC(0), func() { g.Part.Buf.Store(mine.Add(t.MulC(pipeline.TileRows)).Add(e.Lane.DivC(4)), y[0]) })
+		e.K.If(e.Lane.RemC(4).EqC(0),
+			func() { g.Part.Buf.Store(mine.Add(t.MulC(pipeline.TileRows)).Add(e.Lane.DivC(4)), y[0]) })
 		return
 	}
 	e.K.If(e.Lane.LtC(4), func() {

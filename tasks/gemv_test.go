@@ -31,7 +31,8 @@ func (c product) String() string {
 	if c.format != "" {
 		return fmt.Sprintf("%s of %s", c.bf16(), c.format)
 	}
-	return fmt.Sprintf("%dx%d on %d SMs, %d warps, ring %d of %d, %d in flight", c.rows, c.k, c.sms, c.consumers, c.stages, c.stage, c.inFlight)
+	return fmt.Sprintf("%dx%d on %d SMs, %d warps, ring %d of %d, %d in flight", c.rows, c.k, c.sms, c.consumers, c.stages,
+		c.stage, c.inFlight)
 }
 
 func (c product) bf16() product { c.format = ""; return c }
@@ -199,16 +200,21 @@ func TestGEMVOfE4M3(t *testing.T) {
 func TestGEMVOfInt4(t *testing.T) {
 	for i, c := range []product{
 		{rows: 8, k: 128, sms: 1, consumers: 1},
-		{rows: 16, k: 352, sms: 1, consumers: 2},                                          // 3 blocks over 2 warps, the last not whole
-		{rows: 24, k: 96, sms: 2, consumers: 4},                                           // less than a block
-		{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 18432},                           // 8 runs, a chunk a tile: the input stays in registers
-		{rows: 16, k: 7168, sms: 1, consumers: 8, stage: 18432, held: 2},                  // a chunk of 32 blocks and one of 24
-		{rows: 40, k: 2176, sms: 2, consumers: 8, stage: 2048},                            // 17 blocks in chunks of 3, tail 2
-		{rows: 64, k: 2048, sms: 1, consumers: 8, stage: 4736, held: 3},                   // 2 chunks of 2 runs, shared by 8 warps
-		{rows: 13, k: 256, sms: 1, consumers: 2},                                          // rows not a multiple of 8, odd
-		{rows: 416, k: 384, sms: 3, consumers: 8, stage: 1280, held: 5},                   // 17 or 18 tiles an SM
-		{rows: 64, k: 1032, sms: 1, consumers: 3, stages: 7, inFlight: 4, stage: 1152},    // 9 blocks, the last has 8 columns
-		{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 18432, held: 2, stages: 4},       // held, with the input in registers
+		// 3 blocks over 2 warps, the last not whole
+		{rows: 16, k: 352, sms: 1, consumers: 2},
+		{rows: 24, k: 96, sms: 2, consumers: 4}, // less than a block
+		// 8 runs, a chunk a tile: the input stays in registers
+		{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 18432},
+		// a chunk of 32 blocks and one of 24
+		{rows: 16, k: 7168, sms: 1, consumers: 8, stage: 18432, held: 2},
+		{rows: 40, k: 2176, sms: 2, consumers: 8, stage: 2048}, // 17 blocks in chunks of 3, tail 2
+		// 2 chunks of 2 runs, shared by 8 warps
+		{rows: 64, k: 2048, sms: 1, consumers: 8, stage: 4736, held: 3},
+		{rows: 13, k: 256, sms: 1, consumers: 2},                                       // rows not a multiple of 8, odd
+		{rows: 416, k: 384, sms: 3, consumers: 8, stage: 1280, held: 5},                // 17 or 18 tiles an SM
+		{rows: 64, k: 1032, sms: 1, consumers: 3, stages: 7, inFlight: 4, stage: 1152}, // 9 blocks, the last has 8 columns
+		// held, with the input in registers
+		{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 18432, held: 2, stages: 4},
 		{rows: 280, k: 512, sms: 1, consumers: 4, stage: 2304, held: 1, format: "i4g128"}, // 3 batches of tiles
 	} {
 		for j, format := range pipeline.Formats()[2:9] {

@@ -105,18 +105,19 @@ func (t *Attention) fetchNormed(e *Env, s Step, it *item) {
 		row := e.Warp.AddC(from)
 		fetch := func() {
 			at := row.MulC(4 * t.queryUnits()).AddC(t.passedAt(e.Consumers)) // of pairs
-			t.eachNormed(e, p.Q, first.Add(row).MulC(d/2), "waits for a query, word %d", t.Heads, sums[0], false, func(i u32, r turned) {
-				c := k.F32(of.softmaxScale())
-				pair := dsl.Pack[dsl.BF16x2](r.lo.Mul(c), r.hi.Mul(c))
-				if t.KV.e4m3() {
-					dsl.View[dsl.BF16x2](t.Scratch).Store(at.Add(i), pair)
-					return
-				}
-				lo, hi := dsl.Halves(dsl.Bits[dsl.U32](pair))
-				q := dsl.View[dsl.U16](t.Scratch)
-				q.Store(at.MulC(2).Add(i), lo)
-				q.Store(at.MulC(2).Add(i).AddC(d/2), hi)
-			})
+			t.eachNormed(e, p.Q, first.Add(row).MulC(d/2), "waits for a query, word %d", t.Heads, sums[0], false,
+				func(i u32, r turned) {
+					c := k.F32(of.softmaxScale())
+					pair := dsl.Pack[dsl.BF16x2](r.lo.Mul(c), r.hi.Mul(c))
+					if t.KV.e4m3() {
+						dsl.View[dsl.BF16x2](t.Scratch).Store(at.Add(i), pair)
+						return
+					}
+					lo, hi := dsl.Halves(dsl.Bits[dsl.U32](pair))
+					q := dsl.View[dsl.U16](t.Scratch)
+					q.Store(at.MulC(2).Add(i), lo)
+					q.Store(at.MulC(2).Add(i).AddC(d/2), hi)
+				})
 		}
 		if t.Group()%t.part() == 0 && from+e.Consumers <= t.part() {
 			fetch()
@@ -137,28 +138,30 @@ func (t *Attention) fetchKey(e *Env, s Step, it *item, sum f32) {
 	slot := s.Pos.RemC(t.KV.Page).Named("slot")
 	to := place{t: p.Normed, e: e, s: s, page: s.Table.Load(s.Pos.DivC(t.KV.Page)).Named("page"), slot: slot}
 	cache := p.Normed.cache(to)
-	t.eachNormed(e, p.KV, it.kvHead.MulC(d), "waits for the token's own key, word %d", t.KV.Heads, sum, p.Normed.Norm.KeysAsTheyAre, func(i u32, r turned) {
-		half := dsl.View[dsl.U16](t.Tail)
-		if t.KV.e4m3() {
-			half.Store(t.KV.element(0, i, 8, slot), dsl.Bits[dsl.U16](to.quantise(0, it.kvHead, r.lo, r.hi)))
-		} else {
-			lo, hi := dsl.Halves(dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](r.lo, r.hi)))
-			half.Store(t.KV.element(0, i, 8, slot), lo)
-			half.Store(t.KV.element(0, i.AddC(d/2), 8, slot), hi)
-		}
-		store := func() { cache.key(it.kvHead, i, r) }
-		if t.Parts() == 1 {
-			store()
-		} else {
-			k.If(it.part().EqC(0), store)
-		}
-	})
+	t.eachNormed(e, p.KV, it.kvHead.MulC(d), "waits for the token's own key, word %d", t.KV.Heads, sum,
+		p.Normed.Norm.KeysAsTheyAre, func(i u32, r turned) {
+			half := dsl.View[dsl.U16](t.Tail)
+			if t.KV.e4m3() {
+				half.Store(t.KV.element(0, i, 8, slot), dsl.Bits[dsl.U16](to.quantise(0, it.kvHead, r.lo, r.hi)))
+			} else {
+				lo, hi := dsl.Halves(dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](r.lo, r.hi)))
+				half.Store(t.KV.element(0, i, 8, slot), lo)
+				half.Store(t.KV.element(0, i.AddC(d/2), 8, slot), hi)
+			}
+			store := func() { cache.key(it.kvHead, i, r) }
+			if t.Parts() == 1 {
+				store()
+			} else {
+				k.If(it.part().EqC(0), store)
+			}
+		})
 	k.FenceProxyAsyncGlobal() // later steps copy the key
 }
 
 // eachNormed calls use in one warp for the pairs of a head whose words begin at from, normalised: by their own sum of
 // squares, or by that of so many heads where it is given.
-func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what string, heads int, sum f32, asTheyAre bool, use func(i u32, r turned)) {
+func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what string, heads int, sum f32, asTheyAre bool,
+	use func(i u32, r turned)) {
 	k, pairs := e.K, t.KV.D/2
 	var is, at []u32
 	for i := 0; i < pairs; i += dsl.WarpSize {

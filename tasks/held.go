@@ -96,7 +96,8 @@ func (g *GEMV) heldRule(e *Env) rule {
 	}
 	return sound(firstOf(
 		need(n >= g.held(), "%s: Held has registers for %d chunks, want %d: Start comes first", g.Name, n, g.held()),
-		need(g.held() == 0 || n == 0 || g.chunkRegisters(e.Consumers, 0) <= g.Held.Registers, "%s: a chunk takes more registers than Held has", g.Name)))
+		need(g.held() == 0 || n == 0 || g.chunkRegisters(e.Consumers, 0) <= g.Held.Registers,
+			"%s: a chunk takes more registers than Held has", g.Name)))
 }
 
 // chunkRegisters is how many registers of a thread chunk part of a tile takes.

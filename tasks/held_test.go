@@ -13,10 +13,14 @@ import (
 // Chunks held change when a chunk is drained and nothing that is computed.
 func TestHeldChunksOfAProduct(t *testing.T) {
 	for _, c := range []product{
-		{rows: 16, k: 96, sms: 1, consumers: 2},                                       // a chunk a tile, 3 groups over 2 warps
-		{rows: 40, k: 1056, sms: 2, consumers: 8, stage: 2048},                        // 8 chunks of 4 groups and a tail of 1, over 8 warps
-		{rows: 40, k: 1056, sms: 3, consumers: 4, stage: 2048 + 512},                  // chunks of 5, tail 3; SMs of one tile and of two
-		{rows: 8, k: 1056, sms: 1, consumers: 1, stage: 8192},                         // more is held than the one tile has: 2 chunks and a tail
+		// a chunk a tile, 3 groups over 2 warps
+		{rows: 16, k: 96, sms: 1, consumers: 2},
+		// 8 chunks of 4 groups and a tail of 1, over 8 warps
+		{rows: 40, k: 1056, sms: 2, consumers: 8, stage: 2048},
+		// chunks of 5, tail 3; SMs of one tile and of two
+		{rows: 40, k: 1056, sms: 3, consumers: 4, stage: 2048 + 512},
+		// more is held than the one tile has: 2 chunks and a tail
+		{rows: 8, k: 1056, sms: 1, consumers: 1, stage: 8192},
 		{rows: 16, k: 1056, sms: 1, consumers: 8, stage: 17408},                       // a whole tile in a stage
 		{rows: 13, k: 64, sms: 1, consumers: 2},                                       // rows not a multiple of 8
 		{rows: 16, k: 64, sms: 5, consumers: 2},                                       // 3 SMs without a tile
@@ -71,7 +75,8 @@ func TestABarrierDoesSomethingMeanwhile(t *testing.T) {
 
 func TestHeldChunksWithoutRegistersAreRefused(t *testing.T) {
 	r := newRig(t, setup{matrices: []pipeline.Matrix{{Name: "w", Rows: 8, K: 32}}})
-	g := &tasks.GEMV{Name: "w", M: &r.plan.Layer[0], X: dsl.Shared[dsl.BF16](r.k, "input", 32, dsl.Align(16)), Held: &tasks.Held{Chunks: 1},
+	g := &tasks.GEMV{Name: "w", M: &r.plan.Layer[0], X: dsl.Shared[dsl.BF16](r.k, "input", 32, dsl.Align(16)),
+		Held: &tasks.Held{Chunks: 1},
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(1), dsl.Align(16))}}
 	r.body(func(c *pipeline.Consumer) { g.Hold(r.e, c, r.ring, r.share(0)) }, nil)
 	require.Contains(t, r.refused(), "w: Held has registers for 0 chunks, want 1: Start comes first")

@@ -56,7 +56,8 @@ type sight struct {
 
 func (st *state) sight(b tokens) *sight {
 	v := st.t.Variant
-	s := &sight{st: st, b: b, col: dsl.Optional(st.e.Lane.RemC(4).MulC(2)), masks: v != nil && v.Mask != nil, keys: make([]*Key, 4*b.slices)}
+	s := &sight{st: st, b: b, col: dsl.Optional(st.e.Lane.RemC(4).MulC(2)), masks: v != nil && v.Mask != nil,
+		keys: make([]*Key, 4*b.slices)}
 	if b.fresh && st.t.Work != nil {
 		s.bits, s.masks = st.tailBits(), true
 	}
@@ -112,7 +113,8 @@ func (st *state) transformQueries() {
 			continue
 		}
 		for b := range d / 16 {
-			transformPair(st.dim(b), at(b), at(b+d/16), func(dim u32, lo, hi f32) (f32, f32) { return v.Query(row.query, dim, lo, hi) })
+			transformPair(st.dim(b), at(b), at(b+d/16),
+				func(dim u32, lo, hi f32) (f32, f32) { return v.Query(row.query, dim, lo, hi) })
 		}
 	}
 }
@@ -180,7 +182,8 @@ func (st *state) eachHookedKey(at spot, keys [2]*Key, use func(i int, f [2][2]pa
 		}
 		for nt, key := range keys {
 			part := func(block int) *pair { return &f[block/2][nt][block%2] }
-			transformPair(st.dim(b), part(b), part(b+d/16), func(dim u32, lo, hi f32) (f32, f32) { return v.Key(key, dim, lo, hi) })
+			transformPair(st.dim(b), part(b), part(b+d/16),
+				func(dim u32, lo, hi f32) (f32, f32) { return v.Key(key, dim, lo, hi) })
 		}
 		for _, block := range []int{b, b + d/16} {
 			if done[block/2]++; done[block/2] == 2 {

@@ -7,17 +7,17 @@ import (
 
 // Int4 multiplies weights of 4 or 8 bits (package i4) by an input in fixed point, one row tile at a time.
 //
-// Columns of a scale group are summed in integers, of a block at most: exactly. Then one fma adds them in f32, in order of
-// the columns. So the results are the same bits on every machine, whatever the other tokens are.
+// Columns of a scale group are summed in integers, of a block at most: exactly. Then one fma adds them in f32, in order
+// of the columns. So the results are the same bits on every machine, whatever the other tokens are.
 //
-// With scale groups of 16 columns, of E2M1, B's columns 4 to 7 are a token's, too: of these two k halves of a product columns 0
-// to 3 have the first and zeros, and 4 to 7 the second, so that both groups' sums come out at once. It is so of one token; with more
-// weights are B, and each product is of one group, beside zeros.
+// With scale groups of 16 columns, of E2M1, B's columns 4 to 7 are a token's, too: of these two k halves of a product
+// columns 0 to 3 have the first and zeros, and 4 to 7 the second, so that both groups' sums come out at once. It is so
+// of one token; with more weights are B, and each product is of one group, beside zeros.
 //
 // Up to two tokens weights are the A operand of m16n8k32: low nibbles, one half of the block's columns,
 // are rows 0 to 7, and high nibbles, the other half, rows 8 to 15; the high and low bytes of both halves
-// of a token's input are four of B's eight columns. Two products are a whole block. Its halves are summed apart from each
-// other, and these two sums are added last. With more
+// of a token's input are four of B's eight columns. Two products are a whole block. Its halves are summed apart from
+// each other, and these two sums are added last. With more
 // tokens weights are B, and the high bytes of eight tokens A's rows 0 to 7, the low ones 8 to 15: a
 // block takes four products for eight tokens, and a lane has all columns of two rows in one sum each. The bytes of a
 // block are the same. Of 8 bits the first half's bytes are where low nibbles are, and the other's where high ones are.
@@ -139,9 +139,10 @@ func (p *Int4) bytes(k *dsl.Kernel, w []u32, j, half int) i32 {
 	return dsl.Bits[dsl.I32](v.AndC(0xf0f0f0f0))
 }
 
-// e2m1Bytes are the four codes of E2M1 in a half of a word, as bytes of 16 times what they stand for. A code's lower three bits
-// pick its magnitude in the table. With its sign bit prmt gives the magnitude's sign instead, 0: so a negative code is 0
-// here, and a positive one after the sign bits are turned. The byte-wise difference needs no borrow from a byte with its top bit set.
+// e2m1Bytes are the four codes of E2M1 in a half of a word, as bytes of 16 times what they stand for. A code's lower
+// three bits pick its magnitude in the table. With its sign bit prmt gives the magnitude's sign instead, 0: so a
+// negative code is 0 here, and a positive one after the sign bits are turned. The byte-wise difference needs no borrow
+// from a byte with its top bit set.
 func e2m1Bytes(k *dsl.Kernel, w u32, half int) i32 {
 	if half == 1 {
 		w = w.ShrC(16)
@@ -234,8 +235,8 @@ func (p *Int4) add(s *Int4Sums, y *dsl.Var[dsl.F32], v i32, unit f32, by scale, 
 	y.Set(dsl.FMA(dsl.Cast[dsl.F32](v), unit, y.Get()))
 }
 
-// whole is the sum of a lane's row where weights are A: lanes 4r and 4r + 1 have row r's of token 0. With scale groups of
-// 16 columns all four lanes have a part, of every other group of a half.
+// whole is the sum of a lane's row where weights are A: lanes 4r and 4r + 1 have row r's of token 0. With scale groups
+// of 16 columns all four lanes have a part, of every other group of a half.
 func (p *Int4) whole(s *Int4Sums) f32 {
 	y := s.y[0].Get()
 	y = y.Add(dsl.ShflXor(y, 1))

@@ -111,11 +111,13 @@ func int4Cases() (all []int4Case) {
 				shape := i4.Shape{Group: group, Run: 4, Zeros: zeros}
 				if group == 32 && !zeros { // as mxfp4
 					e2m1 := i4.Shape{Group: group, Run: 4, E2M1: true}
-					all = append(all, int4Case{shape: e2m1, bf16: true, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]})
+					all = append(all, int4Case{shape: e2m1, bf16: true, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2),
+						n: []int{4, 1, 2}[i%3]})
 					e2m1.Group = 16 // as nvfp4
 					all = append(all, int4Case{shape: e2m1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]})
 				}
-				c := int4Case{shape: shape, bf16: i%2 == 1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]}
+				c := int4Case{shape: shape, bf16: i%2 == 1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2),
+					n: []int{4, 1, 2}[i%3]}
 				if all = append(all, c); i < 5 || deep.On() {
 					c.shape.Wide = true
 					all = append(all, c)
@@ -187,7 +189,8 @@ func (c int4Case) random(rng *rand.Rand) *int4Data {
 	return d
 }
 
-// weight is a code less its zero point, and its scale, of a row and column; of E2M1 two times the number and half the scale.
+// weight is a code less its zero point, and its scale, of a row and column; of E2M1 two times the number and half the
+// scale.
 func (c int4Case) weight(d *int4Data, row, column int) (int64, float32) {
 	run, in := d.runs[column/c.shape.Run/i4.Columns], column%(c.shape.Run*i4.Columns)
 	code := int64(run.Codes[row][in])

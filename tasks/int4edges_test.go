@@ -81,7 +81,8 @@ var oddities = []oddity{
 
 // wideOddities are those of 8 bits: the largest sums, which have room in 32 bits with zero points, too.
 var wideOddities = []oddity{
-	alike(-128, 127, i4.MaxFixed), alike(127, -128, i4.MaxFixed), alike(-128, 127, -i4.MaxFixed), alike(-128, 0, 16512), alike(127, 127, -32640),
+	alike(-128, 127, i4.MaxFixed), alike(127, -128, i4.MaxFixed), alike(-128, 127, -i4.MaxFixed), alike(-128, 0, 16512),
+	alike(127, 127, -32640),
 }
 
 func TestInt4OfOddValues(t *testing.T) {

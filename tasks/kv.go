@@ -116,7 +116,8 @@ func (l KVLayout) ScalesLen() int {
 // problem says why the templates cannot work on the layout, or nothing.
 func (l KVLayout) problem() string {
 	return firstOf(
-		need(l.Type == "" || slices.Contains(KVTypes(), l.Type), "KV cache: elements in %q, want one of %q", l.Type, KVTypes()),
+		need(l.Type == "" || slices.Contains(KVTypes(), l.Type), "KV cache: elements in %q, want one of %q", l.Type,
+			KVTypes()),
 		need(l.Heads > 0, "KV cache: %d KV heads, want at least 1", l.Heads),
 		need(l.D > 0 && l.D%16 == 0 && l.D <= 256, "KV cache: head dimension %d, want a multiple of 16 up to 256", l.D),
 		need(l.Page > 0 && l.Page&(l.Page-1) == 0, "KV cache: page size %d is not a power of two", l.Page))
@@ -124,7 +125,8 @@ func (l KVLayout) problem() string {
 
 // stepProblem says why the layout's scales are not in s, or nothing.
 func (l KVLayout) stepProblem(s Step) string {
-	return firstOf(need(int(s.Scales.Len()) == l.ScalesLen(), "KV cache: %d scales, want %d", s.Scales.Len(), l.ScalesLen()))
+	return firstOf(need(int(s.Scales.Len()) == l.ScalesLen(), "KV cache: %d scales, want %d", s.Scales.Len(),
+		l.ScalesLen()))
 }
 
 // A row of 128 bytes in shared memory, all banks once, has bankUnits units.
@@ -214,7 +216,8 @@ type Step struct {
 	Index  u32               // steps of the launch before this one; only a plan's work needs it
 	Table  dsl.Buf[dsl.U32]  // page of tokens i·Page … in order; with a plan, all units' page entries
 	Cache  dsl.Buf[dsl.B128] // the KV cache
-	Scales dsl.Buf[dsl.F32]  // [Layers][KV heads][K, V] what e4m3 elements are to be multiplied by, positive; no buffer in bf16
+	// [Layers][KV heads][K, V] what e4m3 elements are to be multiplied by, positive; no buffer in bf16
+	Scales dsl.Buf[dsl.F32]
 }
 
 // scale is the scale of K (v = 0) or V (v = 1) of a KV head in the running layer.

@@ -48,9 +48,11 @@ func (b best) warp() {
 func (t *Argmax) problem(e *Env) string {
 	return firstOf(
 		need(t.Vocab > 0, "argmax: a vocabulary of %d, want at least 1", t.Vocab),
-		need(int(t.Best.Len()) == e.Grid && int(t.Index.Len()) == e.Grid, "argmax: Best and Index have %d and %d elements, want one a CTA, %d", t.Best.Len(), t.Index.Len(), e.Grid),
+		need(int(t.Best.Len()) == e.Grid && int(t.Index.Len()) == e.Grid,
+			"argmax: Best and Index have %d and %d elements, want one a CTA, %d", t.Best.Len(), t.Index.Len(), e.Grid),
 		need(int(t.SharedIndex.Len()) >= e.Consumers && int(e.Scratch.Len()) >= e.Consumers,
-			"argmax: SharedIndex and Scratch have %d and %d elements, want one a consumer warp, %d", t.SharedIndex.Len(), e.Scratch.Len(), e.Consumers))
+			"argmax: SharedIndex and Scratch have %d and %d elements, want one a consumer warp, %d", t.SharedIndex.Len(),
+			e.Scratch.Len(), e.Consumers))
 }
 
 // Start begins a search in the consumer warps. It returns the LM head's

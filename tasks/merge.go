@@ -48,7 +48,8 @@ func (t *Merge) EmitIn(e *Env, s Step) {
 	k.Note("merge: partial states weighed by their log-sum-exps")
 	n := t.Heads * t.D / 2
 	if n < 1 || t.D%2 != 0 || t.Splits < 1 {
-		k.Require(false, "merge: %d splits of %d heads of %d, want at least 1 of each, and an even head", t.Splits, t.Heads, t.D)
+		k.Require(false, "merge: %d splits of %d heads of %d, want at least 1 of each, and an even head", t.Splits, t.Heads,
+			t.D)
 		return
 	}
 	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(ceilDiv(n, dsl.WarpSize)), e.Grid*e.Consumers, func(item u32) {

@@ -28,7 +28,8 @@ func TestMergeInLoopsGivesTheSameBits(t *testing.T) {
 	none := []float32{float32(math.Inf(-1)), float32(math.Inf(-1)), float32(math.Inf(-1))}
 	merge := func(splits int, bias float64, part, lse []float32) []uint16 {
 		r := newRig(t, setup{sms: 2, consumers: 1})
-		m := &tasks.Merge{Heads: heads, D: d, Splits: splits, LastBias: bias, States: statesIn(r, d, part, lse), Out: out[dsl.BF16](r, "out", heads*d)}
+		m := &tasks.Merge{Heads: heads, D: d, Splits: splits, LastBias: bias, States: statesIn(r, d, part, lse),
+			Out: out[dsl.BF16](r, "out", heads*d)}
 		r.body(func(*pipeline.Consumer) { m.Emit(r.e) }, nil)
 		return bf16s(r.run()["out"])
 	}

@@ -54,9 +54,10 @@ func (m *tabled) run(t testing.TB) []float64 {
 		old[i] = toBF16(7)
 	}
 	p := m.indptr()
-	merge := &tasks.Merge{Heads: m.kvHeads * m.group, D: m.d, States: statesIn(r, m.d, m.part, m.lse), LastBias: m.bias, Variant: m.variant,
-		Table: &tasks.MergeTable{Tokens: m.tokens, KVHeads: m.kvHeads, Indptr: in[dsl.U32](r, "indptr", u32Bytes(p...), len(p)),
-			Final: tasks.RowMajor(inOut[dsl.BF16](r, "out", bf16Bytes(old), len(old)), width)}}
+	merge := &tasks.Merge{Heads: m.kvHeads * m.group, D: m.d, States: statesIn(r, m.d, m.part, m.lse), LastBias: m.bias,
+		Variant: m.variant, Table: &tasks.MergeTable{Tokens: m.tokens, KVHeads: m.kvHeads,
+			Indptr: in[dsl.U32](r, "indptr", u32Bytes(p...), len(p)),
+			Final:  tasks.RowMajor(inOut[dsl.BF16](r, "out", bf16Bytes(old), len(old)), width)}}
 	any := out[dsl.U32](r, "any", max(m.sms, 1))
 	r.body(func(*pipeline.Consumer) {
 		merge.Emit(r.e)
@@ -97,7 +98,8 @@ func TestMergeByTable(t *testing.T) {
 		{tokens: 1, kvHeads: 1, group: 3, d: 16, counts: []int{0}},
 		{tokens: 2, kvHeads: 2, group: 3, d: 48, counts: []int{1, 0, 7, 8}, sms: 2, consumers: 3},
 		{tokens: 3, kvHeads: 1, group: 4, d: 32, counts: []int{9, 16, 17}, sms: 3},
-		{tokens: 16, kvHeads: 1, group: 1, d: 32, counts: []int{0, 1, 2, 3, 0, 0, 7, 8, 9, 0, 11, 1, 1, 1, 40, 2}, sms: 4, consumers: 2},
+		{tokens: 16, kvHeads: 1, group: 1, d: 32, counts: []int{0, 1, 2, 3, 0, 0, 7, 8, 9, 0, 11, 1, 1, 1, 40, 2}, sms: 4,
+			consumers: 2},
 		{tokens: 2, kvHeads: 1, group: 17, d: 128, counts: []int{2, 3}, consumers: 8},
 	} {
 		t.Run(fmt.Sprint(m.counts, m.group, m.d), func(t *testing.T) { m.fill(uint64(m.d)).check(t) })
@@ -136,7 +138,8 @@ func TestMergeByTableIsAssociativeAndCommutative(t *testing.T) {
 	}
 	for _, cut := range []int{1, 5, 8, 11} {
 		two := &tabled{tokens: 1, kvHeads: 1, group: 1, d: d, counts: []int{2}}
-		for _, s := range []reference.State{reference.MergeStates(d, states[:cut]...), reference.MergeStates(d, states[cut:]...)} {
+		for _, s := range []reference.State{reference.MergeStates(d, states[:cut]...),
+			reference.MergeStates(d, states[cut:]...)} {
 			for _, x := range s.Out {
 				two.part = append(two.part, float32(x))
 			}

@@ -15,7 +15,8 @@ import (
 // mergeStates merges [split][head·d] partial outputs with [split][head] LSEs in base 2.
 func mergeStates(t testing.TB, heads, d, splits, sms, consumers int, part, lse []float32) []float64 {
 	r := newRig(t, setup{sms: sms, consumers: consumers})
-	m := &tasks.Merge{Heads: heads, D: d, Splits: splits, States: statesIn(r, d, part, lse), Out: out[dsl.BF16](r, "out", heads*d)}
+	m := &tasks.Merge{Heads: heads, D: d, Splits: splits, States: statesIn(r, d, part, lse),
+		Out: out[dsl.BF16](r, "out", heads*d)}
 	r.body(func(*pipeline.Consumer) { m.Emit(r.e) }, nil)
 	return wide(bf16s(r.run()["out"]))
 }
@@ -82,7 +83,8 @@ func TestMerge(t *testing.T) {
 			}
 			want := mergeReference(c.heads, c.d, c.splits, part, lse)
 			// bf16's 2⁻⁸ of the result, and f32 roundings of the terms, which cancel at worst.
-			near(t, want, mergeStates(t, c.heads, c.d, c.splits, c.sms, c.consumers, part, lse), scaled(want, 0x1.01p-8, 1e-5), "")
+			near(t, want, mergeStates(t, c.heads, c.d, c.splits, c.sms, c.consumers, part, lse), scaled(want, 0x1.01p-8, 1e-5),
+				"")
 		})
 	}
 }

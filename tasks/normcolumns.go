@@ -43,7 +43,8 @@ func (t *QKVColumns) Normalise(e *Env, s Step, rows *ColumnRows) {
 			t.normalise(e, row, token.MulC(t.Heads), t.Heads, false, func(i u32, r turned) { to.query(row, i, r) })
 		}, func() {
 			first, kvHead := token.MulC(t.KV.Heads).AddC(t.T*t.Heads), head.SubC(t.Heads)
-			t.normalise(e, first.Add(kvHead), first, t.KV.Heads, t.Norm.KeysAsTheyAre, func(i u32, r turned) { to.key(kvHead, i, r) })
+			t.normalise(e, first.Add(kvHead), first, t.KV.Heads, t.Norm.KeysAsTheyAre,
+				func(i u32, r turned) { to.key(kvHead, i, r) })
 		})
 	}, dsl.Unroll(1))
 }

@@ -41,7 +41,8 @@ func (l KVLayout) product(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 // productInHalf is A·B + C of f16.
 func productInHalf(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	f16 := func(p pair) dsl.Val[dsl.F16x2] { return dsl.Bits[dsl.F16x2](p) }
-	return dsl.MMA([4]dsl.Val[dsl.F16x2]{f16(a[0]), f16(a[1]), f16(a[2]), f16(a[3])}, [2]dsl.Val[dsl.F16x2]{f16(b[0]), f16(b[1])}, c)
+	return dsl.MMA([4]dsl.Val[dsl.F16x2]{f16(a[0]), f16(a[1]), f16(a[2]), f16(a[3])},
+		[2]dsl.Val[dsl.F16x2]{f16(b[0]), f16(b[1])}, c)
 }
 
 // queryPair says which pair of a query is register x (0 or 1) of lane t's row of

@@ -37,7 +37,8 @@ type passedStores struct {
 
 func (p passedStores) query(head, i u32, r turned) {
 	c := p.softmaxScale()
-	p.to.store(p.e, p.to.Q, head.MulC(p.t.KV.D/2).Add(i), dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](r.lo.Mul(c), r.hi.Mul(c))))
+	p.to.store(p.e, p.to.Q, head.MulC(p.t.KV.D/2).Add(i),
+		dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](r.lo.Mul(c), r.hi.Mul(c))))
 }
 
 func (p passedStores) key(kvHead, i u32, r turned) {

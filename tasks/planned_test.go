@@ -92,8 +92,9 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	l.plan.EncodeWork(items)
 	l.plan.EncodeMerge(merges)
 	buffer := in[dsl.U32](r, "attn_plan", u32Bytes(items...), len(items))
-	work := &tasks.Work{Classes: 1, PerCTA: lim.ItemsPerCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, lim.ItemsPerCTA), dsl.Align(16)),
-		Rows: in[dsl.U32](r, "rows", u32Bytes(l.plan.Rows...), len(l.plan.Rows))}
+	work := &tasks.Work{Classes: 1, PerCTA: lim.ItemsPerCTA,
+		Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, lim.ItemsPerCTA), dsl.Align(16)),
+		Rows:  in[dsl.U32](r, "rows", u32Bytes(l.plan.Rows...), len(l.plan.Rows))}
 	r.work = work
 	work.Fresh = pipeline.NewLanding(r.k, "fresh", nil)
 	if lim.Selection {
@@ -105,7 +106,8 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	words := lim.Partials * tasks.StateWords(lim.Group, l.d)
 	states := inOut[dsl.B128](r, "states", make([]byte, 16*words), words)
 	indptr := in[dsl.U32](r, "attn_merge", u32Bytes(merges...), len(merges))
-	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v, Q: q, States: states}
+	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v,
+		Q: q, States: states}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(l.warps), dsl.Align(16))
 	att.Final = tasks.RowMajor(attn, width)
 	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.k.U32(lim.Pages), Layer: r.k.U32(0),
@@ -128,7 +130,8 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 			att.Final = func(row, i dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) {
 				final(row.Add(s.Index.MulC(lim.Rows)), i, lo, hi)
 			}
-			att.Merge = &tasks.Merge{Heads: heads, D: l.d, States: states, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
+			att.Merge = &tasks.Merge{Heads: heads, D: l.d, States: states, Variant: v,
+				Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
 			att.Consume(r.e, c, r.ring, s)
 			bar.Sync()
 			r.k.If(att.Phase(), func() {
@@ -196,7 +199,8 @@ func (l *launch) want(v *tasks.Variant, step, row int, s kv.Sequence, j, head in
 		abs = append(abs, scaled(values[len(values)-1], 1, 0))
 	}
 	for i := range cached {
-		if page := i / l.limits.PageSize; s.Select == nil || page >= s.Cached/l.limits.PageSize || slices.Contains(s.Select[h], page) {
+		if page := i / l.limits.PageSize; s.Select == nil || page >= s.Cached/l.limits.PageSize ||
+			slices.Contains(s.Select[h], page) {
 			add(i, i)
 		}
 	}
@@ -215,8 +219,9 @@ func (l *launch) want(v *tasks.Variant, step, row int, s kv.Sequence, j, head in
 func randomLaunch(rng *rand.Rand) launch {
 	page, kvHeads := 1<<rng.IntN(6), 1+rng.IntN(3)
 	l := launch{d: 16 << rng.IntN(3), warps: []int{1, 2, 4, 7, 8}[rng.IntN(5)]}
-	l.limits = kv.Limits{CTAs: 1 + rng.IntN(5), KVHeads: kvHeads, Group: []int{1, 2, 3, 4, 8, 17}[rng.IntN(6)], Rows: 1 + rng.IntN(kv.MaxRows), PageSize: page,
-		ChunkTokens: 16 << rng.IntN(2), ItemsPerCTA: 64, Partials: 256, Pages: 800, Selection: rng.IntN(4) == 0}
+	l.limits = kv.Limits{CTAs: 1 + rng.IntN(5), KVHeads: kvHeads, Group: []int{1, 2, 3, 4, 8, 17}[rng.IntN(6)],
+		Rows: 1 + rng.IntN(kv.MaxRows), PageSize: page, ChunkTokens: 16 << rng.IntN(2), ItemsPerCTA: 64, Partials: 256,
+		Pages: 800, Selection: rng.IntN(4) == 0}
 	if l.limits.KVHeads*l.limits.Group*l.d%32 != 0 {
 		l.d = 32
 	}
@@ -280,7 +285,8 @@ func TestAttentionOfPlannedBatches(t *testing.T) {
 		if l.window[0] > 0 {
 			v = tasks.SlidingWindow(l.window[0], l.window[1])
 		}
-		t.Run(fmt.Sprintf("%d: %d sequences, %d steps, window %v, %+v", i, len(l.request.Sequences), l.steps(), l.window, l.limits), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%d: %d sequences, %d steps, window %v, %+v", i, len(l.request.Sequences), l.steps(), l.window,
+			l.limits), func(t *testing.T) {
 			l.check(t, v, l.run(t, v))
 		})
 	}

@@ -38,11 +38,12 @@ type PrefillAttention struct {
 // MaxPrefillHead is the largest head dimension: a thread has half as many registers of outputs.
 const MaxPrefillHead = 256
 
-// maxHeldQueries is the largest head dimension of which a thread keeps a tile's queries in registers, a quarter as many,
-// beside sums of scores, weights and outputs.
+// maxHeldQueries is the largest head dimension of which a thread keeps a tile's queries in registers, a quarter as
+// many, beside sums of scores, weights and outputs.
 const maxHeldQueries = 128
 
-// queryLine is the bytes of a row of a panel of queries in shared memory: permuted as wgmma's swizzle of 128 bytes wants.
+// queryLine is the bytes of a row of a panel of queries in shared memory: permuted as wgmma's swizzle of 128 bytes
+// wants.
 const queryLine = 128
 
 // QueryBytes is the shared memory for the queries of a CTA's tiles: none where they are in registers.

@@ -40,10 +40,12 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 75, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, window: 9},
 		{heads: 4, kvHeads: 4, d: 32, page: 8, pos: 64, n: 70, groups: 1, cluster: 2, sms: 2, block: 32, window: 1, cap: 2},
 		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16, window: 17},
-		{heads: 8, kvHeads: 1, d: 128, page: 64, pos: 3, n: 30, groups: 1, cluster: 1, sms: 2, block: 32, window: 64, cap: 0.5},
+		{heads: 8, kvHeads: 1, d: 128, page: 64, pos: 3, n: 30, groups: 1, cluster: 1, sms: 2, block: 32, window: 64,
+			cap: 0.5},
 		// heads whose queries are in shared memory: Gemma's, Falcon 3's, pages that are not permuted, values from the
 		// middle of a panel on
-		{heads: 4, kvHeads: 2, d: 256, page: 16, pos: 30, n: 70, groups: 2, cluster: 2, sms: 4, block: 64, window: 40, cap: 2},
+		{heads: 4, kvHeads: 2, d: 256, page: 16, pos: 30, n: 70, groups: 2, cluster: 2, sms: 4, block: 64, window: 40,
+			cap: 2},
 		{heads: 6, kvHeads: 2, d: 256, page: 8, pos: 5, n: 50, groups: 2, cluster: 1, sms: 1, block: 32},
 		{heads: 2, kvHeads: 1, d: 256, page: 1, pos: 5, n: 20, groups: 1, cluster: 1, sms: 1, block: 16},
 		{heads: 2, kvHeads: 1, d: 144, page: 8, pos: 9, n: 33, groups: 1, cluster: 2, sms: 2, block: 16},
@@ -228,7 +230,8 @@ func TestPrefillAttentionCompilesWithoutSpillsOrSerialisedProducts(t *testing.T)
 	deep.Only(t)
 	for _, c := range []promptAttention{
 		{heads: 32, kvHeads: 8, d: 128, page: 16, n: 1, groups: 2, cluster: 2, sms: 132, block: 128, stages: 4},
-		{heads: 16, kvHeads: 8, d: 256, page: 16, n: 1, groups: 2, cluster: 2, sms: 132, block: 64, stages: 4, window: 4096, cap: 50},
+		{heads: 16, kvHeads: 8, d: 256, page: 16, n: 1, groups: 2, cluster: 2, sms: 132, block: 64, stages: 4, window: 4096,
+			cap: 50},
 	} {
 		r, _, _, _ := c.build(t)
 		kernel, err := r.k.Finish()

@@ -71,8 +71,8 @@ func (c *laneCodes) rowScale(e *Env, src u64) (scale f32) {
 }
 
 // each hands a lane's weights of the piece at src to what at returns. Of integers a lane has two parts of each k group:
-// at(j) is for columns 16j + 4t to 16j + 4t + 3, where t is lane mod 4. Of e4m3 it has one, at(0): the 16-byte unit that
-// lies lane mod 4 units from the row's first, see pipeline.TileOffset.
+// at(j) is for columns 16j + 4t to 16j + 4t + 3, where t is lane mod 4. Of e4m3 it has one, at(0): the 16-byte unit
+// that lies lane mod 4 units from the row's first, see pipeline.TileOffset.
 func (c *laneCodes) each(e *Env, src u64, rowScale f32, at func(j int) laneWeights) {
 	if p := c.int4(); p != nil {
 		c.integers(e, p, src, rowScale, at)
@@ -80,7 +80,8 @@ func (c *laneCodes) each(e *Env, src u64, rowScale f32, at func(j int) laneWeigh
 	}
 	scales := []f32{rowScale}
 	if c.m.Format.Blocks() {
-		from := src.MulC(4).AddC(c.columns() * pipeline.TileRows / 4).Add(dsl.Cast[dsl.U64](e.Lane.DivC(4).AndC(1).MulC(groupBlocks)))
+		from := src.MulC(4).AddC(c.columns() * pipeline.TileRows / 4).
+			Add(dsl.Cast[dsl.U64](e.Lane.DivC(4).AndC(1).MulC(groupBlocks)))
 		scales = dsl.View[dsl.F32](c.weights).LoadN(from, groupBlocks, dsl.CacheHint(dsl.NonCoherent))
 	}
 	c.floats(e, src, scales, at(0))

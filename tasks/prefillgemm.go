@@ -63,15 +63,18 @@ type PrefillGEMM struct {
 // layer's are LayerBytes/512 behind those of the layer before.
 func (g *PrefillGEMM) Maps(k *dsl.Kernel, weights dsl.Buf[dsl.B128], a PrefillActivations, x dsl.Buf[dsl.BF16]) {
 	rows, tokens := g.parts()
-	k.Require(a.K%pipeline.GroupK == 0 && a.T%8 == 0 && rows%8 == 0 && tokens%8 == 0, "%s: %d tokens of %d columns in boxes of %d tokens and %d rows, want multiples of 8, %d, 8 and 8",
-		g.Name, a.T, a.K, tokens, rows, pipeline.GroupK)
+	k.Require(a.K%pipeline.GroupK == 0 && a.T%8 == 0 && rows%8 == 0 && tokens%8 == 0,
+		"%s: %d tokens of %d columns in boxes of %d tokens and %d rows, want multiples of 8, %d, 8 and 8", g.Name, a.T, a.K,
+		tokens, rows, pipeline.GroupK)
 	m, atoms := g.M, g.Depth/pipeline.GroupK
 	start, groups := m.Start, int64(g.Plan.Layers-1)*(g.Plan.LayerBytes/bytesAtom)+int64(m.KPadded/32)
 	if g.Final {
 		start, groups = g.Plan.Image(pipeline.FinalLayer)+m.Start, int64(m.KPadded/32)
 	}
-	g.w = dsl.NewTensorMap(k, "map_"+g.Name, weights, start, [3]int64{elementsAtom, groups, int64(m.Tiles)}, [2]int64{bytesAtom, m.TileBytes()}, [3]int{elementsAtom, atoms, rows / 8})
-	g.x = dsl.NewTensorMap(k, "map_"+g.Name+"_in", x, 0, [3]int64{elementsAtom, int64(a.K / 32), int64(a.T / 8)}, [2]int64{bytesAtom, int64(16 * a.K)}, [3]int{elementsAtom, atoms, tokens / 8})
+	g.w = dsl.NewTensorMap(k, "map_"+g.Name, weights, start, [3]int64{elementsAtom, groups, int64(m.Tiles)},
+		[2]int64{bytesAtom, m.TileBytes()}, [3]int{elementsAtom, atoms, rows / 8})
+	g.x = dsl.NewTensorMap(k, "map_"+g.Name+"_in", x, 0, [3]int64{elementsAtom, int64(a.K / 32), int64(a.T / 8)},
+		[2]int64{bytesAtom, int64(16 * a.K)}, [3]int{elementsAtom, atoms, tokens / 8})
 }
 
 // parts is how many rows and how many tokens of a stage a CTA fetches.
@@ -118,8 +121,8 @@ type PrefillPart struct {
 	sums   []*dsl.Var[dsl.F32]
 }
 
-// PrefillPair is the products of rows Row and Row + 1 (Row even) with token Half of a part. In every lane Row lies among
-// the 8 rows of the tile from Column on.
+// PrefillPair is the products of rows Row and Row + 1 (Row even) with token Half of a part. In every lane Row lies
+// among the 8 rows of the tile from Column on.
 type PrefillPair struct {
 	Half, Column int
 	Row          u32
@@ -154,7 +157,8 @@ func (g *PrefillGEMM) rowBytes() int { return 16 * g.Depth }
 
 func (g *PrefillGEMM) problem(e *Env, r *pipeline.TileRing, stage int) string {
 	return firstOf(
-		need(g.Columns >= 16 && g.Columns <= 256 && g.Columns%16 == 0, "%s: tiles of %d rows, want 16 to 256, a multiple of 16", g.Name, g.Columns),
+		need(g.Columns >= 16 && g.Columns <= 256 && g.Columns%16 == 0,
+			"%s: tiles of %d rows, want 16 to 256, a multiple of 16", g.Name, g.Columns),
 		need(g.Depth > 0 && g.Depth%64 == 0, "%s: stages of %d columns, want a multiple of 64", g.Name, g.Depth),
 		need(g.Groups == 1 || g.Groups == 2, "%s: %d consumer warpgroups, want 1 or 2", g.Name, g.Groups),
 		need(e.Consumers == 4*g.Groups, "%s: %d consumer warps, want %d", g.Name, e.Consumers, 4*g.Groups),
@@ -248,14 +252,16 @@ func (g *PrefillGEMM) input(e *Env, s pipeline.TileStage, u prefillUnit, step u3
 
 // part starts the copy of rows rows, from tile first on, to where the stage's row at is; in a cluster that shares them
 // of this CTA's part, for all.
-func (g *PrefillGEMM) part(e *Env, s pipeline.TileStage, m dsl.TensorMap, at int, group, first u32, rows int, shared bool) {
+func (g *PrefillGEMM) part(e *Env, s pipeline.TileStage, m dsl.TensorMap, at int, group, first u32, rows int,
+	shared bool) {
 	to := e.K.U32(at / 8 * g.rowBytes())
 	if g.Cluster == 1 || !shared {
 		s.Copy(to, m, coordinates(e.K, group, first), 0)
 		return
 	}
 	rank := e.CTA.RemC(g.Cluster)
-	s.Copy(to.Add(rank.MulC(rows/8*g.rowBytes())), m, coordinates(e.K, group, first.Add(rank.MulC(rows/8))), 1<<g.Cluster-1)
+	s.Copy(to.Add(rank.MulC(rows/8*g.rowBytes())), m, coordinates(e.K, group, first.Add(rank.MulC(rows/8))),
+		1<<g.Cluster-1)
 }
 
 func coordinates(k *dsl.Kernel, group, row u32) [3]dsl.Val[dsl.I32] {
@@ -263,7 +269,8 @@ func coordinates(k *dsl.Kernel, group, row u32) [3]dsl.Val[dsl.I32] {
 }
 
 // Consume multiplies this CTA's tiles as they arrive. All consumer warps run it.
-func (g *PrefillGEMM) Consume(e *Env, c *pipeline.TileConsumer, r *pipeline.TileRing, span PrefillSpan, stage int, epilogue PrefillEpilogue) {
+func (g *PrefillGEMM) Consume(e *Env, c *pipeline.TileConsumer, r *pipeline.TileRing, span PrefillSpan, stage int,
+	epilogue PrefillEpilogue) {
 	k := e.K
 	if p := g.problem(e, r, stage); p != "" {
 		k.Require(false, "%s", p)

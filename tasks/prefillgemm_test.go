@@ -31,14 +31,15 @@ type prompt struct {
 }
 
 func (p prompt) String() string {
-	return fmt.Sprintf("%d of %d tokens, %d×%d by %d, %d groups, clusters of %d of %d, stages of %d, apart %v, last %v", p.n, p.tokens, p.rows, p.k, p.columns, p.groups, p.cluster, p.sms, p.depth, p.apart, p.last)
+	return fmt.Sprintf("%d of %d tokens, %d×%d by %d, %d groups, clusters of %d of %d, stages of %d, apart %v, last %v",
+		p.n, p.tokens, p.rows, p.k, p.columns, p.groups, p.cluster, p.sms, p.depth, p.apart, p.last)
 }
 
 // build is the kernel: the layers' products one after another, each of the same input.
 func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 	t.Helper()
-	plan, err := pipeline.New(pipeline.Request{SMs: p.sms, Layers: p.layers, Layer: []pipeline.Matrix{{Name: "other", Rows: 24, K: 64}, {Name: "w", Rows: p.rows, K: p.k}},
-		SharedLimit: 131072})
+	plan, err := pipeline.New(pipeline.Request{SMs: p.sms, Layers: p.layers,
+		Layer: []pipeline.Matrix{{Name: "other", Rows: 24, K: 64}, {Name: "w", Rows: p.rows, K: p.k}}, SharedLimit: 131072})
 	require.NoError(t, err)
 	consumers := 4 * p.groups
 	k := dsl.New("prompt", dsl.Options{Warps: consumers + 4, Grid: p.sms, Cluster: p.cluster, SharedLimit: 232448})
@@ -51,7 +52,8 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 	seen := dsl.Global[dsl.BF16](k, "seen", int64(p.sms*consumers*dsl.WarpSize))
 	counter := dsl.Global[dsl.U32](k, "counter", 1)
 	n := dsl.Scalar[dsl.U32](k, "n", "")
-	g := &tasks.PrefillGEMM{Name: "w", M: &plan.Layer[1], Plan: plan, Columns: p.columns, Depth: max(p.depth, 64), Groups: p.groups, Cluster: p.cluster, Apart: p.apart}
+	g := &tasks.PrefillGEMM{Name: "w", M: &plan.Layer[1], Plan: plan, Columns: p.columns, Depth: max(p.depth, 64),
+		Groups: p.groups, Cluster: p.cluster, Apart: p.apart}
 	g.Maps(k, w, a, x)
 	span := tasks.PrefillSpan{N: n}
 	if p.last {
@@ -59,7 +61,8 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 		span.Last = &always
 	}
 	stage := (g.StageBytes() + 1023) / 1024 * 1024
-	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.stages, Bytes: stage, Warps: consumers, Cluster: p.cluster}, nil)
+	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.stages, Bytes: stage, Warps: consumers,
+		Cluster: p.cluster}, nil)
 	k.If(e.Tid.EqC(0), ring.Init)
 	k.ClusterBarrier()
 	k.Roles(dsl.Role{Name: "consumers", First: 0, End: consumers, Body: func() {
@@ -68,7 +71,8 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 		}
 		c := ring.Consumer()
 		barrier := tasks.NewGridBarrier(e, counter, k.U32(0))
-		k.ForStep(e.CTA.MulC(e.Threads()).Add(e.Tid), k.U32(a.Len()), e.Threads()*p.sms, func(i dsl.Val[dsl.U32]) { x.Store(i, source.Load(i)) })
+		k.ForStep(e.CTA.MulC(e.Threads()).Add(e.Tid), k.U32(a.Len()), e.Threads()*p.sms,
+			func(i dsl.Val[dsl.U32]) { x.Store(i, source.Load(i)) })
 		k.FenceProxyAsyncGlobal()
 		barrier.Sync()
 		next := e.CTA.AddC(1).RemC(p.sms).MulC(e.Threads()).Add(e.Tid) // what another CTA has written
@@ -136,11 +140,13 @@ func prompts() []prompt {
 		{rows: 48, k: 192, columns: 16, tokens: 64, n: 64, groups: 1, cluster: 1, sms: 2, stages: 2, layers: 2},
 		{rows: 72, k: 96, columns: 32, tokens: 256, n: 200, groups: 2, cluster: 2, sms: 4, stages: 3, layers: 2},
 		{rows: 32, k: 64, columns: 32, tokens: 128, n: 3, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 1},
-		{rows: 72, k: 224, columns: 16, tokens: 64, n: 40, groups: 1, cluster: 2, sms: 4, stages: 2, layers: 2, depth: 128, apart: true},
+		{rows: 72, k: 224, columns: 16, tokens: 64, n: 40, groups: 1, cluster: 2, sms: 4, stages: 2, layers: 2, depth: 128,
+			apart: true},
 		{rows: 48, k: 96, columns: 16, tokens: 256, n: 140, groups: 1, cluster: 2, sms: 2, stages: 3, layers: 1, last: true},
 	}
 	if deep.On() {
-		all = append(all, prompt{rows: 512, k: 512, columns: 256, tokens: 512, n: 300, groups: 2, cluster: 2, sms: 4, stages: 4, layers: 1},
+		all = append(all, prompt{rows: 512, k: 512, columns: 256, tokens: 512, n: 300, groups: 2, cluster: 2, sms: 4,
+			stages: 4, layers: 1},
 			prompt{rows: 448, k: 256, columns: 224, tokens: 256, n: 256, groups: 2, cluster: 1, sms: 3, stages: 4, layers: 2})
 	}
 	return all
@@ -205,7 +211,8 @@ var promptExcuses = mutate.Excuses{
 }
 
 func TestMutantsOfPrefillGEMMAreReported(t *testing.T) {
-	shared := prompt{rows: 32, k: 256, columns: 16, tokens: 128, n: 128, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 2}
+	shared := prompt{rows: 32, k: 256, columns: 16, tokens: 128, n: 128, groups: 1, cluster: 2, sms: 2, stages: 2,
+		layers: 2}
 	apart := shared
 	apart.rows, apart.tokens, apart.n, apart.apart = 64, 64, 64, true
 	for _, p := range deep.Most([]prompt{shared, apart}, 1) {
@@ -226,7 +233,8 @@ func mutantsOfAPrompt(t *testing.T, p prompt) {
 // The tiles that 8B's products take, with what an H100 has room for.
 func TestPrefillGEMMCompilesWithoutSpillsOrSerialisedProducts(t *testing.T) {
 	for _, p := range deep.Most([]prompt{
-		{rows: 4096, k: 14336, columns: 256, stages: 4}, {rows: 6144, k: 4096, columns: 192, stages: 5}, {rows: 28672, k: 4096, columns: 224, stages: 5},
+		{rows: 4096, k: 14336, columns: 256, stages: 4}, {rows: 6144, k: 4096, columns: 192, stages: 5},
+		{rows: 28672, k: 4096, columns: 224, stages: 5},
 	}, 1) {
 		p.tokens, p.groups, p.cluster, p.sms, p.layers = 512, 2, 2, 132, 32
 		kernel, _ := p.build(t)

@@ -70,7 +70,8 @@ func multipliesHead(t *testing.T, format pipeline.Format, rows, columns int) {
 			product := w * wide(v)[i]
 			want, size = want+product, size+math.Abs(product)
 		}
-		have := math.Float32frombits(uint32(got[4*row]) | uint32(got[4*row+1])<<8 | uint32(got[4*row+2])<<16 | uint32(got[4*row+3])<<24)
+		have := math.Float32frombits(uint32(got[4*row]) | uint32(got[4*row+1])<<8 | uint32(got[4*row+2])<<16 |
+			uint32(got[4*row+3])<<24)
 		// the weights of want are rounded to bf16, once
 		require.InDelta(t, want, have, size*0x1p-9+1e-30, "row %d", row)
 	}

@@ -7,9 +7,9 @@ func (w *prefillTile) ownQueries() u32 {
 	return w.e.Warp.DivC(dsl.WarpsPerGroup).MulC(w.t.QueryBytes() / w.t.Groups / 16)
 }
 
-// stageQueries copies the queries of the tile's 64 rows to shared memory, a warp 16 of them, and zeros for rows that are
-// not used. The last product that reads those of the piece before has ended in every warp, and all copies are there when
-// it returns.
+// stageQueries copies the queries of the tile's 64 rows to shared memory, a warp 16 of them, and zeros for rows that
+// are not used. The last product that reads those of the piece before has ended in every warp, and all copies are there
+// when it returns.
 func (w *prefillTile) stageQueries() {
 	t, e, k := w.t, w.e, w.e.K
 	k.Note("queries into shared memory")

@@ -86,7 +86,8 @@ func (t *PrefillResidual) keep(k *dsl.Kernel, token, at, row, norm u32, x []f32,
 		dsl.View[dsl.BF16x2](t.Next).StoreN(t.Out.At(token, row).DivC(2), next)
 		return
 	}
-	gains := dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.Out.K/2).Add(row.DivC(2)), len(x)/2, dsl.CacheHint(dsl.NonCoherent))
+	gains := dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.Out.K/2).Add(row.DivC(2)), len(x)/2,
+		dsl.CacheHint(dsl.NonCoherent))
 	t.X.StoreN(at, x)
 	s := squares.Get()
 	for i, g := range gains {
@@ -100,7 +101,8 @@ func (t *PrefillResidual) keep(k *dsl.Kernel, token, at, row, norm u32, x []f32,
 
 // Embed makes the vectors of n tokens, and zeros for those that pad them up to a multiple of padded. A warp makes a
 // token's, whose sum of squares is the first part.
-func (t *PrefillResidual) Embed(e *Env, n, norm u32, padded int, id func(token u32) u32, embedding func(e *Env, token u32) Vector) {
+func (t *PrefillResidual) Embed(e *Env, n, norm u32, padded int, id func(token u32) u32,
+	embedding func(e *Env, token u32) Vector) {
 	t.each(e, PrefillSpan{N: n}, norm, padded, 1, func(token u32) Vector { return embedding(e, id(token.Min(n.SubC(1)))) })
 }
 

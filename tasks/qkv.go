@@ -13,11 +13,13 @@ import (
 // the two rows a rotation mixes are neighbours. An e4m3 cache gets k and v
 // quantised with Step.Scales.
 type QKV struct {
-	Heads   int // query heads
-	KV      KVLayout
-	InvFreq dsl.Buf[dsl.F32]  // [kinds][D/2], radians a position, frequency scaling applied; 0 for pairs that are not rotated
-	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)·Scale, in the order of KVLayout.KeyOrder; not with Passed
-	Passed  *Passed           // nil: what reads Q and the cache stands behind a sync
+	Heads int // query heads
+	KV    KVLayout
+	// [kinds][D/2], radians a position, frequency scaling applied; 0 for pairs that are not rotated
+	InvFreq dsl.Buf[dsl.F32]
+	// [Heads][D] out: rotated, times log2(e)·Scale, in the order of KVLayout.KeyOrder; not with Passed
+	Q      dsl.Buf[dsl.BF16]
+	Passed *Passed // nil: what reads Q and the cache stands behind a sync
 
 	Scale   float64          // of scores; 0 for 1/√D
 	Kind    func(s Step) u32 // which kind of rotation a step's layer has; nil where there is one
@@ -63,8 +65,10 @@ func (t *QKV) problem() string {
 		need(t.Heads > 0, "qkv: %d query heads, want at least 1", t.Heads),
 		need(int(t.InvFreq.Len()) == t.KV.D/2 || t.Kind != nil && int(t.InvFreq.Len())%(t.KV.D/2) == 0,
 			"qkv: InvFreq has %d elements, want half the head dimension, %d", t.InvFreq.Len(), t.KV.D/2),
-		need(t.Grows.Every == 0 || t.Norm == nil, "qkv: queries that grow with their positions behind a norm, want one of both"),
-		need(t.Norm == nil || t.Passed != nil || t.Norm.Raw.Len() > 0, "qkv: norms of q and k want words, or a buffer for what is not normalised yet"))
+		need(t.Grows.Every == 0 || t.Norm == nil,
+			"qkv: queries that grow with their positions behind a norm, want one of both"),
+		need(t.Norm == nil || t.Passed != nil || t.Norm.Raw.Len() > 0,
+			"qkv: norms of q and k want words, or a buffer for what is not normalised yet"))
 }
 
 // Epilogue finishes rows as they come. norm stages the product's input and returns RMSNorm's
@@ -95,7 +99,8 @@ func (t *QKV) Publish(e *Env) {
 // Ahead is what Early fetches for a row of the packed matrix: the cosine and the sine by which its q or k is rotated,
 // of no use for a row of v, and behind them its biases, and gains of the norm, where there are any.
 func (t *QKV) Ahead(e *Env, s Step, row u32) []f32 {
-	cos, sin := t.turning(e, s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos, func() u32 { return t.turn(s, row.RemC(t.KV.D).DivC(2).Named("i")) })
+	cos, sin := t.turning(e, s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos,
+		func() u32 { return t.turn(s, row.RemC(t.KV.D).DivC(2).Named("i")) })
 	all := []f32{cos, sin}
 	if t.Bias != nil {
 		all = append(all, t.Bias(s)(row)...)
@@ -155,7 +160,8 @@ func (t *QKV) finish(e *Env, s Step, row u32, y0, y1 f32, pos u32, st stores, qu
 		var r turned
 		a, b := y0, y1
 		if t.Norm != nil {
-			a, b, r.squares = t.Norm.gained(t.Early.Pair(t.EarlyPairs()-1, func() []f32 { return t.Norm.gains(k, s, row) }), y0, y1)
+			a, b, r.squares = t.Norm.gained(t.Early.Pair(t.EarlyPairs()-1, func() []f32 { return t.Norm.gains(k, s, row) }), y0,
+				y1)
 		}
 		r.lo, r.hi = rotated(a, b, turn[0], turn[1])
 		k.IfElse(head.LtC(t.Heads), func() { st.query(query(head), i, r) }, func() { st.key(head.SubC(t.Heads), i, r) })

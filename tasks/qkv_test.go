@@ -35,7 +35,8 @@ type qkvCase struct {
 }
 
 func (c append1) String() string {
-	return fmt.Sprintf("%d heads, %d KV heads of %d, page %d, position %d %s", c.heads, c.kvHeads, c.d, c.page, c.pos, c.kv)
+	return fmt.Sprintf("%d heads, %d KV heads of %d, page %d, position %d %s", c.heads, c.kvHeads, c.d, c.page, c.pos,
+		c.kv)
 }
 
 // run appends one token to layer 1 of 2.
@@ -58,8 +59,9 @@ func (c append1) run(t testing.TB) *qkvCase {
 	r := newRig(t, setup{sms: 2, consumers: 2})
 	q.InvFreq = in[dsl.F32](r, "inv_freq", f32Bytes(x.inv), len(x.inv))
 	y := in[dsl.F32](r, "y", f32Bytes(x.y), len(x.y))
-	step := tasks.Step{Pos: r.scalar("pos", uint32(c.pos)), Pages: r.scalar("pages", uint32(x.pages)), Layer: r.scalar("layer", uint32(x.layer)),
-		Table: in[dsl.U32](r, "table", u32Bytes(x.table...), len(x.table)), Cache: inOut[dsl.B128](r, "kv", x.before, 0)}
+	step := tasks.Step{Pos: r.scalar("pos", uint32(c.pos)), Pages: r.scalar("pages", uint32(x.pages)),
+		Layer: r.scalar("layer", uint32(x.layer)), Table: in[dsl.U32](r, "table", u32Bytes(x.table...), len(x.table)),
+		Cache: inOut[dsl.B128](r, "kv", x.before, 0)}
 	if c.kv == tasks.KVE4M3 {
 		step.Scales = in[dsl.F32](r, "scales", f32Bytes(x.scales), len(x.scales))
 	}
@@ -99,7 +101,8 @@ func (r *rounded) stored(want float64, cache []byte, e int, kv tasks.KVType, sca
 	if got != best {
 		r.off++
 		require.Contains(r.t, []int{-1, 1}, got-best, where, args)
-		require.InDelta(r.t, want/scale, (e4m3Value(got)+e4m3Value(best))/2, math.Abs(want/scale)*1e-6+2e-6/scale, where, args)
+		require.InDelta(r.t, want/scale, (e4m3Value(got)+e4m3Value(best))/2, math.Abs(want/scale)*1e-6+2e-6/scale, where,
+			args)
 	}
 }
 
@@ -177,7 +180,8 @@ func TestQKVRotatesScalesAndAppends(t *testing.T) {
 }
 
 func TestQKVSourceRowIsAPermutationThatPairsRotatedRows(t *testing.T) {
-	for _, c := range []append1{{heads: 4, kvHeads: 2, d: 16}, {heads: 3, kvHeads: 3, d: 80}, {heads: 9, kvHeads: 1, d: 32}} {
+	for _, c := range []append1{{heads: 4, kvHeads: 2, d: 16}, {heads: 3, kvHeads: 3, d: 80},
+		{heads: 9, kvHeads: 1, d: 32}} {
 		q := &tasks.QKV{Heads: c.heads, KV: tasks.KVLayout{Heads: c.kvHeads, D: c.d}}
 		seen := map[int]bool{}
 		for r := range q.Rows() {

@@ -56,7 +56,9 @@ func raggedCases() []ragged {
 	}
 	for _, group := range []int{1, 2, 3, 4, 8, 16, 17, 32} { // up to 8 tiles at once, and several passes
 		for _, consumers := range []int{1, 2, 4, 7, 8} {
-			cs = append(cs, ragged{group: group, consumers: consumers, seqs: []sequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {cached: 33, new: 4}}, perStage: 64, page: 16, tokens: 16, parts: 1 + group%2})
+			cs = append(cs, ragged{group: group, consumers: consumers,
+				seqs: []sequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {cached: 33, new: 4}}, perStage: 64, page: 16,
+				tokens: 16, parts: 1 + group%2})
 		}
 	}
 	for _, d := range []int{16, 48, 64, 80, 128, 256} {
@@ -65,7 +67,8 @@ func raggedCases() []ragged {
 	}
 	for _, group := range []int{9, 16, 24} { // no item of 8 rows or fewer; with one warp a pass of 24 has so many
 		for _, consumers := range []int{1, 4, 8} {
-			cs = append(cs, ragged{d: 128, group: group, consumers: consumers, seqs: mixed(16, 1, 2), perStage: 32, page: 16, prefix: group % 2 * 32, parts: 1 + group%3})
+			cs = append(cs, ragged{d: 128, group: group, consumers: consumers, seqs: mixed(16, 1, 2), perStage: 32, page: 16,
+				prefix: group % 2 * 32, parts: 1 + group%3})
 		}
 	}
 	tree := []int{-1, 0, 0, 1, 1, 2, 5}
@@ -73,7 +76,8 @@ func raggedCases() []ragged {
 		ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}, {cached: 5, new: 1}}, parts: 2},
 		ragged{seqs: []sequence{{cached: 0, new: 7, parents: tree}}},
 		ragged{seqs: mixed(8, 1, 1, 1), sms: 4, kvHeads: 5, parts: 3}, // 45 items on 4 CTAs
-		ragged{seqs: mixed(8, 3, 2), tails: true}, ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}}, tails: true, group: 3},
+		ragged{seqs: mixed(8, 3, 2), tails: true}, ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}}, tails: true,
+			group: 3},
 		ragged{seqs: mixed(8, 1), sms: 5}, // CTAs without an item
 		ragged{seqs: mixed(8, 1, 1, 1, 1), parts: 3, pinned: true},
 		ragged{seqs: mixed(8, 2, 1, 3, 1), parts: 5, pinned: true, index: 0, prefix: 40},
@@ -95,8 +99,10 @@ func TestRaggedAttention(t *testing.T) {
 // A key's NaN makes the rows NaN that see it, and no others: whatever block, item and
 // pass it lies in, cached or new.
 func TestRaggedAttentionPassesNaNOn(t *testing.T) {
-	c := ragged{seqs: []sequence{{cached: 40, new: 3}, {cached: 20, new: 2}}, kvHeads: 2, group: 3, prefix: 16, parts: 2}.withDefaults()
-	for _, at := range []struct{ seq, token, from int }{{0, 3, 0}, {0, 16, 0}, {0, 55, 0}, {0, 57, 1}, {1, 37, 1}} { // the first is in the prefix
+	c := ragged{seqs: []sequence{{cached: 40, new: 3}, {cached: 20, new: 2}}, kvHeads: 2, group: 3, prefix: 16,
+		parts: 2}.withDefaults()
+	// the first is in the prefix
+	for _, at := range []struct{ seq, token, from int }{{0, 3, 0}, {0, 16, 0}, {0, 55, 0}, {0, 57, 1}, {1, 37, 1}} {
 		b := newBatch(c)
 		tok := b.toks[at.seq][at.token]
 		x := 2 * b.layout().Index(b.pages, 1, tok.page, 1, tok.slot, 0, 5)
@@ -123,10 +129,22 @@ func TestWhatAPlansAttentionRefuses(t *testing.T) {
 		"attention: Scratch has 4 elements, want 560 for 2 consumer warps": func(r *rig, a *tasks.Attention) {
 			a.Scratch = dsl.Shared[dsl.F32](r.k, "short", 4)
 		},
-		`attention: variant "x" sums without softmax, but has no Logits to give weights`: func(_ *rig, a *tasks.Attention) { a.Variant = &tasks.Variant{Name: "x", Sum: true} },
-		`attention: variant "x" has a window of 4, but no Mask`:                          func(_ *rig, a *tasks.Attention) { a.Variant = &tasks.Variant{Name: "x", Window: 4} },
-		`attention: variant "x" has 3 sinks without a window`:                            func(_ *rig, a *tasks.Attention) { a.Variant = &tasks.Variant{Name: "x", Sinks: 3} },
-		`attention: variant "x" has a window of -1 with 0 sinks`:                         func(_ *rig, a *tasks.Attention) { a.Variant = &tasks.Variant{Name: "x", Window: -1} },
+		`attention: variant "x" sums without softmax, but has no Logits to give weights`: func(_ *rig,
+			a *tasks.Attention) {
+			a.Variant = &tasks.Variant{Name: "x", Sum: true}
+		},
+		`attention: variant "x" has a window of 4, but no Mask`: func(_ *rig,
+			a *tasks.Attention) {
+			a.Variant = &tasks.Variant{Name: "x", Window: 4}
+		},
+		`attention: variant "x" has 3 sinks without a window`: func(_ *rig,
+			a *tasks.Attention) {
+			a.Variant = &tasks.Variant{Name: "x", Sinks: 3}
+		},
+		`attention: variant "x" has a window of -1 with 0 sinks`: func(_ *rig,
+			a *tasks.Attention) {
+			a.Variant = &tasks.Variant{Name: "x", Window: -1}
+		},
 	} {
 		t.Run(want, func(t *testing.T) {
 			b.spoil = spoil

@@ -50,7 +50,8 @@ func (b *batch) plan() {
 		}
 		first := 0
 		for n, s := range b.seqs {
-			it := item{head: head, entries: b.start[n], cached: s.cached, grow: 1, position: b.prefix, rows: all[first : first+s.new], tailRow: first}
+			it := item{head: head, entries: b.start[n], cached: s.cached, grow: 1, position: b.prefix,
+				rows: all[first : first+s.new], tailRow: first}
 			unit(it, s.new)
 			first += s.new
 		}
@@ -77,8 +78,9 @@ func (b *batch) words() (perCTA int, words []uint32) {
 		cta := words[i%b.sms*(perCTA+1)*kv.ItemWords:]
 		cta[0]++
 		w := cta[int(cta[0])*kv.ItemWords:]
-		for at, v := range map[int]int{kv.ItemHead: it.head, kv.ItemEntries: it.entries, kv.ItemCached: it.cached, kv.ItemGrow: it.grow, kv.ItemFirst: it.a, kv.ItemEnd: it.b,
-			kv.ItemOf: it.of, kv.ItemPosition: it.position, kv.ItemRows: len(it.rows), kv.ItemTail: it.tail, kv.ItemTailRow: it.tailRow} {
+		for at, v := range map[int]int{kv.ItemHead: it.head, kv.ItemEntries: it.entries, kv.ItemCached: it.cached,
+			kv.ItemGrow: it.grow, kv.ItemFirst: it.a, kv.ItemEnd: it.b, kv.ItemOf: it.of, kv.ItemPosition: it.position,
+			kv.ItemRows: len(it.rows), kv.ItemTail: it.tail, kv.ItemTailRow: it.tailRow} {
 			w[at] = uint32(v)
 		}
 		if it.direct {

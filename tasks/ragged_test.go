@@ -39,7 +39,8 @@ type ragged struct {
 
 func (c ragged) String() string {
 	return fmt.Sprintf("%s %s %v prefix %d, %d x %d heads of %d, page %d, %d a stage, %d parts, %d SMs, %d warps, step %d, pinned %v",
-		c.variant, c.kv, c.seqs, c.prefix, c.kvHeads, c.group, c.d, c.page, c.perStage, c.parts, c.sms, c.consumers, c.index, c.pinned)
+		c.variant, c.kv, c.seqs, c.prefix, c.kvHeads, c.group, c.d, c.page, c.perStage, c.parts, c.sms, c.consumers, c.index,
+		c.pinned)
 }
 
 func (c ragged) withDefaults() ragged {
@@ -147,7 +148,8 @@ func newBatch(c ragged) *batch {
 	b.cache = bytes.Repeat([]byte{0xff}, l.Layers*b.pages*l.PageBytes())
 	b.scales = scales(l)
 	write := func(page uint32, slot int) token {
-		t := token{page: int(page), slot: slot, k: wide(normals(rng, c.kvHeads*c.d, c.scale)), v: wide(normals(rng, c.kvHeads*c.d, 1))}
+		t := token{page: int(page), slot: slot, k: wide(normals(rng, c.kvHeads*c.d, c.scale)),
+			v: wide(normals(rng, c.kvHeads*c.d, 1))}
 		for v, xs := range [][]float64{t.k, t.v} {
 			for i, x := range xs {
 				at := l.Index(b.pages, 1, int(page), i/c.d, slot, v, i%c.d)
@@ -216,24 +218,29 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	perCTA, words := b.words()
 	partials := max(1, int(b.indptr[len(b.indptr)-1]))
 	plan := in[dsl.U32](r, "attn_plan", u32Bytes(words...), len(words))
-	work := &tasks.Work{Classes: 1, PerCTA: perCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, perCTA), dsl.Align(16)),
+	work := &tasks.Work{Classes: 1, PerCTA: perCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, perCTA),
+		dsl.Align(16)),
 		Rows: in[dsl.U32](r, "rows", u32Bytes(b.rowWords()...), b.tokens*kv.RowWords)}
 	r.work = work
 	work.Fresh = pipeline.NewLanding(r.k, "fresh", nil)
 	if b.selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(b.places...), len(b.places))
 	}
-	final := tasks.FragmentOrder(r.k, out[dsl.BF16](r, "attn", (heads*b.d+31)/32*32*b.tokens), b.tokens, pipeline.FormatBF16)
-	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final, Variant: v,
-		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)), States: out[dsl.B128](r, "states", partials*tasks.StateWords(b.group, b.d))}
+	final := tasks.FragmentOrder(r.k, out[dsl.BF16](r, "attn", (heads*b.d+31)/32*32*b.tokens), b.tokens,
+		pipeline.FormatBF16)
+	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final,
+		Variant: v, Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)),
+		States: out[dsl.B128](r, "states", partials*tasks.StateWords(b.group, b.d))}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(b.consumers), dsl.Align(16))
 	if b.spoil != nil {
 		b.spoil(r, att)
 	}
-	merge := &tasks.Merge{Heads: heads, D: b.d, States: att.States, Variant: v, Table: &tasks.MergeTable{Tokens: b.tokens, KVHeads: b.kvHeads,
-		Indptr: in[dsl.U32](r, "attn_merge", u32Bytes(b.indptr...), len(b.indptr)), Work: work, Final: final}}
-	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.scalar("pages", uint32(b.pages)), Layer: r.k.U32(1), Index: r.scalar("index", uint32(b.index)),
-		Table: in[dsl.U32](r, "table", u32Bytes(b.entries...), len(b.entries)), Cache: in[dsl.B128](r, "kv", b.cache, 0)}
+	merge := &tasks.Merge{Heads: heads, D: b.d, States: att.States, Variant: v,
+		Table: &tasks.MergeTable{Tokens: b.tokens, KVHeads: b.kvHeads,
+			Indptr: in[dsl.U32](r, "attn_merge", u32Bytes(b.indptr...), len(b.indptr)), Work: work, Final: final}}
+	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.scalar("pages", uint32(b.pages)), Layer: r.k.U32(1),
+		Index: r.scalar("index", uint32(b.index)), Table: in[dsl.U32](r, "table", u32Bytes(b.entries...), len(b.entries)),
+		Cache: in[dsl.B128](r, "kv", b.cache, 0)}
 	if b.scales != nil {
 		step.Scales = in[dsl.F32](r, "kv_scales", f32Bytes(b.scales), len(b.scales))
 	}
@@ -301,7 +308,8 @@ func (b *batch) check(t testing.TB, v *tasks.Variant, got map[string][]byte, rou
 		out := b.output(got, i)
 		for head := range b.kvHeads * b.group {
 			want, size, lse := b.want(v, i, head)
-			near(t, want, out[head*b.d:(head+1)*b.d], scaled(size, (1+weights+rounding)*0x1p-8, 1e-6), "row %d (%+v), head %d", i, b.rows[i], head)
+			near(t, want, out[head*b.d:(head+1)*b.d], scaled(size, (1+weights+rounding)*0x1p-8, 1e-6), "row %d (%+v), head %d",
+				i, b.rows[i], head)
 			b.checkLSE(t, v, got, i, head, lse, rounding)
 		}
 	}
@@ -326,7 +334,8 @@ func (b *batch) checkLSE(t testing.TB, v *tasks.Variant, got map[string][]byte, 
 	for i := first; i < end; i++ {
 		sum += math.Exp2(all[i*b.group+head%b.group] - top)
 	}
-	require.InDelta(t, want*math.Log2E, top+math.Log2(sum), (1e-5+rounding*0x1p-9)*(1+math.Abs(want)), "row %d, head %d", row, head)
+	require.InDelta(t, want*math.Log2E, top+math.Log2(sum), (1e-5+rounding*0x1p-9)*(1+math.Abs(want)), "row %d, head %d",
+		row, head)
 }
 
 const maskWords = 12

@@ -30,8 +30,10 @@ type setup struct {
 // kvSetup is a kernel with a ring of stages of perStage tokens: three of them, or, but
 // for every third n, as many as let a warp pass over the chunks that are others'.
 func kvSetup(sms, consumers int, l tasks.KVLayout, perStage, n int) setup {
-	s := setup{sms: sms, consumers: consumers, kvToken: l.TokenBytes(), stage: max(512, (perStage*l.TokenBytes()+127)/128*128), stages: 3}
-	if stages := (32*consumers+perStage-1)/perStage + 2; n%3 != 0 && stages <= pipeline.MaxStages && stages*s.stage <= 120<<10 {
+	s := setup{sms: sms, consumers: consumers, kvToken: l.TokenBytes(),
+		stage: max(512, (perStage*l.TokenBytes()+127)/128*128), stages: 3}
+	if stages := (32*consumers+perStage-1)/perStage + 2; n%3 != 0 && stages <= pipeline.MaxStages &&
+		stages*s.stage <= 120<<10 {
 		s.stages, s.inFlight = stages, 2
 	}
 	return s
@@ -67,8 +69,9 @@ func newRig(t testing.TB, s setup) *rig {
 		if s.final.Name != "" {
 			final = append(final, s.final)
 		}
-		p, err := pipeline.New(pipeline.Request{SMs: s.sms, Layers: 1, Layer: s.matrices, Final: final, KVTokenBytes: s.kvToken,
-			StageBytes: s.stage, Stages: s.stages, InFlight: s.inFlight, BatchTiles: s.batch, BatchWide: s.wide, SharedLimit: 131072})
+		p, err := pipeline.New(pipeline.Request{SMs: s.sms, Layers: 1, Layer: s.matrices, Final: final,
+			KVTokenBytes: s.kvToken, StageBytes: s.stage, Stages: s.stages, InFlight: s.inFlight, BatchTiles: s.batch,
+			BatchWide: s.wide, SharedLimit: 131072})
 		require.NoError(t, err)
 		r.plan, r.ring = p, pipeline.NewRing(r.k, p, s.consumers)
 		r.shares = in[dsl.U32](r, "shares", u32Bytes(r.shareTable()...), 0)
@@ -349,7 +352,8 @@ func near(t testing.TB, want, got, tol []float64, format string, args ...any) {
 	require.Len(t, got, len(want))
 	for i := range want {
 		if !(math.Abs(got[i]-want[i]) <= tol[i]) {
-			require.Failf(t, "too far", "element %d is %g, want %g ± %g; "+format, append([]any{i, got[i], want[i], tol[i]}, args...)...)
+			require.Failf(t, "too far", "element %d is %g, want %g ± %g; "+format,
+				append([]any{i, got[i], want[i], tol[i]}, args...)...)
 		}
 	}
 }

@@ -8,19 +8,20 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// Sample draws a token for each row of a step from its logits, with the row's own parameters. Package draw has the arithmetic.
+// Sample draws a token for each row of a step from its logits, with the row's own parameters. Package draw has the
+// arithmetic.
 //
 // First runs behind the LM head: each CTA publishes the winner of its own logits and the highest of them. After a sync
-// Choose finds the winner of all. A row that truncates then needs to know whether the winner stays: the CTAs add their logits
-// to a histogram in global memory, with a grid barrier, and look where the distances of top-k and top-p lie. They go on in
-// finer histograms until that is known of the winner, which takes one of them for most draws. Where the winner does not stay
-// the CTAs publish the winner of what does.
+// Choose finds the winner of all. A row that truncates then needs to know whether the winner stays: the CTAs add their
+// logits to a histogram in global memory, with a grid barrier, and look where the distances of top-k and top-p lie.
+// They go on in finer histograms until that is known of the winner, which takes one of them for most draws. Where the
+// winner does not stay the CTAs publish the winner of what does.
 //
 // Rows with a history or a mask have their logits changed first, each by the CTA that computed it, and what they
 // choose is added to the history.
 //
-// Rows that want scores have their log-sum-exp and their most probable tokens written too, each CTA's beside the others': the
-// host merges them. They are of the logits as they are.
+// Rows that want scores have their log-sum-exp and their most probable tokens written too, each CTA's beside the
+// others': the host merges them. They are of the logits as they are.
 type Sample struct {
 	Vocab, T int
 	Count    u32              // rows of the step, 1 to T
@@ -29,7 +30,8 @@ type Sample struct {
 	Logits   dsl.Buf[dsl.F32] // [T][Vocab]; of rows with a history or a mask what they draw from is left in it
 	Records  dsl.Buf[dsl.U32] // SampleRecordsLen long: what each CTA publishes
 	Bins     dsl.Buf[dsl.U32] // SampleBinsLen long: histograms
-	Scores   dsl.Buf[dsl.U32] // SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][grid][draw.ScoreWords]
+	// SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][grid][draw.ScoreWords]
+	Scores dsl.Buf[dsl.U32]
 
 	Histories dsl.Buf[dsl.U32] // SampleHistoriesLen long: [T][draw.HistoryWords], which rows name
 	Masks     dsl.Buf[dsl.U32] // [T][draw.MaskWords]: tokens that rows with a mask may choose; the host may write them
@@ -87,24 +89,30 @@ func (t *Sample) problem(e *Env) string {
 	return firstOf(
 		need(t.T >= 1 && t.T <= MaxColumns, "sample: %d rows, want 1 to %d", t.T, MaxColumns),
 		need(t.Vocab > 0, "sample: a vocabulary of %d, want at least 1", t.Vocab),
-		need(int(t.Rows.Len()) >= t.T*draw.RowWords, "sample: Rows has %d elements, want %d", t.Rows.Len(), t.T*draw.RowWords),
+		need(int(t.Rows.Len()) >= t.T*draw.RowWords, "sample: Rows has %d elements, want %d", t.Rows.Len(),
+			t.T*draw.RowWords),
 		need(int(t.Logits.Len()) >= t.T*t.Vocab, "sample: Logits has %d elements, want %d", t.Logits.Len(), t.T*t.Vocab),
-		need(int(t.Records.Len()) >= SampleRecordsLen(t.T, e.Grid), "sample: Records has %d elements, want %d", t.Records.Len(), SampleRecordsLen(t.T, e.Grid)),
-		need(int(t.Bins.Len()) >= SampleBinsLen(t.T), "sample: Bins has %d elements, want %d", t.Bins.Len(), SampleBinsLen(t.T)),
-		need(int(t.Scores.Len()) >= SampleScoresLen(t.T, e.Grid), "sample: Scores has %d elements, want %d", t.Scores.Len(), SampleScoresLen(t.T, e.Grid)),
+		need(int(t.Records.Len()) >= SampleRecordsLen(t.T, e.Grid), "sample: Records has %d elements, want %d",
+			t.Records.Len(), SampleRecordsLen(t.T, e.Grid)),
+		need(int(t.Bins.Len()) >= SampleBinsLen(t.T), "sample: Bins has %d elements, want %d", t.Bins.Len(),
+			SampleBinsLen(t.T)),
+		need(int(t.Scores.Len()) >= SampleScoresLen(t.T, e.Grid), "sample: Scores has %d elements, want %d", t.Scores.Len(),
+			SampleScoresLen(t.T, e.Grid)),
 		need(int(t.Histories.Len()) >= SampleHistoriesLen(t.T, t.Vocab), "sample: Histories has %d elements, want %d",
 			t.Histories.Len(), SampleHistoriesLen(t.T, t.Vocab)),
 		need(int(t.Masks.Len()) >= t.T*draw.MaskWords(t.Vocab), "sample: Masks has %d elements, want %d", t.Masks.Len(),
 			t.T*draw.MaskWords(t.Vocab)),
 		need(t.Ready.Len() >= 1, "sample: Ready has no element, want 1"),
 		need(int(t.Raw.Len()) >= t.T*t.Vocab, "sample: Raw has %d elements, want %d", t.Raw.Len(), t.T*t.Vocab),
-		need(int(t.Shared.Len()) >= SampleSharedLen(t.T, e.Consumers), "sample: Shared has %d elements, want %d", t.Shared.Len(), SampleSharedLen(t.T, e.Consumers)),
-		need(int(t.State.Len()) >= SampleStateLen(t.T), "sample: State has %d elements, want %d", t.State.Len(), SampleStateLen(t.T)),
+		need(int(t.Shared.Len()) >= SampleSharedLen(t.T, e.Consumers), "sample: Shared has %d elements, want %d",
+			t.Shared.Len(), SampleSharedLen(t.T, e.Consumers)),
+		need(int(t.State.Len()) >= SampleStateLen(t.T), "sample: State has %d elements, want %d", t.State.Len(),
+			SampleStateLen(t.T)),
 		need(int(t.Chosen.Len()) >= t.T, "sample: Chosen has %d elements, want %d", t.Chosen.Len(), t.T))
 }
 
-// First is run by all consumer threads of every CTA when its rows of the LM head, share, are stored. Shared must not be in
-// use. A sync must follow.
+// First is run by all consumer threads of every CTA when its rows of the LM head, share, are stored. Shared must not be
+// in use. A sync must follow.
 func (t *Sample) First(e *Env, share Share) {
 	k := e.K
 	if p := t.problem(e); p != "" {
@@ -113,7 +121,8 @@ func (t *Sample) First(e *Env, share Share) {
 	}
 	k.If(t.truncates(), func() { // the histograms of the step before are read
 		first := e.CTA.MulC(e.Threads()).Add(e.Tid)
-		k.ForStep(first, k.U32(SampleBinsLen(t.T)), e.Grid*e.Threads(), func(i u32) { t.Bins.Store(i, k.U32(0)) }, dsl.Unroll(1))
+		k.ForStep(first, k.U32(SampleBinsLen(t.T)), e.Grid*e.Threads(), func(i u32) { t.Bins.Store(i, k.U32(0)) },
+			dsl.Unroll(1))
 	})
 	e.Sync() // other threads have stored logits
 	t.score(e, share)
@@ -141,7 +150,8 @@ func (t *Sample) ownRows(e *Env, body func(row u32)) {
 	e.K.ForStep(e.Warp, t.Count, e.Consumers, body, dsl.Unroll(1))
 }
 
-// eachFour calls body for the CTA's logits of a row, four tokens a thread at a time; those beyond the vocabulary are NaN.
+// eachFour calls body for the CTA's logits of a row, four tokens a thread at a time; those beyond the vocabulary are
+// NaN.
 func (t *Sample) eachFour(e *Env, share Share, row u32, body func(token u32, x []f32)) {
 	t.eachFourOf(e, share, row, e.Tid, e.Threads(), body)
 }
@@ -215,8 +225,8 @@ func (w winner) meet(b dsl.Buf[dsl.U32], at u32) {
 	w.top.Set(w.top.Get().Max(f(v[3])))
 }
 
-// pass publishes the CTA's winners in a half of Records: the first time those of all its logits, the second time, of the rows
-// whose winner does not stay, those of the logits that do.
+// pass publishes the CTA's winners in a half of Records: the first time those of all its logits, the second time, of
+// the rows whose winner does not stay, those of the logits that do.
 func (t *Sample) pass(e *Env, share Share, half int) {
 	k := e.K
 	t.eachRow(k, func(row u32) {

@@ -51,11 +51,14 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	for len(logits) < most*vocab {
 		logits = append(logits, 1e9)
 	}
-	positions := in[dsl.U32](r, "positions", u32Bytes(append(append([]uint32(nil), s.positions...), make([]uint32, most)...)...), 0)
-	a := &tasks.Sample{Vocab: vocab, T: most, Count: r.scalar("count", uint32(len(s.rows))), Modes: r.scalar("modes", modes),
-		Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)), Logits: inOut[dsl.F32](r, "logits",
+	positions := in[dsl.U32](r, "positions",
+		u32Bytes(append(append([]uint32(nil), s.positions...), make([]uint32, most)...)...), 0)
+	a := &tasks.Sample{Vocab: vocab, T: most, Count: r.scalar("count", uint32(len(s.rows))),
+		Modes: r.scalar("modes", modes), Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)),
+		Logits: inOut[dsl.F32](r, "logits",
 			f32Bytes(logits), len(logits)),
-		Records: out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)), Bins: out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
+		Records:   out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)),
+		Bins:      out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
 		Scores:    out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
 		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: in[dsl.U32](r, "masks",
 			u32Bytes(masks...), len(masks)), Raw: out[dsl.F32](r, "raw", most*vocab),
@@ -213,7 +216,8 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 	}
 }
 
-// requireScores wants log-probabilities that float64 computes of all logits: the most probable tokens exactly, in order.
+// requireScores wants log-probabilities that float64 computes of all logits: the most probable tokens exactly, in
+// order.
 func requireScores(t testing.TB, logits []float32, words []uint32, token, n int) {
 	t.Helper()
 	if n < 0 {

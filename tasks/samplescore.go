@@ -25,8 +25,8 @@ func (t *Sample) scored(k *dsl.Kernel, row u32, body func(tops u32)) {
 
 func (t *Sample) scores() dsl.Pred { return t.Modes.AndC(draw.ModeScores).NeC(0) }
 
-// score writes, for the rows that want scores, what the CTA's logits add to the log-sum-exp, and the highest of them in order.
-// A warp looks after a row, so that no CTA waits for another.
+// score writes, for the rows that want scores, what the CTA's logits add to the log-sum-exp, and the highest of them in
+// order. A warp looks after a row, so that no CTA waits for another.
 func (t *Sample) score(e *Env, share Share) {
 	e.K.If(t.scores(), func() {
 		t.ownRows(e, func(row u32) {
@@ -69,8 +69,8 @@ func (t *Sample) scoreRow(e *Env, share Share, row, tops u32) {
 	})
 }
 
-// highest calls found for the n highest logits that each gives the lanes of a warp, the highest first, of equals the lower
-// token; draw.NoToken where there are fewer. A lane looks through its logits again when its highest is taken.
+// highest calls found for the n highest logits that each gives the lanes of a warp, the highest first, of equals the
+// lower token; draw.NoToken where there are fewer. A lane looks through its logits again when its highest is taken.
 func (t *Sample) highest(e *Env, each func(body func(four u32, i int, x f32)), n u32, found func(i, token u32, x f32)) {
 	k := e.K
 	none, low := dsl.Lit[dsl.U32](k, draw.NoToken), k.F32(math.Inf(-1))

@@ -74,7 +74,8 @@ func (t *Sample) histogram(e *Env, row, which, lo, shift u32, mass f32) histogra
 	for i := range each {
 		h.count = append(h.count, words[binWords*i])
 		start := dsl.Cast[dsl.F32](lo.Add(h.first.AddC(i).Shl(shift)).ShrC(draw.TopShift))
-		w = append(w, dsl.Cast[dsl.F32](words[binWords*i+1]).Mul(dsl.Exp2(start.Mul(k.F32(float64(float32(-math.Log2E/(1<<(draw.NatBits-draw.TopShift)))))))))
+		w = append(w, dsl.Cast[dsl.F32](words[binWords*i+1]).
+			Mul(dsl.Exp2(start.Mul(k.F32(float64(float32(-math.Log2E/(1<<(draw.NatBits-draw.TopShift)))))))))
 	}
 	sum := scan(e, w, f32.Add, k.F32(0))
 	end := mass.Add(sum)
@@ -126,7 +127,8 @@ type bin struct {
 // find is the bin for which is holds, of one at most in the warp.
 func (h *histogram) find(k *dsl.Kernel, is func(i int) dsl.Pred) bin {
 	zero, none := k.U32(0), k.F32(0)
-	b := bin{dsl.NewVar(zero, "found"), dsl.NewVar(zero, "bin"), dsl.NewVar(zero, "in_bin"), dsl.NewVar(zero, "before_bin"), dsl.NewVar(none, "lighter"), dsl.NewVar(none, "through")}
+	b := bin{dsl.NewVar(zero, "found"), dsl.NewVar(zero, "bin"), dsl.NewVar(zero, "in_bin"),
+		dsl.NewVar(zero, "before_bin"), dsl.NewVar(none, "lighter"), dsl.NewVar(none, "through")}
 	counts := len(h.before) > 0
 	for i := range h.count {
 		p := is(i)
@@ -205,7 +207,8 @@ func (t *Sample) findP(e *Env, row, i u32) {
 	h := t.histogram(e, row, dsl.Select(top, k.U32(0), i), lo, shift, t.stateF32(row, stateMass))
 	last := len(h.count) - 1
 	all := dsl.Shfl(h.mass[last], k.U32(dsl.WarpSize-1))
-	goal := dsl.Select(top.And(t.has(row, draw.FlagTopK).Not()), t.paramF32(row, draw.RowTopP).Mul(all), t.stateF32(row, stateGoal))
+	goal := dsl.Select(top.And(t.has(row, draw.FlagTopK).Not()), t.paramF32(row, draw.RowTopP).Mul(all),
+		t.stateF32(row, stateGoal))
 	b := h.find(k, func(i int) dsl.Pred { return h.lighter[i].Lt(goal).And(goal.Le(h.mass[i])) })
 	k.SyncWarp() // all have read the state
 	k.If(b.found.Get().NeC(0), func() {

@@ -27,7 +27,8 @@ func (t *Attention) settle(e *Env, s Step) {
 		k.For(k.U32(0), count, func(i u32) {
 			it := &item{t: t, e: e, at: i.AddC(1).MulC(kv.ItemWords).AddC(head).Named("item")}
 			k.If(it.direct().Not(), func() {
-				k.Claim("settle: an item of more rows than its words say the states of", func() dsl.Pred { return it.word(kv.ItemRows).LtC(kv.SettleRows + 1) })
+				k.Claim("settle: an item of more rows than its words say the states of",
+					func() dsl.Pred { return it.word(kv.ItemRows).LtC(kv.SettleRows + 1) })
 				k.For(k.U32(0), it.word(kv.ItemRows), func(row u32) { t.settleRow(e, s, it, row) }, dsl.Unroll(1))
 			})
 		}, dsl.Unroll(1))
@@ -84,7 +85,8 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 		m := t.Merge.running(e)
 		k.ForStep(k.U32(0), g.n, statesAtOnce, func(from u32) {
 			n := g.n.Sub(from).MinC(statesAtOnce).Named("states_now")
-			k.Claim("settle: more words than Scratch has room for", func() dsl.Pred { return n.Mul(words).LtC(t.meetingLen() + 1) })
+			k.Claim("settle: more words than Scratch has room for",
+				func() dsl.Pred { return n.Mul(words).LtC(t.meetingLen() + 1) })
 			e.Wait("partial states", func() {
 				k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
 					k.Claim("settle: a word of no state", func() dsl.Pred { return i.Div(words).Lt(n) })

@@ -80,7 +80,8 @@ func (st *state) loadQueries() {
 			return dsl.View[dsl.BF16x2](t.Scratch).Load(row.local.MulC(4 * t.queryUnits()).Add(pair))
 		}
 		if t.Passed != nil {
-			return dsl.View[dsl.BF16x2](t.Scratch).Load(row.local.MulC(4 * t.queryUnits()).AddC(t.passedAt(e.Consumers)).Add(pair))
+			return dsl.View[dsl.BF16x2](t.Scratch).Load(row.local.MulC(4 * t.queryUnits()).AddC(t.passedAt(e.Consumers)).
+				Add(pair))
 		}
 		q := dsl.View[dsl.BF16x2](t.Q)
 		return dsl.Select(row.valid(), q.Load(row.at.MulC(d/2).Add(pair)), dsl.Lit[dsl.BF16x2](e.K, 0))
@@ -129,7 +130,8 @@ func (st *state) eachBlock(c *pipeline.Consumer, r *pipeline.Ring, body func(b t
 		st.blocks = dsl.Select(chunks.EqC(0), chunks, chunks.SubC(1).MulC(per).Add(last))
 	}
 	st.blocks = st.blocks.Named("blocks")
-	k.Claim("attention: more blocks than chunks have", func() dsl.Pred { return st.blocks.LtC(mostChunks*max(per, 1) + 1) })
+	k.Claim("attention: more blocks than chunks have",
+		func() dsl.Pred { return st.blocks.LtC(mostChunks*max(per, 1) + 1) })
 	block := func(n, b, base u32) { // block b of chunk n
 		k.Claim("attention: a block of none of the item's chunks", func() dsl.Pred { return n.LtC(mostChunks) })
 		from, tok := it.chunk(it.first.Add(n)).MulC(t.PerStage).Named("from"), b.MulC(size)
@@ -137,7 +139,8 @@ func (st *state) eachBlock(c *pipeline.Consumer, r *pipeline.Ring, body func(b t
 		there := it.cached.Sub(from).MinC(t.PerStage)
 		k.Claim("attention: a block without a token", func() dsl.Pred { return tok.Lt(there) })
 		left := there.Sub(tok)
-		body(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), slices: st.wide, n: left.MinC(size)})
+		body(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), slices: st.wide,
+			n: left.MinC(size)})
 	}
 	if ceilDiv(e.Consumers*size, t.PerStage) > c.Reach() {
 		st.eachChunk(c, chunks, per, block)

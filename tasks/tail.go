@@ -17,7 +17,8 @@ func (st *state) ownToken() {
 		if t.Passed == nil {
 			t.fetchTail(e, st.step, st.it.kvHead)
 		}
-		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), slices: 1, n: e.K.U32(1), fresh: true})
+		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), slices: 1, n: e.K.U32(1),
+			fresh: true})
 	})
 }
 

@@ -24,7 +24,8 @@ func TestTemplatesShareRingAndSharedMemory(t *testing.T) {
 		r := newRig(t, setup{sms: sms, consumers: consumers, stage: 512, stages: 3, inFlight: 2, matrices: []pipeline.Matrix{
 			{Name: "gate_up", Rows: 2 * inner, K: hidden}, {Name: "down", Rows: hidden, K: inner}}})
 		packed := make([]byte, r.plan.PackedBytes)
-		require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(append(append([]uint16(nil), gate...), up...), hidden, tasks.GateUpSource(inner))))
+		require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(append(append([]uint16(nil), gate...), up...), hidden,
+			tasks.GateUpSource(inner))))
 		require.NoError(t, r.plan.Pack(packed, 0, 1, pipeline.Permuted(down, inner, nil)))
 		weights, xs := in[dsl.B128](r, "w", packed, len(packed)/16), inOut[dsl.F32](r, "x", f32Bytes(x), hidden)
 		act, counter := out[dsl.BF16](r, "act", inner), inOut[dsl.U32](r, "barrier", u32Bytes(0xfffffffe), 1)
@@ -34,8 +35,10 @@ func TestTemplatesShareRingAndSharedMemory(t *testing.T) {
 		second := &tasks.GEMV{Name: "down", M: &r.plan.Layer[1], X: input, Part: part}
 		r.body(func(c *pipeline.Consumer) {
 			bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0xfffffffe))
-			norm := tasks.NormInput{N: hidden, Eps: eps, X: tasks.FromBuf(xs), Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: input}
-			first.Consume(r.e, c, r.ring, r.share(0), tasks.GLU{}.Epilogue(r.e, act, r.k.U32(0), pipeline.FormatBF16, norm.Emit(r.e, r.k.U32(0))))
+			norm := tasks.NormInput{N: hidden, Eps: eps, X: tasks.FromBuf(xs),
+				Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: input}
+			first.Consume(r.e, c, r.ring, r.share(0), tasks.GLU{}.Epilogue(r.e, act, r.k.U32(0), pipeline.FormatBF16,
+				norm.Emit(r.e, r.k.U32(0))))
 			bar.Sync()
 			plain := tasks.PlainInput{N: inner, X: act, Dst: input}
 			plain.Emit(r.e)
@@ -63,7 +66,8 @@ func TestHeadOnSMsWithoutRows(t *testing.T) {
 		const hidden = 64
 		rng := newRand(uint64(c.vocab))
 		w, gain, x := normals(rng, c.vocab*hidden, 1), normals(rng, hidden, 1), floats(rng, hidden, 1)
-		r := newRig(t, setup{sms: c.sms, consumers: c.consumers, matrices: []pipeline.Matrix{{Name: "head", Rows: c.vocab, K: hidden}}})
+		r := newRig(t, setup{sms: c.sms, consumers: c.consumers,
+			matrices: []pipeline.Matrix{{Name: "head", Rows: c.vocab, K: hidden}}})
 		packed := make([]byte, r.plan.PackedBytes)
 		require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, hidden, nil)))
 		weights, counter := in[dsl.B128](r, "w", packed, len(packed)/16), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
@@ -72,7 +76,8 @@ func TestHeadOnSMsWithoutRows(t *testing.T) {
 		a := &tasks.Argmax{Vocab: c.vocab, Logits: out[dsl.F32](r, "logits", c.vocab), Best: out[dsl.F32](r, "best", c.sms),
 			Index: out[dsl.U32](r, "index", c.sms), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", c.consumers)}
 		next := out[dsl.U32](r, "next", c.sms)
-		norm := tasks.NormInput{N: hidden, Eps: 1e-6, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), hidden)), Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: g.X}
+		norm := tasks.NormInput{N: hidden, Eps: 1e-6, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), hidden)),
+			Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: g.X}
 		r.body(func(cons *pipeline.Consumer) {
 			bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
 			epilogue, publish := a.Start(r.e, norm.Emit(r.e, r.k.U32(0)))
@@ -98,7 +103,8 @@ func TestHeadOnSMsWithoutRows(t *testing.T) {
 // before it. Launches follow one another on one cache, from an empty one over several
 // pages.
 func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
-	for _, c := range []appended{{heads: 4, kvHeads: 2, d: 32}, {heads: 4, kvHeads: 2, d: 32, words: true}, {heads: 6, kvHeads: 2, d: 48, words: true}, {heads: 17, kvHeads: 1, d: 16, words: true}} {
+	for _, c := range []appended{{heads: 4, kvHeads: 2, d: 32}, {heads: 4, kvHeads: 2, d: 32, words: true},
+		{heads: 6, kvHeads: 2, d: 48, words: true}, {heads: 17, kvHeads: 1, d: 16, words: true}} {
 		t.Run(fmt.Sprintf("%+v", c), c.check)
 	}
 }
@@ -118,14 +124,16 @@ func (c appended) check(t *testing.T) {
 	r := newRig(t, setup{sms: sms, consumers: consumers, kvToken: l.TokenBytes(), stage: 16 * l.TokenBytes(), stages: 2})
 	q := &tasks.QKV{Heads: heads, KV: l, InvFreq: in[dsl.F32](r, "inv_freq", make([]byte, 4*d/2), d/2)} // no rotation
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: splits, PerStage: 16,
-		States: inOut[dsl.B128](r, "states", nil, splits*tasks.StateWords(heads, d)), Tail: dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())}
+		States: inOut[dsl.B128](r, "states", nil, splits*tasks.StateWords(heads, d)),
+		Tail:   dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())}
 	merge := &tasks.Merge{Heads: heads, D: d, Splits: splits, States: att.States, Out: out[dsl.BF16](r, "attn", heads*d)}
 	var words *tasks.Words
 	barriers := 2
 	if c.words {
 		barriers, words = 1, &tasks.Words{}
 		att.Words, att.Merge = words, merge
-		q.Passed = &tasks.Passed{Words: words, Q: inOut[dsl.B128](r, "q_words", nil, heads*d/2), KV: inOut[dsl.B128](r, "kv_words", nil, kvHeads*d)}
+		q.Passed = &tasks.Passed{Words: words, Q: inOut[dsl.B128](r, "q_words", nil, heads*d/2),
+			KV: inOut[dsl.B128](r, "kv_words", nil, kvHeads*d)}
 		att.Passed = q.Passed
 	} else {
 		q.Q = out[dsl.BF16](r, "q", heads*d)
@@ -134,7 +142,8 @@ func (c appended) check(t *testing.T) {
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(consumers), dsl.Align(16))
 	table := []uint32{5, 2, 0, 4, 1, 3}
 	pos, epoch := r.scalar("pos", 0), r.scalar("epoch", 0)
-	step := tasks.Step{Pos: pos, Cached: pos, Pages: r.k.U32(len(table)), Layer: r.k.U32(0), Table: in[dsl.U32](r, "table", u32Bytes(table...), len(table)),
+	step := tasks.Step{Pos: pos, Cached: pos, Pages: r.k.U32(len(table)), Layer: r.k.U32(0),
+		Table: in[dsl.U32](r, "table", u32Bytes(table...), len(table)),
 		Cache: inOut[dsl.B128](r, "kv", nil, len(table)*l.PageBytes()/16)}
 	y, counter := in[dsl.F32](r, "y", make([]byte, 4*q.Rows()), q.Rows()), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.body(func(c *pipeline.Consumer) {
@@ -176,7 +185,8 @@ func (c appended) check(t *testing.T) {
 			var k, v []float64
 			for i := range kvHeads * d { // the packed rows of a head of k are i and i + D/2 in turn
 				at := heads*d + i/d*d + 2*(i%d%(d/2)) + i%d/(d/2)
-				k, v = append(k, fromBF16(toBF16(float64(rows[at])))), append(v, fromBF16(toBF16(float64(rows[(heads+kvHeads)*d+i]))))
+				k, v = append(k, fromBF16(toBF16(float64(rows[at])))),
+					append(v, fromBF16(toBF16(float64(rows[(heads+kvHeads)*d+i]))))
 			}
 			keys, values = append(keys, k), append(values, v)
 			query := c.queries(got)
@@ -184,7 +194,8 @@ func (c appended) check(t *testing.T) {
 				query[i] *= math.Sqrt(float64(d)) / math.Log2E
 			}
 			want := reference.Concat(reference.Attention(query, keys, values, heads, kvHeads))
-			near(t, want, wide(bf16s(got["attn"])), scaled(want, 0x1p-7, 0.02), "token %d", p) // weights and outputs in bf16, |v| of about 1
+			// weights and outputs in bf16, |v| of about 1
+			near(t, want, wide(bf16s(got["attn"])), scaled(want, 0x1p-7, 0.02), "token %d", p)
 		}
 	}
 }

@@ -20,7 +20,8 @@ func TestAWideInputForFewWarps(t *testing.T) {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			x := normals(newRand(uint64(n)), n, 1)
 			r := newRig(t, setup{})
-			p := tasks.PlainInput{N: n, X: in[dsl.BF16](r, "x", bf16Bytes(x), n), Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(n), dsl.Align(16))}
+			p := tasks.PlainInput{N: n, X: in[dsl.BF16](r, "x", bf16Bytes(x), n),
+				Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(n), dsl.Align(16))}
 			staged := out[dsl.BF16](r, "staged", padded(n))
 			r.body(func(*pipeline.Consumer) {
 				p.Emit(r.e)
@@ -36,8 +37,9 @@ func TestNormOfAWideInputForFewWarps(t *testing.T) {
 	rng := newRand(n)
 	x, gains := floats(rng, n, 1), normals(rng, n, 1)
 	r := newRig(t, setup{})
-	norm := tasks.NormInput{N: n, Eps: 1e-5, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), n)), Gain: in[dsl.BF16](r, "gains", bf16Bytes(gains), n),
-		Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(n), dsl.Align(16))}
+	norm := tasks.NormInput{N: n, Eps: 1e-5, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), n)),
+		Gain: in[dsl.BF16](r, "gains", bf16Bytes(gains), n),
+		Dst:  dsl.Shared[dsl.BF16](r.k, "input", padded(n), dsl.Align(16))}
 	staged, scale := out[dsl.BF16](r, "staged", padded(n)), out[dsl.F32](r, "scale", 32)
 	r.body(func(*pipeline.Consumer) {
 		s := norm.Emit(r.e, r.k.U32(0))
@@ -64,7 +66,8 @@ func TestNormOfAWideInputForFewWarps(t *testing.T) {
 func TestCodeDoesNotGrowWithTheInput(t *testing.T) {
 	instructions := func(n int) (count int) {
 		r := newRig(t, setup{})
-		p := tasks.PlainInput{N: n, X: in[dsl.BF16](r, "x", nil, n), Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(n), dsl.Align(16))}
+		p := tasks.PlainInput{N: n, X: in[dsl.BF16](r, "x", nil, n),
+			Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(n), dsl.Align(16))}
 		r.body(func(*pipeline.Consumer) { p.Emit(r.e) }, nil)
 		k, err := r.k.Finish()
 		require.NoError(t, err)

@@ -110,8 +110,10 @@ func (v *Variant) problem() string {
 		return ""
 	}
 	return firstOf(
-		need(!v.Sum || v.Logits != nil, "attention: variant %q sums without softmax, but has no Logits to give weights", v.Name),
-		need(v.Window >= 0 && v.Sinks >= 0, "attention: variant %q has a window of %d with %d sinks", v.Name, v.Window, v.Sinks),
+		need(!v.Sum || v.Logits != nil, "attention: variant %q sums without softmax, but has no Logits to give weights",
+			v.Name),
+		need(v.Window >= 0 && v.Sinks >= 0, "attention: variant %q has a window of %d with %d sinks", v.Name, v.Window,
+			v.Sinks),
 		need(v.Window > 0 || v.Sinks == 0, "attention: variant %q has %d sinks without a window", v.Name, v.Sinks),
 		need(v.Window == 0 || v.Mask != nil, "attention: variant %q has a window of %d, but no Mask", v.Name, v.Window))
 }

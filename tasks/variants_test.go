@@ -125,10 +125,11 @@ func flavours(t testing.TB) []flavour {
 			v, err := tasks.Combine(tasks.SlidingWindow(20, 3), tasks.SoftCap(2), alibi(r, heads, d))
 			return must(t, v, err)
 		}},
-		{name: "head scale, window, outputs and sigmoid", rounding: 3, plain: true, declare: func(r *rig, heads, d int) *tasks.Variant {
-			v, err := tasks.Combine(scale(r, heads, d), tasks.SlidingWindow(20, 3), doubled(), tasks.Sigmoid(0.5))
-			return must(t, v, err)
-		}},
+		{name: "head scale, window, outputs and sigmoid", rounding: 3, plain: true,
+			declare: func(r *rig, heads, d int) *tasks.Variant {
+				v, err := tasks.Combine(scale(r, heads, d), tasks.SlidingWindow(20, 3), doubled(), tasks.Sigmoid(0.5))
+				return must(t, v, err)
+			}},
 	}
 }
 
@@ -156,8 +157,10 @@ func TestVariantsOfRaggedAttention(t *testing.T) {
 	for i, f := range flavours(t) {
 		cases := []ragged{
 			{seqs: []sequence{{cached: 70, new: 1}}},
-			{seqs: []sequence{{cached: 70, new: 1}, {cached: 3, new: 3}, {cached: 45, new: 4}}, parts: 3, group: 3, consumers: 4, sms: 3},
-			{seqs: []sequence{{cached: 40, new: 2}, {cached: 0, new: 1}, {cached: 70, new: 1}}, prefix: 24, parts: 2, kvHeads: 2},
+			{seqs: []sequence{{cached: 70, new: 1}, {cached: 3, new: 3}, {cached: 45, new: 4}}, parts: 3, group: 3, consumers: 4,
+				sms: 3},
+			{seqs: []sequence{{cached: 40, new: 2}, {cached: 0, new: 1}, {cached: 70, new: 1}}, prefix: 24, parts: 2,
+				kvHeads: 2},
 			{seqs: []sequence{{cached: 50, new: 6, parents: tree}, {cached: 20, new: 1}}, group: 4, consumers: 4, page: 16},
 			{seqs: []sequence{{cached: 50, new: 1}, {cached: 20, new: 1}}, index: 9, parts: 2, page: 16, perStage: 32},
 			{seqs: []sequence{{cached: 50, new: 1}, {cached: 20, new: 1}}, index: 3, parts: 3, pinned: true, prefix: 16},
@@ -176,7 +179,8 @@ func TestVariantsOfRaggedAttention(t *testing.T) {
 func TestSelectedPagesOfRaggedAttention(t *testing.T) {
 	for _, f := range append(flavours(t), flavour{name: "causal", declare: fixed(nil)}) {
 		for _, page := range deep.Most([]int{8, 1, 16}, 1) {
-			ragged{seqs: []sequence{{cached: 45, new: 3, parents: []int{-1, -1, 1}}, {cached: 30, new: 1}}, page: page, parts: 2, selection: true}.runAs(t, f)
+			ragged{seqs: []sequence{{cached: 45, new: 3, parents: []int{-1, -1, 1}}, {cached: 30, new: 1}}, page: page, parts: 2,
+				selection: true}.runAs(t, f)
 		}
 	}
 }
@@ -185,7 +189,8 @@ func TestSelectedPagesOfRaggedAttention(t *testing.T) {
 func TestVariantsOfAttentionOfOneSequence(t *testing.T) {
 	for i, f := range flavours(t) {
 		for j, c := range []attend{
-			{cached: 70, splits: 3, perStage: 32}, {cached: 45, group: 9, page: 16}, {cached: 0}, {cached: 37, group: 17, splits: 2, d: 48}, {cached: 80, splits: 2, consumers: 3, page: 1, kvHeads: 2},
+			{cached: 70, splits: 3, perStage: 32}, {cached: 45, group: 9, page: 16}, {cached: 0},
+			{cached: 37, group: 17, splits: 2, d: 48}, {cached: 80, splits: 2, consumers: 3, page: 1, kvHeads: 2},
 		} {
 			if !f.plain || !deep.On() && (i+j)%4 != 0 {
 				continue

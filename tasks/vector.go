@@ -67,7 +67,8 @@ func (t *Embedding) Row(e *Env, token u32) Vector {
 		return zeros(e)
 	}
 	row := dsl.Cast[dsl.U64](token).MulC(t.N / 2)
-	return pairs(dsl.View[dsl.BF16x2](t.Table), func(at u32) dsl.Val[dsl.U64] { return row.Add(dsl.Cast[dsl.U64](at.DivC(2))) })
+	return pairs(dsl.View[dsl.BF16x2](t.Table),
+		func(at u32) dsl.Val[dsl.U64] { return row.Add(dsl.Cast[dsl.U64](at.DivC(2))) })
 }
 
 // PackedEmbedding is the embedding of a model whose LM head is the same matrix:
@@ -187,7 +188,8 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	squares := dsl.NewVar(k.F32(0), "squares")
 	first := u32{}
 	if t.Fixed == nil {
-		first = inputPair(e.Tid.MulC(2)).Named("first") // of this thread's pairs; the others are so many threads on, the second of four elements always two
+		// of this thread's pairs; the others are so many threads on, the second of four elements always two
+		first = inputPair(e.Tid.MulC(2)).Named("first")
 	}
 	nth := 0
 	squared := func(i u32) func(x []f32) (gains [4]f32) {
@@ -306,7 +308,8 @@ func (t *PlainInput) Emit(e *Env) {
 	h := t.Handed
 	planes := InputPlanes(t.Format)
 	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Format, t.Dst, t.Fixed)),
-		need(h == nil || h.Planes == planes && 2*h.Pairs == t.N, "plain input: it does not come as %d pairs in %d planes", t.N/2, planes)); p != "" {
+		need(h == nil || h.Planes == planes && 2*h.Pairs == t.N, "plain input: it does not come as %d pairs in %d planes",
+			t.N/2, planes)); p != "" {
 		e.K.Require(false, "%s", p)
 		return
 	}
@@ -371,7 +374,8 @@ func inputProblem(what string, n, multiple int, f pipeline.Format, dst dsl.Buf[d
 			need(fixed == nil || fixed.K == padded && fixed.T == 1, "%s: Fixed is not for a token of %d elements", what, padded),
 			sound(fixed.problem(what)))
 	}
-	return firstOf(long, need(int(dst.Len()) >= padded, "%s: Dst has %d elements, want %d for %d padded", what, dst.Len(), padded, n))
+	return firstOf(long, need(int(dst.Len()) >= padded, "%s: Dst has %d elements, want %d for %d padded", what, dst.Len(),
+		padded, n))
 }
 
 // padding is how many elements n lacks of a multiple of to.

@@ -64,7 +64,8 @@ func (w *Work) problem(class int) string {
 	return firstOf(
 		need(w.PerCTA >= 1, "attention: %d items a CTA, want at least 1", w.PerCTA),
 		need(class >= 0 && class < w.Classes, "attention: class %d of %d", class, w.Classes),
-		need(int(w.Items.Len()) >= WorkWords(w.Classes, w.PerCTA), "attention: Items has %d elements, want %d", w.Items.Len(), WorkWords(w.Classes, w.PerCTA)))
+		need(int(w.Items.Len()) >= WorkWords(w.Classes, w.PerCTA), "attention: Items has %d elements, want %d", w.Items.Len(),
+			WorkWords(w.Classes, w.PerCTA)))
 }
 
 // item is one piece of attention: some query rows of a KV head over some chunks
@@ -140,7 +141,8 @@ func (t *Attention) eachSplit(e *Env, body func(it *item)) {
 	k.ForStep(e.CTA, k.U32(t.Items()), e.Grid, func(i u32) {
 		e.Anew(func() {
 			head, rest := i.RemC(t.KV.Heads).Named("kv_head"), i.DivC(t.KV.Heads)
-			body(&item{t: t, e: e, kvHead: head, split: rest.DivC(parts).Named("split"), part: func() u32 { return rest.RemC(parts) }})
+			body(&item{t: t, e: e, kvHead: head, split: rest.DivC(parts).Named("split"),
+				part: func() u32 { return rest.RemC(parts) }})
 		})
 	})
 }
@@ -182,14 +184,16 @@ func (it *item) span(s Step) {
 	var chunks u32
 	chunks, it.window = t.chunks(it.cached, it.word(kv.ItemPosition), first)
 	a, b, n := it.word(kv.ItemFirst), it.word(kv.ItemEnd), it.word(kv.ItemOf)
-	it.e.K.Claim("attention: more chunks than shares of them are counted by", func() dsl.Pred { return n.EqC(0).Or(chunks.LtC(kv.MaxChunks + 1)) })
+	it.e.K.Claim("attention: more chunks than shares of them are counted by",
+		func() dsl.Pred { return n.EqC(0).Or(chunks.LtC(kv.MaxChunks + 1)) })
 	part := func(x u32) u32 {
 		share := dsl.Select(n.EqC(0), it.e.K.U32(0), x) // of n
 		it.e.K.Claim("attention: a share beyond those that there are", func() dsl.Pred { return share.LtC(kv.MaxChunks + 1) })
 		return dsl.Select(n.EqC(0), x.Min(chunks), share.Mul(chunks).Div(n.MaxC(1)))
 	}
 	it.first, it.end = part(a).Named("first"), part(b).Named("end")
-	it.e.K.Claim("attention: a chunk beyond every position", func() dsl.Pred { return it.first.LtC(mostChunks + 1).And(it.end.LtC(mostChunks + 1)) })
+	it.e.K.Claim("attention: a chunk beyond every position",
+		func() dsl.Pred { return it.first.LtC(mostChunks + 1).And(it.end.LtC(mostChunks + 1)) })
 	it.e.K.Claim("attention: an item that ends before it begins", func() dsl.Pred { return it.first.Lt(it.end.AddC(1)) })
 }
 

@@ -17,22 +17,31 @@ import (
 func attentionPlays(t *testing.T, classes int) (all []*attentionPlay) {
 	t.Helper()
 	add := func(change func(c *attend.Config), launches ...attentionLaunch) {
-		c := attend.Config{Heads: 5, KVHeads: 1, HeadDim: 16, Layers: 3, Page: 4, Rows: 16, SMs: 2, Consumers: 3, StageBytes: 1024, Stages: 3, InFlight: 2, ItemsPerCTA: 40, Partials: 256}
+		c := attend.Config{Heads: 5, KVHeads: 1, HeadDim: 16, Layers: 3, Page: 4, Rows: 16, SMs: 2, Consumers: 3,
+			StageBytes: 1024, Stages: 3, InFlight: 2, ItemsPerCTA: 40, Partials: 256}
 		if classes == 2 {
 			c.Variants = func(*dsl.Kernel) []*tasks.Variant { return []*tasks.Variant{tasks.SlidingWindow(40, 4), nil} }
 		}
 		change(&c)
 		all = append(all, newAttentionPlay(t, c, launches...))
 	}
-	one, two := attentionLaunch{seqs: [][2]int{{130, 1}}}, attentionLaunch{seqs: [][2]int{{130, 2}}} // split, and merged in shares
-	several := attentionLaunch{seqs: [][2]int{{90, 1}, {0, 6}, {5, 1}, {40, 3}}}                     // not split
-	pinned := attentionLaunch{seqs: several.seqs, pin: 32}                                           // split, and merged in a phase
-	many := attentionLaunch{seqs: slices.Repeat([][2]int{{33, 1}}, 16), pin: 16}                     // more items than a warp looks at once
+	// split, and merged in shares
+	one, two := attentionLaunch{seqs: [][2]int{{130, 1}}}, attentionLaunch{seqs: [][2]int{{130, 2}}}
+	several := attentionLaunch{seqs: [][2]int{{90, 1}, {0, 6}, {5, 1}, {40, 3}}} // not split
+	// split, and merged in a phase
+	pinned := attentionLaunch{seqs: several.seqs, pin: 32}
+	// more items than a warp looks at once
+	many := attentionLaunch{seqs: slices.Repeat([][2]int{{33, 1}}, 16), pin: 16}
 	add(func(*attend.Config) {}, one, many, several, pinned)
-	add(func(c *attend.Config) { c.Heads, c.Layers = 17, 2 }, one, several)                                                   // rows of one token on several warps
-	add(func(c *attend.Config) { c.Heads, c.Layers = 9, 2 }, one, two)                                                        // too many rows to meet all at once, on one tile
-	add(func(c *attend.Config) { c.Consumers, c.HeadDim, c.StageBytes = 11, 48, 3072 }, one, two, pinned)                     // outputs in slices
-	add(func(c *attend.Config) { c.Heads, c.Rows, c.Consumers = 2, 8, 8 }, attentionLaunch{seqs: [][2]int{{20, 6}, {40, 1}}}) // new tokens lie where maxima meet
+	// rows of one token on several warps
+	add(func(c *attend.Config) { c.Heads, c.Layers = 17, 2 }, one, several)
+	// too many rows to meet all at once, on one tile
+	add(func(c *attend.Config) { c.Heads, c.Layers = 9, 2 }, one, two)
+	// outputs in slices
+	add(func(c *attend.Config) { c.Consumers, c.HeadDim, c.StageBytes = 11, 48, 3072 }, one, two, pinned)
+	// new tokens lie where maxima meet
+	add(func(c *attend.Config) { c.Heads, c.Rows, c.Consumers = 2, 8, 8 },
+		attentionLaunch{seqs: [][2]int{{20, 6}, {40, 1}}})
 	return all
 }
 

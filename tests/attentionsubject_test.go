@@ -70,8 +70,9 @@ func (p *attentionPlay) plan(t *testing.T, q kv.Request) {
 	plan.EncodeWork(work)
 	plan.EncodeMerge(merge)
 	p.plans = append(p.plans, plan)
-	p.launches = append(p.launches, map[string][]byte{attend.BufferRows: u32Bytes(plan.Rows), attend.BufferEntries: u32Bytes(plan.Entries),
-		attend.BufferWork: u32Bytes(work), attend.BufferMerges: u32Bytes(merge)})
+	p.launches = append(p.launches,
+		map[string][]byte{attend.BufferRows: u32Bytes(plan.Rows), attend.BufferEntries: u32Bytes(plan.Entries),
+			attend.BufferWork: u32Bytes(work), attend.BufferMerges: u32Bytes(merge)})
 }
 
 func u32Bytes(words []uint32) (out []byte) {
@@ -116,7 +117,8 @@ func (p *attentionPlay) run(k *ir.Kernel, seed uint64) (string, error) {
 		}
 	}
 	q := randomBF16(rand.New(rand.NewPCG(4, 4)), c.Rows*c.Heads*c.HeadDim)
-	for name, data := range map[string][]byte{attend.BufferQ: q, "barrier": u32Bytes([]uint32{p.epoch}), "epoch": u32Bytes([]uint32{p.epoch})} {
+	for name, data := range map[string][]byte{attend.BufferQ: q, "barrier": u32Bytes([]uint32{p.epoch}),
+		"epoch": u32Bytes([]uint32{p.epoch})} {
 		if err := sim.Write(name, 0, data); err != nil {
 			return "", err
 		}
@@ -153,16 +155,17 @@ func (p *attentionPlay) subject(t *testing.T) *subject {
 	t.Helper()
 	good, err := p.run(p.mk.IR, 1)
 	require.NoError(t, err)
-	s := &subject{seeds: seedsPerMutant(), ir: p.mk.IR, run: func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
-		print, err := p.run(k, seed)
-		switch {
-		case err != nil:
-			return reportOf(err)
-		case print != good:
-			return "wrong value in memory", "", nil
-		}
-		return "", "", nil
-	}}
+	s := &subject{seeds: seedsPerMutant(), ir: p.mk.IR,
+		run: func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+			print, err := p.run(k, seed)
+			switch {
+			case err != nil:
+				return reportOf(err)
+			case print != good:
+				return "wrong value in memory", "", nil
+			}
+			return "", "", nil
+		}}
 	s.mustPass(t)
 	return s
 }

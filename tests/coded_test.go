@@ -89,7 +89,8 @@ func holdsCodes(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Co
 }
 
 // holdsRows looks at every weight of matrix i of the plan table, which lies in an image of a layer.
-func holdsRows(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Coded, layer, i int, p *pipeline.MatrixPlan, image []byte, dir string) {
+func holdsRows(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Coded, layer, i int,
+	p *pipeline.MatrixPlan, image []byte, dir string) {
 	digits, source := map[models.DType]float64{models.BF16: 0x1p-8, models.F16: 0x1p-11}, mk.Sources(i)
 	for row := range p.Rows {
 		at := source(row)
@@ -125,7 +126,8 @@ func holdsRows(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Cod
 				code = float64(quant.FromE4M3(byte(codes[k])))
 			}
 			require.Equal(t, code*float64(scales[g])*factor, v, "%s: %s [%d, %d]", dir, name, at.Row, k)
-			require.InDelta(t, v, float64(numbers[k]), 1e-7+math.Abs(v)*roundings*digits[w.DType], "%s: %s [%d, %d]", dir, name, at.Row, k)
+			require.InDelta(t, v, float64(numbers[k]), 1e-7+math.Abs(v)*roundings*digits[w.DType], "%s: %s [%d, %d]", dir, name,
+				at.Row, k)
 		}
 	}
 }

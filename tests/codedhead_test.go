@@ -32,7 +32,8 @@ func TestCodesOfTheHeadAreTheCheckpoints(t *testing.T) {
 	for _, s := range synth.Tensors(config) {
 		bits := make([]uint16, s.Elems())
 		require.NoError(t, synth.Fill(bits, 1, s, 0))
-		tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape, Data: checkpoint.BF16Bytes(bits)})
+		tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape,
+			Data: checkpoint.BF16Bytes(bits)})
 	}
 	var data bytes.Buffer
 	require.NoError(t, checkpoint.WriteSafetensors(&data, tensors))

@@ -21,10 +21,12 @@ func TestTheComparisonLeavesOutContextsWithoutPositions(t *testing.T) {
 	mkgen, out := filepath.Join(dir, "mkgen"), filepath.Join(dir, "compare.json")
 	built, err := exec.Command("go", "build", "-o", mkgen, "../cmd/mkgen").CombinedOutput()
 	require.NoError(t, err, string(built))
-	args := []string{"../bench/compare.py", "--mkgen", mkgen, "--model", "tiny", "--device", "sim", "--rounds", "1", "--tokens", "2", "--no-transformers", "--out", out}
+	args := []string{"../bench/compare.py", "--mkgen", mkgen, "--model", "tiny", "--device", "sim", "--rounds", "1",
+		"--tokens", "2", "--no-transformers", "--out", out}
 	said, err := exec.Command(python, append(args, "--contexts", "128,511")...).CombinedOutput()
 	require.Error(t, err)
-	require.Equal(t, "compare: --contexts: 511 and a round of 2 tokens, the model was made for 512 positions\n", string(said))
+	require.Equal(t, "compare: --contexts: 511 and a round of 2 tokens, the model was made for 512 positions\n",
+		string(said))
 	said, err = exec.Command(python, append(args, "--contexts", "128,x")...).CombinedOutput()
 	require.Error(t, err)
 	require.Equal(t, "compare: --contexts: found '128,x', want numbers with commas between\n", string(said))
@@ -44,7 +46,8 @@ func TestTheComparisonLeavesOutContextsWithoutPositions(t *testing.T) {
 }
 
 func TestTheComparisonSaysMoreWhereTheSingleKernelIsSlower(t *testing.T) {
-	cmd := exec.Command(anyPython(t), "-c", "import compare; print(compare.gain(1.039), compare.gain(1), compare.gain(1 / 1.0972), sep='; ')")
+	cmd := exec.Command(anyPython(t), "-c",
+		"import compare; print(compare.gain(1.039), compare.gain(1), compare.gain(1 / 1.0972), sep='; ')")
 	cmd.Dir = "../bench"
 	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 	said, err := cmd.CombinedOutput()
@@ -76,8 +79,9 @@ func TestTheComparisonRunsOnACPU(t *testing.T) {
 	mkgen, out := filepath.Join(dir, "mkgen"), filepath.Join(dir, "compare.json")
 	built, err := exec.Command("go", "build", "-o", mkgen, "../cmd/mkgen").CombinedOutput()
 	require.NoError(t, err, string(built))
-	said, err := exec.Command(python, "../bench/compare.py", "--mkgen", mkgen, "--model", "tiny", "--device", "sim", "--contexts", "5,20",
-		"--rounds", "2", "--tokens", "3", "--mode", "eager", "--out", out, "--graph", "--dependents streamed").CombinedOutput()
+	said, err := exec.Command(python, "../bench/compare.py", "--mkgen", mkgen, "--model", "tiny", "--device", "sim",
+		"--contexts", "5,20", "--rounds", "2", "--tokens", "3", "--mode", "eager", "--out", out, "--graph",
+		"--dependents streamed").CombinedOutput()
 	require.NoError(t, err, string(said))
 	require.Contains(t, string(said), "UNGATED: no record.")
 	text, err := os.ReadFile(out)

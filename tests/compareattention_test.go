@@ -21,8 +21,9 @@ func TestAttentionOfPromptsIsComparedOnACPU(t *testing.T) {
 	mkgen, out := filepath.Join(dir, "mkgen"), filepath.Join(dir, "attention.json")
 	built, err := exec.Command("go", "build", "-o", mkgen, "../cmd/mkgen").CombinedOutput()
 	require.NoError(t, err, string(built))
-	said, err := exec.Command(python, "../bench/attention.py", "--mkgen", mkgen, "--device", "sim", "--heads", "4", "--kv-heads", "2", "--head-dim", "32",
-		"--sequences", "2", "--lengths", "40,70", "--pages", "16,1", "--systems", "math", "--rounds", "1", "--passes", "2", "--out", out).CombinedOutput()
+	said, err := exec.Command(python, "../bench/attention.py", "--mkgen", mkgen, "--device", "sim", "--heads", "4",
+		"--kv-heads", "2", "--head-dim", "32", "--sequences", "2", "--lengths", "40,70", "--pages", "16,1", "--systems",
+		"math", "--rounds", "1", "--passes", "2", "--out", out).CombinedOutput()
 	require.NoError(t, err, string(said))
 	require.FileExists(t, filepath.Join(dir, "attention.svg"))
 	data, err := os.ReadFile(out)

@@ -23,11 +23,12 @@ var promptRounds = map[string]map[int][]float64{
 	"transformers": {128: {27000, 26000, 28000}, 1024: {39000, 39000, 39500}},
 }
 
-// fakePrompts writes programs in place of mkgen and of transformers into dir, whose times are promptRounds, and modules in
-// place of PyTorch. The logits of transformers differ from mkgen's by apart standard deviations.
+// fakePrompts writes programs in place of mkgen and of transformers into dir, whose times are promptRounds, and modules
+// in place of PyTorch. The logits of transformers differ from mkgen's by apart standard deviations.
 func fakePrompts(t *testing.T, dir string, gated bool, apart float64) {
 	t.Helper()
-	f := &bench.PrefillFile{What: bench.PrefillWhat, GPU: "NVIDIA H100 80GB HBM3", Driver: "580", CUDA: "13.0", Commit: "abc", Gated: gated, Peak: 989.4,
+	f := &bench.PrefillFile{What: bench.PrefillWhat, GPU: "NVIDIA H100 80GB HBM3", Driver: "580", CUDA: "13.0",
+		Commit: "abc", Gated: gated, Peak: 989.4,
 		Options: bench.PrefillOptions{Compiler: "nvcc 13.0.88", Prefill: []int{2048, 128}, Page: 16, SMs: 132}}
 	answers := map[string]map[string]any{}
 	for _, n := range []int{128, 1024} {
@@ -37,13 +38,15 @@ func fakePrompts(t *testing.T, dir string, gated bool, apart float64) {
 			ours, theirs = append(ours, float32(x)), append(theirs, x+apart*math.Sqrt2/2)
 		}
 		middle := slices.Sorted(slices.Values(rounds))[1]
-		c := bench.PrefillFigures{System: bench.SystemMkgen, Model: "tiny", DType: "bf16", Batch: 1, Prompt: n, First: middle, Rate: 1e6 * float64(n) / middle, FLOP: flop,
-			TFLOPS: flop / middle / 1e6, Share: flop / middle / 1e6 / 989.4, Rounds: rounds, Logits: ours}
+		c := bench.PrefillFigures{System: bench.SystemMkgen, Model: "tiny", DType: "bf16", Batch: 1, Prompt: n, First: middle,
+			Rate: 1e6 * float64(n) / middle, FLOP: flop, TFLOPS: flop / middle / 1e6, Share: flop / middle / 1e6 / 989.4,
+			Rounds: rounds, Logits: ours}
 		if gated {
 			c.Gate = &gate.Record{Passed: true}
 		}
 		f.Cases = append(f.Cases, c)
-		answers[fmt.Sprintf("prompt %d 3 61", n)] = map[string]any{"rounds_us": promptRounds["transformers"][n], "logits": theirs}
+		answers[fmt.Sprintf("prompt %d 3 61", n)] = map[string]any{"rounds_us": promptRounds["transformers"][n],
+			"logits": theirs}
 	}
 	answers["product 8192"] = map[string]any{"tflop_s": 640.0}
 	require.NoError(t, f.Check())
@@ -77,8 +80,9 @@ for line in sys.stdin:
 func comparePrompts(t *testing.T, dir string, args ...string) (said string, err error) {
 	t.Helper()
 	worker := filepath.Join(dir, "worker.py")
-	all := append([]string{"-c", "import compare, compare_prefill, pathlib; compare_prefill.WORKER = pathlib.Path(" + fmt.Sprintf("%q", worker) + "); compare.main()",
-		"--mkgen", filepath.Join(dir, "mkgen"), "--model", "tiny", "--config", "../models/testdata/configs/llama3-8b.json", "--prefill", "2048", "--rounds", "3",
+	all := append([]string{"-c", "import compare, compare_prefill, pathlib; compare_prefill.WORKER = pathlib.Path(" +
+		fmt.Sprintf("%q", worker) + "); compare.main()", "--mkgen", filepath.Join(dir, "mkgen"), "--model", "tiny",
+		"--config", "../models/testdata/configs/llama3-8b.json", "--prefill", "2048", "--rounds", "3",
 		"--out", filepath.Join(dir, "out.json")}, args...)
 	cmd := exec.Command(anyPython(t), all...)
 	cmd.Dir = "../bench"
@@ -96,15 +100,18 @@ func TestPromptsAreComparedInTurns(t *testing.T) {
 	require.NoError(t, err, said)
 	turn := []string{"mkgen", "prompt 128 3 61", "prompt 1024 3 61", "product 8192"}
 	var order []string
-	for _, m := range regexp.MustCompile(`(?m)^== (mkgen|transformers: \w+ [\d ]+?): [\d.]+ s$`).FindAllStringSubmatch(said, -1) {
+	for _, m := range regexp.MustCompile(`(?m)^== (mkgen|transformers: \w+ [\d ]+?): [\d.]+ s$`).
+		FindAllStringSubmatch(said, -1) {
 		order = append(order, strings.TrimPrefix(m[1], "transformers: "))
 	}
 	require.Equal(t, append(turn, turn...), order)
-	require.Equal(t, 1, strings.Count(said, "called bench --config ../models/testdata/configs/llama3-8b.json --name tiny --prefill 2048 --contexts 128,1024 --rounds 3"+
-		" --cases "+regexp.MustCompile(`/\S+prefill\.json`).FindString(said)+" --reference "+dir+"\n"), said)
+	require.Equal(t, 1, strings.Count(said,
+		"called bench --config ../models/testdata/configs/llama3-8b.json --name tiny --prefill 2048 --contexts 128,1024 --rounds 3"+
+			" --cases "+regexp.MustCompile(`/\S+prefill\.json`).FindString(said)+" --reference "+dir+"\n"), said)
 	require.Contains(t, said, " --random 7\n", "the second time without the gate, with the reference's weights")
 	require.Contains(t, said, "called plot "+filepath.Join(dir, "out.json")+" -o "+filepath.Join(dir, "out.svg"))
-	require.Contains(t, said, "128  transformers     27.00 ms  26.00-28.00   4741     71.1    7.2 %      11.1 %         3.375  -\n")
+	require.Contains(t, said,
+		"128  transformers     27.00 ms  26.00-28.00   4741     71.1    7.2 %      11.1 %         3.375  -\n")
 	data, err := os.ReadFile(filepath.Join(dir, "out.json"))
 	require.NoError(t, err)
 	f, err := bench.ParsePrefill(data)
@@ -115,7 +122,8 @@ func TestPromptsAreComparedInTurns(t *testing.T) {
 		system      string
 		prompt      int
 		first, over float64
-	}{{"mkgen", 128, 8000, 1}, {"transformers", 128, 27000, 3.375}, {"mkgen", 1024, 26000, 1}, {"transformers", 1024, 39000, 1.5}} {
+	}{{"mkgen", 128, 8000, 1}, {"transformers", 128, 27000, 3.375}, {"mkgen", 1024, 26000, 1},
+		{"transformers", 1024, 39000, 1.5}} {
 		c := f.Cases[i]
 		require.Equal(t, want.system, c.System)
 		require.Equal(t, want.prompt, c.Prompt)
@@ -130,7 +138,8 @@ func TestPromptsAreComparedInTurns(t *testing.T) {
 	}
 	picture, err := f.Plot().SVG()
 	require.NoError(t, err)
-	for _, want := range []string{"mkgen tiny, bf16, NVIDIA H100", "transformers tiny", "27 ms", "the datasheet", ">1024<", ">TFLOP/s<"} {
+	for _, want := range []string{"mkgen tiny, bf16, NVIDIA H100", "transformers tiny", "27 ms", "the datasheet", ">1024<",
+		">TFLOP/s<"} {
 		require.Contains(t, string(picture), want)
 	}
 }
@@ -141,7 +150,8 @@ func TestPromptsOfOtherLogitsAreNotCompared(t *testing.T) {
 	fakePrompts(t, dir, false, 0.5)
 	said, err := comparePrompts(t, dir, "--contexts", "128,1024", "--passes", "1")
 	require.Error(t, err)
-	require.Contains(t, said, "compare: transformers' logits behind 128 tokens are 0.501 standard deviations from mkgen's, want at most 0.25\n")
+	require.Contains(t, said,
+		"compare: transformers' logits behind 128 tokens are 0.501 standard deviations from mkgen's, want at most 0.25\n")
 	require.NoFileExists(t, filepath.Join(dir, "out.json"))
 	for args, want := range map[string]string{
 		"--contexts 200000": "compare: --contexts: a prompt of 200000 tokens, the model was made for",
@@ -172,8 +182,8 @@ func TestPromptsAreComparedOnACPU(t *testing.T) {
 	mkgen, out := filepath.Join(dir, "mkgen"), filepath.Join(dir, "prompts.json")
 	built, err := exec.Command("go", "build", "-o", mkgen, "../cmd/mkgen").CombinedOutput()
 	require.NoError(t, err, string(built))
-	said, err := exec.Command(python, "../bench/compare.py", "--mkgen", mkgen, "--model", "tiny", "--device", "sim", "--prefill", "64", "--contexts", "20,80",
-		"--rounds", "1", "--passes", "1", "--out", out).CombinedOutput()
+	said, err := exec.Command(python, "../bench/compare.py", "--mkgen", mkgen, "--model", "tiny", "--device", "sim",
+		"--prefill", "64", "--contexts", "20,80", "--rounds", "1", "--passes", "1", "--out", out).CombinedOutput()
 	require.NoError(t, err, string(said))
 	require.Contains(t, string(said), "UNGATED: no record.")
 	require.FileExists(t, filepath.Join(dir, "prompts.svg"))

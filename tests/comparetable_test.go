@@ -16,7 +16,8 @@ import (
 func TestTheReadmesComparisonIsItsRecords(t *testing.T) {
 	text, err := os.ReadFile("../docs/results.md")
 	require.NoError(t, err)
-	lines := regexp.MustCompile(`(?m)^\| (\S+) \| (\d+) \| (\S+) \| (\S+) \((\S+) ×\) \| (\S+) \((\S+) ×\) \|$`).FindAllStringSubmatch(string(text), -1)
+	lines := regexp.MustCompile(`(?m)^\| (\S+) \| (\d+) \| (\S+) \| (\S+) \((\S+) ×\) \| (\S+) \((\S+) ×\) \|$`).
+		FindAllStringSubmatch(string(text), -1)
 	require.NotEmpty(t, lines)
 	for _, l := range lines {
 		files, err := filepath.Glob("../bench/results/h200/*-compare-" + l[1] + ".json")

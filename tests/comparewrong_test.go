@@ -35,7 +35,8 @@ func compare(t *testing.T, dir string, args ...string) (code int, said string) {
 // fakeMkgen is a program that says how it was called, and exits with a code.
 func fakeMkgen(t *testing.T, dir, code string) {
 	t.Helper()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "mkgen"), []byte("#!/bin/sh\necho called $0\nexit "+code+"\n"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mkgen"), []byte("#!/bin/sh\necho called $0\nexit "+code+"\n"),
+		0o755))
 }
 
 func TestAComparisonThatCannotBeIsRefusedInOneLine(t *testing.T) {
@@ -68,7 +69,8 @@ func TestAComparisonThatCannotBeIsRefusedInOneLine(t *testing.T) {
 		for i := range args {
 			args[i] = strings.ReplaceAll(args[i], "|", " ")
 		}
-		code, said := compare(t, dir, append([]string{"--mkgen", "./mkgen", "--model", "tiny", "--device", "sim", "--no-transformers"}, args...)...)
+		code, said := compare(t, dir,
+			append([]string{"--mkgen", "./mkgen", "--model", "tiny", "--device", "sim", "--no-transformers"}, args...)...)
 		require.Equal(t, c.code, code, "%s: %s", c.args, said)
 		require.True(t, strings.HasPrefix(said, c.want), "%s: %s", c.args, said)
 		require.Equal(t, 1, strings.Count(said, "\n"), "%s: %s", c.args, said)
@@ -107,7 +109,8 @@ func TestTheComparisonIsWrittenWhole(t *testing.T) {
 	}
 	require.NoError(t, os.Symlink("new/file", filepath.Join(dir, "link")))
 	write := func(text, limit string) *exec.Cmd {
-		command := exec.Command("sh", "-c", limit+` exec "$0" -c 'import compare, pathlib, sys; compare.write(pathlib.Path(sys.argv[1]), sys.argv[2] * 4000)' "$@"`, python, filepath.Join(dir, "link"), text)
+		command := exec.Command("sh", "-c",
+			limit+` exec "$0" -c 'import compare, pathlib, sys; compare.write(pathlib.Path(sys.argv[1]), sys.argv[2] * 4000)' "$@"`, python, filepath.Join(dir, "link"), text)
 		command.Dir = "../bench"
 		command.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
 		return command

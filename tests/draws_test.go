@@ -70,7 +70,8 @@ func TestTheKernelDrawsAsTheHostDoes(t *testing.T) {
 	}
 }
 
-// An engine whose kernel makes the log-probabilities, many tokens a launch, gives those that the host makes of all logits.
+// An engine whose kernel makes the log-probabilities, many tokens a launch, gives those that the host makes of all
+// logits.
 func TestLogprobsOfTheKernelAreTheHosts(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)

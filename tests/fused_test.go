@@ -63,13 +63,15 @@ func TestFusedMLPOfOddShapes(t *testing.T) {
 		for _, q := range megakernel.Syncs() {
 			for _, m := range megakernel.Mergings() {
 				vectors, held := fusedVectors[seed%uint64(len(fusedVectors))], []int{0, 1, megakernel.HeldNone}[seed%3]
-				mk, err := megakernel.Build(c, megakernel.Options{SMs: 5, Page: 4, StageBytes: 2048, Queries: q, Merge: m, MLP: megakernel.MLPFused, Vectors: vectors, Held: held})
+				mk, err := megakernel.Build(c, megakernel.Options{SMs: 5, Page: 4, StageBytes: 2048, Queries: q, Merge: m,
+					MLP: megakernel.MLPFused, Vectors: vectors, Held: held})
 				require.NoError(t, err)
 				got := decode(t, mk, 3, tokens, seed)
 				ref, err := reference.NewModel(shape, reference.Synthetic(shape, 3), reference.AsKernel(shape))
 				require.NoError(t, err)
 				for n, id := range tokens {
-					requireClose(t, ref.Step(id), got.logits[n], referenceTolerance, fmt.Sprintf("shape %d, queries %s, merge %s, vectors %q, %d held, position %d", i, q, m, vectors, held, n))
+					requireClose(t, ref.Step(id), got.logits[n], referenceTolerance,
+						fmt.Sprintf("shape %d, queries %s, merge %s, vectors %q, %d held, position %d", i, q, m, vectors, held, n))
 				}
 				seed++
 			}

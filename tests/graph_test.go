@@ -19,7 +19,8 @@ import (
 
 // stepsOf feeds tokens one a launch and then lets a launch choose more; it returns the
 // logits of the steps fed and all tokens chosen.
-func stepsOf(t *testing.T, mk *megakernel.Kernel, seed, weightSeed uint64, tokens []int, more int) (logits [][]float32, chosen []int) {
+func stepsOf(t *testing.T, mk *megakernel.Kernel, seed, weightSeed uint64, tokens []int,
+	more int) (logits [][]float32, chosen []int) {
 	t.Helper()
 	var sim *runtime.Sim
 	var err error
@@ -83,9 +84,11 @@ func TestGraphsOfOtherKernelsComputeWhatTheSingleOnesDo(t *testing.T) {
 		c models.Config
 		o megakernel.Options
 	}{
-		"window in turns, head scales": {tiny, megakernel.Options{SMs: 2, Splits: 2, Attention: "window=6+sinks=2+head-scale/head-scale", Consumers: 2}},
-		"streaming, alibi, e4m3":       {tiny, megakernel.Options{SMs: 3, KV: "e4m3", Attention: "streaming=9+alibi", Consumers: 2, Page: 1}},
-		"odd":                          {odd, megakernel.Options{SMs: 25, Consumers: 2}},
+		"window in turns, head scales": {tiny,
+			megakernel.Options{SMs: 2, Splits: 2, Attention: "window=6+sinks=2+head-scale/head-scale", Consumers: 2}},
+		"streaming, alibi, e4m3": {tiny, megakernel.Options{SMs: 3, KV: "e4m3", Attention: "streaming=9+alibi", Consumers: 2,
+			Page: 1}},
+		"odd": {odd, megakernel.Options{SMs: 25, Consumers: 2}},
 	} {
 		if !deep.On() && name != "streaming, alibi, e4m3" {
 			continue
@@ -163,7 +166,8 @@ func TestMutantsOfAGraphAreReported(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, 48, models.NoToken, nil
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Splits: 2, Consumers: 2, Stages: 3, InFlight: 2, Launch: megakernel.LaunchGraph})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Splits: 2, Consumers: 2, Stages: 3, InFlight: 2,
+		Launch: megakernel.LaunchGraph})
 	require.NoError(t, err)
 	run := func(g *ir.Graph, seed uint64) error {
 		sim, err := runtime.NewSimGraph(g, seed)
@@ -207,5 +211,6 @@ func TestMutantsOfAGraphAreReported(t *testing.T) {
 	require.Equal(t, len(mk.Graph.Kernels), waits)
 	// The count is cleared by the SM that found it complete, and is next used behind this
 	// kernel's end, which orders any store.
-	require.Equal(t, []string{"mkgen_lm_head: weaken st @finished: relaxed to weak", "mkgen_lm_head: weaken st @finished: scope gpu to cta"}, survivors)
+	require.Equal(t, []string{"mkgen_lm_head: weaken st @finished: relaxed to weak",
+		"mkgen_lm_head: weaken st @finished: scope gpu to cta"}, survivors)
 }

@@ -34,7 +34,8 @@ func newHanging(t *testing.T, watchdog megakernel.Watchdog, sms, consumers, voca
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, vocab, models.NoToken, nil
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2, Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2,
+		Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
 	require.NoError(t, err)
 	h := &hanging{ir: mk.IR, seeds: 2 * mutantSeeds, launch: func(_ context.Context, sim *runtime.Sim) error {
 		s, err := runtime.NewSequence(mk, sim, synth.NewWeights(1, mk.Config), 2, nil, 0)
@@ -129,11 +130,13 @@ func TestMutantsOfTheFullWatchdogAreReported(t *testing.T) {
 	deep.Only(t)
 	for name, h := range map[string]*hanging{
 		"one row": newHanging(t, megakernel.WatchAll, 3, 3, 160),
-		"ragged":  newRaggedHanging(t, megakernel.Options{SMs: 3, Tokens: 4, Page: 4, Consumers: 3, Stages: 3, InFlight: 2, StageBytes: 1024, Watchdog: megakernel.WatchAll}),
+		"ragged": newRaggedHanging(t, megakernel.Options{SMs: 3, Tokens: 4, Page: 4, Consumers: 3, Stages: 3, InFlight: 2,
+			StageBytes: 1024, Watchdog: megakernel.WatchAll}),
 	} {
 		tried := 0
 		for _, m := range mutantsOf(h.ir) {
-			if m.Region != "" || m.Role != "producer" || m.Class != mutate.Remove && m.Class != mutate.Parity || !strings.Contains(m.Name, "@full") {
+			if m.Region != "" || m.Role != "producer" || m.Class != mutate.Remove && m.Class != mutate.Parity ||
+				!strings.Contains(m.Name, "@full") {
 				continue
 			}
 			tried++

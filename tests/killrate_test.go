@@ -25,9 +25,9 @@ type shippedKernel struct {
 	kinds  map[kind]int // of its mutants, and how many of each
 }
 
-// shippedKernels are decode kernels of 1, 8 and 16 rows and a prefill kernel of each of eight weight formats, or of every
-// format that weights can be rounded to, with every number of rows, and of those of checkpoints' own codes with 1, 8
-// and 16.
+// shippedKernels are decode kernels of 1, 8 and 16 rows and a prefill kernel of each of eight weight formats, or of
+// every format that weights can be rounded to, with every number of rows, and of those of checkpoints' own codes with
+// 1, 8 and 16.
 func shippedKernels(t *testing.T, every bool) (all []shippedKernel) {
 	t.Helper()
 	c, err := models.Lookup("llama3-8b")

@@ -122,8 +122,8 @@ type pair struct {
 }
 
 // pairs draws pairs of kinds, one half among all, one among those that are excused, and runs them. If one of a pair is
-// reported alone, the pair runs on the subject that reports it, or not at all. A pair that a schedule of the first subject
-// does not show runs on all that have both kinds, but for two that are excused.
+// reported alone, the pair runs on the subject that reports it, or not at all. A pair that a schedule of the first
+// subject does not show runs on all that have both kinds, but for two that are excused.
 func (r *killRun) pairs(t *testing.T, n int) (all []pair) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(pairSeed, 0))
@@ -199,8 +199,8 @@ func (r *killRun) excused(p pair) bool {
 	return a.report+b.report == "" && a.excuse != nil && b.excuse != nil
 }
 
-// A mutant of each kind that the kernels of llama3-8b have, and pairs of them, are reported, or excuses that cite rules of
-// PTX are theirs.
+// A mutant of each kind that the kernels of llama3-8b have, and pairs of them, are reported, or excuses that cite rules
+// of PTX are theirs.
 func TestKillRateOfWhatShips(t *testing.T) {
 	deep.Only(t)
 	if !*killrate {

@@ -84,7 +84,8 @@ func TestMaskedTokensOfALaunchAreThoseOfOneALaunch(t *testing.T) {
 			defer func() { require.NoError(t, e.Close()) }()
 			var streams []*engine.Stream
 			ask := func(i int) {
-				r := engine.Request{Tokens: synth.Tokens(uint64(i), 0, 5, c.Vocab), MaxTokens: deep.Count(24, 12), Sampling: draws[i%4]}
+				r := engine.Request{Tokens: synth.Tokens(uint64(i), 0, 5, c.Vocab), MaxTokens: deep.Count(24, 12),
+					Sampling: draws[i%4]}
 				if i != 1 {
 					r.Mask = &hashed{c.Vocab, uint64(i)}
 				}
@@ -126,7 +127,8 @@ func TestMaskedTokensOfALaunchAreThoseOfOneALaunch(t *testing.T) {
 func TestMutantsOfTheWaitForMasksAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
-	first := playSubject(t, 1, 120, 96, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true})
+	first := playSubject(t, 1, 120, 96, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024,
+		Draws: true})
 	var chosen []mutant
 	for _, m := range mutantsOf(first.ir) {
 		if strings.Contains(m.Name, "masks") {
@@ -137,9 +139,11 @@ func TestMutantsOfTheWaitForMasksAreReported(t *testing.T) {
 	judge(t, "mutants of masks", first.tryAll(t, chosen, nil), nil, nil, start)
 }
 
-// A mask that is no mask ends the launch with an error, and the session goes on; as does one whose listener wants no more.
+// A mask that is no mask ends the launch with an error, and the session goes on; as does one whose listener wants no
+// more.
 func TestALaunchThatWaitsForMasksEnds(t *testing.T) {
-	p, x := newPlay(t, raggedShape(t, 3, 1, 120, 96, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true}), 32, 70)
+	p, x := newPlay(t, raggedShape(t, 3, 1, 120, 96, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024,
+		Draws: true}), 32, 70)
 	sim, err := runtime.NewSim(p.mk.IR, 1)
 	require.NoError(t, err)
 	s, err := p.open(t.Context(), sim)

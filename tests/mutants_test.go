@@ -60,7 +60,8 @@ func seedsPerMutant() uint64 {
 // round the ring in every phase, so that a stage that is not released is missed.
 func newSubject(t *testing.T, sms, consumers, vocab, steps int) *subject {
 	t.Helper()
-	return newSubjectOf(t, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2}, vocab, steps)
+	return newSubjectOf(t, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2}, vocab,
+		steps)
 }
 
 func newSubjectOf(t *testing.T, o megakernel.Options, vocab, steps int) *subject {
@@ -102,28 +103,29 @@ func subjectOf(t *testing.T, c models.Config, o megakernel.Options, steps int) *
 	good, err := trial.Run(t.Context(), mk.IR, 1)
 	require.NoError(t, err)
 	require.Empty(t, good.Findings)
-	return &subject{seeds: seedsPerMutant(), ir: mk.IR, run: func(ctx context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
-		r, err := trial.Run(ctx, k, seed)
-		if err != nil {
-			return reportOf(err)
-		}
-		if len(r.Findings) > 0 {
-			f := r.Findings[0]
-			if len(f.Sides) > 0 {
-				place = f.Sides[0].Pos.String()
+	return &subject{seeds: seedsPerMutant(), ir: mk.IR,
+		run: func(ctx context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+			r, err := trial.Run(ctx, k, seed)
+			if err != nil {
+				return reportOf(err)
 			}
-			return f.Kind, place, nil
-		}
-		if d := r.Differs(good); d != "" && mk.Options.Repeatable() {
-			return "wrong value in " + d, "", nil
-		}
-		for _, v := range trial.Judge(r).Values {
-			if !v.OK() {
-				report = "wrong value in " + v.What
+			if len(r.Findings) > 0 {
+				f := r.Findings[0]
+				if len(f.Sides) > 0 {
+					place = f.Sides[0].Pos.String()
+				}
+				return f.Kind, place, nil
 			}
-		}
-		return report, "", nil
-	}}
+			if d := r.Differs(good); d != "" && mk.Options.Repeatable() {
+				return "wrong value in " + d, "", nil
+			}
+			for _, v := range trial.Judge(r).Values {
+				if !v.OK() {
+					report = "wrong value in " + v.What
+				}
+			}
+			return report, "", nil
+		}}
 }
 
 // mustPass wants no report of the kernel itself, under any schedule.
@@ -248,7 +250,8 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, singleExcuses)
 	// KV of the step before is copied as soon as a step runs
 	newShort(t).tryAgain(t, outcomes, nil)
-	newEven(t, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2}).tryAgain(t, outcomes, singleExcuses)
+	newEven(t, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2}).tryAgain(t, outcomes,
+		singleExcuses)
 	newHanging(t, megakernel.WatchGrid, 3, 3, 160).tryAgain(t, outcomes, singleExcuses) // the launch is given up
 	judge(t, "mutants of the tiny kernel on the executor", outcomes, singleExcuses, singleExcuses, start)
 }

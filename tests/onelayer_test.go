@@ -66,8 +66,9 @@ func TestOneLayerAtRealSize(t *testing.T) {
 	if *record != "" {
 		writeRecord(t, "", layerRecord{
 			What: "one layer at real size on the executor", Host: thisHost(), Model: c.Name, Layers: c.Layers, Vocab: c.Vocab,
-			SMs: mk.Options.SMs, Splits: mk.Options.Splits, Context: trial.Context(), Steps: report.Steps, Instructions: report.Instructions,
-			PrepareS: prepared.Sub(start).Seconds(), RunS: took.Seconds(), CPUS: cpuSeconds(t), MemoryBytes: mem.Sys,
+			SMs: mk.Options.SMs, Splits: mk.Options.Splits, Context: trial.Context(), Steps: report.Steps,
+			Instructions: report.Instructions,
+			PrepareS:     prepared.Sub(start).Seconds(), RunS: took.Seconds(), CPUS: cpuSeconds(t), MemoryBytes: mem.Sys,
 			Conditions: report.Conditions, Values: report.Values, Findings: report.Findings, Passed: report.OK()})
 	}
 	t.Logf("%d warp instructions in %.0f s", report.Instructions, took.Seconds())

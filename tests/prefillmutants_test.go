@@ -151,20 +151,22 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 		at += n
 	}
 	var one sync.Mutex
-	return &subject{seeds: promptSeeds, ir: p.IR, run: func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
-		one.Lock()
-		defer one.Unlock()
-		if err := wide.Swap(k); err != nil {
-			return "", "", err
-		}
-		wide.Options.MaxSteps = 3e6
-		wide.Reseed(seed)
-		if err := errors.Join(wide.Zero("barrier"), wide.Zero("epoch")); err != nil {
-			return "", "", err
-		}
-		return reportOf(runtime.Launch(wide, map[string]uint64{megakernel.ScalarPos: uint64(x.cached), megakernel.ScalarRows: 40,
-			megakernel.ScalarPages: uint64(pages), megakernel.ScalarChooses: 1}))
-	}}
+	return &subject{seeds: promptSeeds, ir: p.IR,
+		run: func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+			one.Lock()
+			defer one.Unlock()
+			if err := wide.Swap(k); err != nil {
+				return "", "", err
+			}
+			wide.Options.MaxSteps = 3e6
+			wide.Reseed(seed)
+			if err := errors.Join(wide.Zero("barrier"), wide.Zero("epoch")); err != nil {
+				return "", "", err
+			}
+			return reportOf(runtime.Launch(wide,
+				map[string]uint64{megakernel.ScalarPos: uint64(x.cached), megakernel.ScalarRows: 40,
+					megakernel.ScalarPages: uint64(pages), megakernel.ScalarChooses: 1}))
+		}}
 }
 
 // Every synchronisation of the whole kernel that is left out, weakened, miscounted or moved is reported, in a ring of
@@ -197,12 +199,13 @@ func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 // Each synchronisation behind a phase that norms add is reported when it is left out or weakened.
 func TestMutantsOfThePhasesOfNormsInAPrefillKernelAreReported(t *testing.T) {
 	deep.Only(t)
-	reported, left := promptSubject{sms: 2, room: 64, norms: true}.try(t, pipeline.FormatBF16, func(mu mutate.Mutation) bool {
-		phase := slices.ContainsFunc([]string{"qk_norm", "add_attention", "add_mlp"}, func(phase string) bool {
-			return mu.Region == "sync after "+phase
+	reported, left := promptSubject{sms: 2, room: 64, norms: true}.try(t, pipeline.FormatBF16,
+		func(mu mutate.Mutation) bool {
+			phase := slices.ContainsFunc([]string{"qk_norm", "add_attention", "add_mlp"}, func(phase string) bool {
+				return mu.Region == "sync after "+phase
+			})
+			return phase && (mu.Class == mutate.Remove || mu.Class == mutate.Weaken)
 		})
-		return phase && (mu.Class == mutate.Remove || mu.Class == mutate.Weaken)
-	})
 	require.Len(t, reported, 24)
 	excuses := mutate.Excuses{
 		{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken}, Role: "consumers",

@@ -69,7 +69,8 @@ func TestThePythonExampleFillsBuffersAsASessionDoes(t *testing.T) {
 					require.NoError(t, json.Unmarshal(f.Data, &l))
 				}
 			}
-			cmd := exec.Command(python, "testdata/python_buffers.py", "../examples/python", "gpu", dir, fmt.Sprint(seed), fmt.Sprint(pages))
+			cmd := exec.Command(python, "testdata/python_buffers.py", "../examples/python", "gpu", dir, fmt.Sprint(seed),
+				fmt.Sprint(pages))
 			var stderr strings.Builder
 			cmd.Stderr = &stderr
 			out, err := cmd.Output()

@@ -27,7 +27,8 @@ type text struct {
 // has room for 24 more.
 func newPlay(t *testing.T, mk *megakernel.Kernel, prefix int, lengths ...int) (*play, []*text) {
 	t.Helper()
-	p := &play{mk: mk, weights: syntheticWeights(mk), cached: map[uint32][]byte{}, epoch: -uint32(3 * mk.Barriers() * mk.Options.SMs / 2)}
+	p := &play{mk: mk, weights: syntheticWeights(mk), cached: map[uint32][]byte{},
+		epoch: -uint32(3 * mk.Barriers() * mk.Options.SMs / 2)}
 	page, need := mk.KV.Page, prefix/mk.KV.Page
 	for _, n := range lengths {
 		need += (n+24)/page + 1
@@ -113,8 +114,10 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 	add(playLaunch{steps: 1}, x[0].feed(rows, 1))                                     // rows that a phase merges
 	add(playLaunch{steps: 2}, x[0].feed(1, 2), x[1].feed(1, 2), x[4].feed(1, 2))      // a prefix of all
 	add(playLaunch{steps: 1, greedy: true}, x[2].feed(rows-1, 1), x[1].feed(1, 1))    // as many rows as there is room for
-	add(playLaunch{steps: 4, stop: true}, x[1].feed(1, 1), x[3].feed(1, 1))           // the host ends it after its first step
-	add(playLaunch{steps: 4, end: true}, x[0].feed(1, 1), x[2].feed(1, 1))            // what it chooses in its second step ends it
+	// the host ends it after its first step
+	add(playLaunch{steps: 4, stop: true}, x[1].feed(1, 1), x[3].feed(1, 1))
+	// what it chooses in its second step ends it
+	add(playLaunch{steps: 4, end: true}, x[0].feed(1, 1), x[2].feed(1, 1))
 	add(playLaunch{steps: 2, givenUp: true}, x[0].feed(1, 0), x[2].feed(1, 0))
 	add(playLaunch{steps: 1}, x[0].feed(1, 1), x[2].feed(1, 1))
 	return p
@@ -157,8 +160,10 @@ func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
 	deep.Only(t)
 	start := time.Now()
 	excuses := slices.Concat(ringExcuses, raggedExcuses)
-	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true, Attention: "window=40+sinks=4/causal"})
-	inClass := func(m mutate.Mutation) bool { return strings.HasPrefix(m.Region, "layers of ") } // which attention-only kernels call attention
+	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024,
+		Draws: true, Attention: "window=40+sinks=4/causal"})
+	// which attention-only kernels call attention
+	inClass := func(m mutate.Mutation) bool { return strings.HasPrefix(m.Region, "layers of ") }
 	name := func(m mutate.Mutation) string {
 		if inClass(m) {
 			return strings.Replace(m.String(), m.Region, "attention", 1)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var ragged = flag.Int("ragged", someRagged, "random ragged launches to compare with float64; with more than the default and -record, write the record")
+var ragged = flag.Int("ragged", someRagged,
+	"random ragged launches to compare with float64; with more than the default and -record, write the record")
 
 const someRagged = 12
 
@@ -32,7 +33,8 @@ type raggedRecord struct {
 // randomCase is any launch.
 func randomCase(rng *rand.Rand) raggedCase {
 	pick := func(of ...int) int { return of[rng.IntN(len(of))] }
-	c := raggedCase{sms: 1 + rng.IntN(5), consumers: pick(1, 2, 3, 4, 7, 8), stage: pick(1024, 2048), page: 1 << rng.IntN(8), group: pick(1, 2, 3, 4, 5, 8, 17), kvHeads: 1 + rng.IntN(2), rows: 2 + rng.IntN(15)}
+	c := raggedCase{sms: 1 + rng.IntN(5), consumers: pick(1, 2, 3, 4, 7, 8), stage: pick(1024, 2048),
+		page: 1 << rng.IntN(8), group: pick(1, 2, 3, 4, 5, 8, 17), kvHeads: 1 + rng.IntN(2), rows: 2 + rng.IntN(15)}
 	if rng.IntN(3) == 0 {
 		c.steps = 2 + rng.IntN(6)
 	}
@@ -59,8 +61,9 @@ func randomCase(rng *rand.Rand) raggedCase {
 func TestRandomRaggedLaunches(t *testing.T) {
 	start := time.Now()
 	rng := rand.New(rand.NewPCG(11, 5))
-	r := raggedRecord{What: "random ragged launches on the executor against float64", Host: thisHost(), Rows: map[int]int{}, Pages: map[int]int{}, Groups: map[int]int{},
-		Steps: map[int]int{}, Kinds: map[string]int{}, Tolerance: raggedTolerance}
+	r := raggedRecord{What: "random ragged launches on the executor against float64", Host: thisHost(),
+		Rows: map[int]int{}, Pages: map[int]int{}, Groups: map[int]int{}, Steps: map[int]int{}, Kinds: map[string]int{},
+		Tolerance: raggedTolerance}
 	for i := range deep.Count(*ragged, someRagged/2) {
 		c := randomCase(rng)
 		w := newRaggedWorld(t, c)
@@ -73,8 +76,9 @@ func TestRandomRaggedLaunches(t *testing.T) {
 		r.Groups[c.group]++
 		r.Steps[c.steps]++
 		plan := w.plan(t)
-		for kind, is := range map[string]bool{"prefixes": plan.Prefixes > 0, "several prefixes": plan.Prefixes > 1, "partial states": plan.Classes[0].Partials > 0,
-			"a phase merges": plan.Classes[0].Phase, "more items than SMs": plan.Classes[0].Items > c.sms, "pinned": c.pin > 0} {
+		for kind, is := range map[string]bool{"prefixes": plan.Prefixes > 0, "several prefixes": plan.Prefixes > 1,
+			"partial states": plan.Classes[0].Partials > 0, "a phase merges": plan.Classes[0].Phase,
+			"more items than SMs": plan.Classes[0].Items > c.sms, "pinned": c.pin > 0} {
 			if is {
 				r.Kinds[kind]++
 			}

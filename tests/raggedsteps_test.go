@@ -70,7 +70,8 @@ type raggedWorld struct {
 
 func newRaggedWorld(t *testing.T, c raggedCase) *raggedWorld {
 	t.Helper()
-	w := &raggedWorld{c: c, mk: raggedShape(t, c.group*c.kvHeads, c.kvHeads, 48, 64, megakernel.Options{SMs: c.sms, Tokens: c.rows, Page: c.page, Consumers: c.consumers, StageBytes: c.stage})}
+	w := &raggedWorld{c: c, mk: raggedShape(t, c.group*c.kvHeads, c.kvHeads, 48, 64,
+		megakernel.Options{SMs: c.sms, Tokens: c.rows, Page: c.page, Consumers: c.consumers, StageBytes: c.stage})}
 	rng := rand.New(rand.NewPCG(uint64(c.rows*c.page), uint64(len(c.seqs))))
 	shape := w.mk.Config
 	w.total = 2
@@ -85,7 +86,8 @@ func newRaggedWorld(t *testing.T, c raggedCase) *raggedWorld {
 		var kvs [][2][]float64
 		for tok := range s.cached {
 			for l := range shape.Layers {
-				pair := [2][]float64{bf16Normals(rng, shape.KVHeads*shape.HeadDim, 1.85), bf16Normals(rng, shape.KVHeads*shape.HeadDim, 1)}
+				pair := [2][]float64{bf16Normals(rng, shape.KVHeads*shape.HeadDim, 1.85),
+					bf16Normals(rng, shape.KVHeads*shape.HeadDim, 1)}
 				if tok < s.shared {
 					pair = before[tok*shape.Layers+l]
 				}
@@ -144,7 +146,8 @@ func (w *raggedWorld) open(t *testing.T, seed uint64) (*runtime.Session, *runtim
 	t.Helper()
 	sim, err := runtime.NewSim(w.mk.IR, seed)
 	require.NoError(t, err)
-	s, err := runtime.Open(t.Context(), w.mk, sim, syntheticWeights(w.mk), runtime.Options{Pages: w.total, Steps: w.c.steps, Pin: w.c.pin, Costs: smallCosts, Guard: uint32(w.total - 1)})
+	s, err := runtime.Open(t.Context(), w.mk, sim, syntheticWeights(w.mk),
+		runtime.Options{Pages: w.total, Steps: w.c.steps, Pin: w.c.pin, Costs: smallCosts, Guard: uint32(w.total - 1)})
 	require.NoError(t, err)
 	l := w.mk.KV
 	for i, tokens := range w.cache {
@@ -322,7 +325,8 @@ func TestRaggedStepsOfOddGroups(t *testing.T) {
 	deep.Only(t)
 	for _, group := range []int{1, 3, 5, 17} {
 		for _, consumers := range []int{1, 3, 8} {
-			raggedCase{group: group, consumers: consumers, sms: 3, seqs: []raggedSequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {new: 4}}}.compare(t, 1)
+			raggedCase{group: group, consumers: consumers, sms: 3,
+				seqs: []raggedSequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {new: 4}}}.compare(t, 1)
 		}
 	}
 }
@@ -342,7 +346,8 @@ func TestRaggedStepsOfMoreItemsThanSMs(t *testing.T) {
 // Prefixes that several sequences have, on two levels.
 func TestRaggedStepsOfSharedPrefixes(t *testing.T) {
 	c := raggedCase{sms: 3, consumers: 3, group: 3, rows: 10, seqs: []raggedSequence{
-		{cached: 130, new: 1}, {cached: 121, new: 2, shared: 96}, {cached: 99, new: 1, shared: 96}, {cached: 70, new: 1, shared: 48}, {cached: 48, new: 3, shared: 48}, {cached: 7, new: 1}}}
+		{cached: 130, new: 1}, {cached: 121, new: 2, shared: 96}, {cached: 99, new: 1, shared: 96},
+		{cached: 70, new: 1, shared: 48}, {cached: 48, new: 3, shared: 48}, {cached: 7, new: 1}}}
 	require.GreaterOrEqual(t, newRaggedWorld(t, c.complete()).plan(t).Prefixes, 2)
 	c.compare(t, 1, 2, 3)
 	c.page = 16
@@ -357,7 +362,9 @@ func TestRaggedStepsOfSharedPrefixes(t *testing.T) {
 // Sequences that grow over the steps of a launch, past pages and chunks, are what a
 // launch for each step makes of them: to the bit where both cut their KV alike.
 func TestRaggedStepsInOneLaunchAreThoseOfManyLaunches(t *testing.T) {
-	c := raggedCase{sms: 3, kvHeads: 2, rows: 5, steps: 9, seqs: []raggedSequence{{cached: 28, new: 1}, {new: 1}, {cached: 43, new: 1}, {cached: 3, new: 1}, {cached: 12, new: 1}}}
+	c := raggedCase{sms: 3, kvHeads: 2, rows: 5, steps: 9,
+		seqs: []raggedSequence{{cached: 28, new: 1}, {new: 1}, {cached: 43, new: 1}, {cached: 3, new: 1},
+			{cached: 12, new: 1}}}
 	for _, c.pin = range []int{16, 0} {
 		c.single = false
 		w := newRaggedWorld(t, c.complete())

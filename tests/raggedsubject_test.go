@@ -26,7 +26,8 @@ func raggedShape(t *testing.T, heads, kvHeads, intermediate, vocab int, o megake
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab, c.BOS, c.EOS = heads, kvHeads, 16, intermediate, vocab, models.NoToken, nil
+	c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab, c.BOS, c.EOS = heads, kvHeads, 16, intermediate, vocab,
+		models.NoToken, nil
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	return mk
@@ -137,7 +138,8 @@ func maskOf(mk *megakernel.Kernel, step, row int) []uint32 {
 
 // open is a session whose cache is filled.
 func (p *play) open(ctx context.Context, sim *runtime.Sim) (*runtime.Session, error) {
-	s, err := runtime.Open(ctx, p.mk, sim, p.weights, runtime.Options{Pages: p.pages, Steps: 4, Epoch: p.epoch, Pin: p.pin, Costs: smallCosts, Guard: uint32(p.pages - 1)})
+	s, err := runtime.Open(ctx, p.mk, sim, p.weights, runtime.Options{Pages: p.pages, Steps: 4, Epoch: p.epoch, Pin: p.pin,
+		Costs: smallCosts, Guard: uint32(p.pages - 1)})
 	if err != nil {
 		return nil, err
 	}
@@ -199,21 +201,22 @@ func (p *play) subject(t *testing.T) *subject {
 	}
 	good, err := p.run(t.Context(), p.mk.IR, 1, ends)
 	require.NoError(t, err)
-	s := &subject{seeds: seedsPerMutant(), ir: p.mk.IR, run: func(ctx context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
-		d, err := p.run(ctx, k, seed, ends)
-		if err != nil {
-			return reportOf(err)
-		}
-		for i, want := range good.prints {
-			if fmt.Sprint(d.chosen[i]) != fmt.Sprint(good.chosen[i]) {
-				return "wrong tokens", "", nil
+	s := &subject{seeds: seedsPerMutant(), ir: p.mk.IR,
+		run: func(ctx context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+			d, err := p.run(ctx, k, seed, ends)
+			if err != nil {
+				return reportOf(err)
 			}
-			if d.prints[i] != want {
-				return "wrong value in memory", "", nil
+			for i, want := range good.prints {
+				if fmt.Sprint(d.chosen[i]) != fmt.Sprint(good.chosen[i]) {
+					return "wrong tokens", "", nil
+				}
+				if d.prints[i] != want {
+					return "wrong value in memory", "", nil
+				}
 			}
-		}
-		return "", "", nil
-	}}
+			return "", "", nil
+		}}
 	s.mustPass(t)
 	return s
 }

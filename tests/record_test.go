@@ -86,7 +86,9 @@ func newMutantsRecord(what string, outcomes []outcome, excuses mutate.Excuses, t
 // What is run is counted, on one subject after the other, and nothing else.
 func TestARecordOfMutantsSaysHowOftenTheyWereRun(t *testing.T) {
 	barrier := func(line string) ir.Stmt { return &ir.Instr{Op: ir.OpBarCTA, Pos: ir.Pos{Line: line}} }
-	s := &subject{seeds: 5, ir: &ir.Kernel{Name: "k", Warps: 1, Body: &ir.Block{Stmts: []ir.Stmt{barrier("tests/record_test.go:1"), barrier("tests/record_test.go:2"), barrier("tests/record_test.go:3")}}}}
+	s := &subject{seeds: 5, ir: &ir.Kernel{Name: "k", Warps: 1,
+		Body: &ir.Block{Stmts: []ir.Stmt{barrier("tests/record_test.go:1"), barrier("tests/record_test.go:2"),
+			barrier("tests/record_test.go:3")}}}}
 	var removed []mutant
 	for _, m := range mutantsOf(s.ir) {
 		if m.Class == mutate.Remove {

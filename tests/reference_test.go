@@ -32,13 +32,14 @@ func TestRoundingsOfThePythonReferenceAreTheKernels(t *testing.T) {
 	if !deep.On() { // float64 takes a minute
 		return
 	}
-	half := map[string]any{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,
-		"vocab_size": 4096, "bos_token_id": 0, "eos_token_id": 1}
+	half := map[string]any{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8,
+		"num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 4096, "bos_token_id": 0, "eos_token_id": 1}
 	t.Run("half of 1B", func(t *testing.T) { compareRoundings(t, "llama3.2-1b.json", half, "bf16", "bf16", "96", 0.15) })
 }
 
 // compareRoundings wants the means over all positions to agree within a part. Single positions need not: see above.
-func compareRoundings(t *testing.T, config string, change map[string]any, format, head pipeline.Format, sequences string, within float64) {
+func compareRoundings(t *testing.T, config string, change map[string]any, format, head pipeline.Format,
+	sequences string, within float64) {
 	python, dir := pythonWithTorch(t), t.TempDir()
 	data, err := os.ReadFile(filepath.Join("../models/testdata/configs", config))
 	require.NoError(t, err)
@@ -78,12 +79,14 @@ func TestRoundingsOfThePythonReferenceAreTheKernelsInEveryFamily(t *testing.T) {
 
 // judgeRoundings runs the Python reference of a model, whose config.json is at path, with arguments that say which it
 // is.
-func judgeRoundings(t *testing.T, python, dir, path string, which []string, format, head pipeline.Format, sequences string, within float64) {
+func judgeRoundings(t *testing.T, python, dir, path string, which []string, format, head pipeline.Format,
+	sequences string, within float64) {
 	if out, err := exec.Command(python, "-c", "import transformers").CombinedOutput(); err != nil {
 		t.Skipf("%s has no transformers: %.200s", python, out)
 	}
-	out, err := exec.Command(python, append([]string{"gpu/reference.py", "--out", dir, "--device", "cpu", "--seed", "3", "--sequences", sequences,
-		"--weight-format", string(format), "--head-format", string(head)}, which...)...).CombinedOutput()
+	out, err := exec.Command(python,
+		append([]string{"gpu/reference.py", "--out", dir, "--device", "cpu", "--seed", "3", "--sequences", sequences,
+			"--weight-format", string(format), "--head-format", string(head)}, which...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	ref, err := gate.OpenReference(dir)
 	require.NoError(t, err)
@@ -135,15 +138,18 @@ func judgeRoundings(t *testing.T, python, dir, path string, which []string, form
 			near++
 		}
 	}
-	t.Logf("mean KL(o‖s): torch's %.4g, float64's %.4g; %d of %d positions within a factor of 1.5", mean(torch), mean(ours), near, len(torch))
+	t.Logf("mean KL(o‖s): torch's %.4g, float64's %.4g; %d of %d positions within a factor of 1.5", mean(torch),
+		mean(ours), near, len(torch))
 	require.InEpsilon(t, mean(ours), mean(torch), within)
 }
 
 // asKernel are the logits at every position with the kernel's roundings, in float64.
-func asKernel(t *testing.T, shape models.Config, w reference.Weights, format, head pipeline.Format, tokens []int) (rows [][]float32) {
+func asKernel(t *testing.T, shape models.Config, w reference.Weights, format, head pipeline.Format,
+	tokens []int) (rows [][]float32) {
 	t.Helper()
-	m, err := reference.NewModel(shape, w, reference.AsKernelWith(shape, func(v []float64, passed bool) { tasks.RoundInput(format, v, passed) },
-		func(v []float64) { tasks.RoundInput(head, v, false) }))
+	m, err := reference.NewModel(shape, w,
+		reference.AsKernelWith(shape, func(v []float64, passed bool) { tasks.RoundInput(format, v, passed) },
+			func(v []float64) { tasks.RoundInput(head, v, false) }))
 	require.NoError(t, err)
 	for _, token := range tokens {
 		row := make([]float32, shape.Vocab)

@@ -19,35 +19,43 @@ import (
 
 const module = "github.com/mkgen/mkgen"
 
-// mayImport says for each room which other rooms its packages may import, tests aside. A package belongs to the room with the longest
-// path that is its own or above it, and packages of one room may import each other. A package in no room fails the test: a new
-// room is a decision, made here.
+// mayImport says for each room which other rooms its packages may import, tests aside. A package belongs to the room
+// with the longest path that is its own or above it, and packages of one room may import each other. A package in no
+// room fails the test: a new room is a decision, made here.
 var mayImport = map[string][]string{
-	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/verify/explore", "megakernel/reference", "engine", "engine/runtime", "engine/runtime/cuda", "engine/randomize", "engine/compile",
-		"engine/sampling", "lab/bench", "lab/attend", "lab/tune", "lab/sweep", "lab/gate", "lab/perplexity", "lab/probe", "lab/trace", "lab/budget", "tasks", "pipeline", "pipeline/machine", "models", "models/quant", "models/quantise", "dsl", "dsl/ir", "dsl/interp", "emit", "internal", "serve"},
-	"serve":                {"engine", "engine/grammar", "engine/sampling", "models"},
-	"lab/bench":            {"kv", "megakernel", "lab/gate", "lab/attend", "engine/runtime", "engine/batch", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "internal", "engine/sampling", "tasks/draw"},
-	"lab/tune":             {"megakernel", "lab/gate", "lab/bench", "engine/runtime", "pipeline", "models", "internal"},
-	"lab/sweep":            {"megakernel", "lab/gate", "lab/bench", "lab/tune", "engine/runtime", "models", "internal"},
-	"lab/gate":             {"kv", "megakernel", "lab/probe", "megakernel/reference", "pipeline", "models"},
-	"lab/probe":            {"megakernel", "megakernel/reference", "models", "tasks"},
-	"lab/perplexity":       {"megakernel/reference", "models"},
-	"lab/trace":            {"pipeline", "internal"},
-	"lab/budget":           {"megakernel", "pipeline", "pipeline/machine", "lab/trace", "internal"},
-	"lab/attend":           {"kv", "tasks", "pipeline", "dsl", "dsl/ir"},
-	"engine":               {"kv", "megakernel", "engine/runtime", "engine/batch", "engine/pages", "engine/sampling", "models", "tasks/draw"},
-	"engine/runtime":       {"kv", "megakernel", "engine/batch", "engine/compile", "engine/runtime/cuda", "engine/randomize", "pipeline", "dsl/ir", "dsl/interp", "engine/sampling", "tasks/draw"},
-	"engine/runtime/cuda":  {},
-	"engine/batch":         {"kv", "engine/pages", "engine/prefix", "engine/sampling", "tasks/draw"},
-	"engine/prefix":        {"engine/pages"},
-	"engine/pages":         {},
-	"engine/sampling":      {"tasks/draw"},
-	"engine/grammar":       {},
-	"engine/compile":       {"megakernel", "dsl/ir", "emit", "emit/sass", "internal"},
-	"engine/randomize":     {"megakernel", "pipeline", "models", "dsl", "dsl/ir"},
-	"megakernel":           {"kv", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "emit", "internal", "tasks/draw"},
+	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/verify/explore", "megakernel/reference", "engine",
+		"engine/runtime", "engine/runtime/cuda", "engine/randomize", "engine/compile", "engine/sampling", "lab/bench",
+		"lab/attend", "lab/tune", "lab/sweep", "lab/gate", "lab/perplexity", "lab/probe", "lab/trace", "lab/budget", "tasks",
+		"pipeline", "pipeline/machine", "models", "models/quant", "models/quantise", "dsl", "dsl/ir", "dsl/interp", "emit",
+		"internal", "serve"},
+	"serve": {"engine", "engine/grammar", "engine/sampling", "models"},
+	"lab/bench": {"kv", "megakernel", "lab/gate", "lab/attend", "engine/runtime", "engine/batch", "tasks",
+		"pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "internal", "engine/sampling", "tasks/draw"},
+	"lab/tune":       {"megakernel", "lab/gate", "lab/bench", "engine/runtime", "pipeline", "models", "internal"},
+	"lab/sweep":      {"megakernel", "lab/gate", "lab/bench", "lab/tune", "engine/runtime", "models", "internal"},
+	"lab/gate":       {"kv", "megakernel", "lab/probe", "megakernel/reference", "pipeline", "models"},
+	"lab/probe":      {"megakernel", "megakernel/reference", "models", "tasks"},
+	"lab/perplexity": {"megakernel/reference", "models"},
+	"lab/trace":      {"pipeline", "internal"},
+	"lab/budget":     {"megakernel", "pipeline", "pipeline/machine", "lab/trace", "internal"},
+	"lab/attend":     {"kv", "tasks", "pipeline", "dsl", "dsl/ir"},
+	"engine": {"kv", "megakernel", "engine/runtime", "engine/batch", "engine/pages", "engine/sampling",
+		"models", "tasks/draw"},
+	"engine/runtime": {"kv", "megakernel", "engine/batch", "engine/compile", "engine/runtime/cuda",
+		"engine/randomize", "pipeline", "dsl/ir", "dsl/interp", "engine/sampling", "tasks/draw"},
+	"engine/runtime/cuda": {},
+	"engine/batch":        {"kv", "engine/pages", "engine/prefix", "engine/sampling", "tasks/draw"},
+	"engine/prefix":       {"engine/pages"},
+	"engine/pages":        {},
+	"engine/sampling":     {"tasks/draw"},
+	"engine/grammar":      {},
+	"engine/compile":      {"megakernel", "dsl/ir", "emit", "emit/sass", "internal"},
+	"engine/randomize":    {"megakernel", "pipeline", "models", "dsl", "dsl/ir"},
+	"megakernel": {"kv", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "emit", "internal",
+		"tasks/draw"},
 	"megakernel/reference": {"models"},
-	"megakernel/verify":    {"kv", "megakernel", "megakernel/reference", "engine/runtime", "tasks", "pipeline", "models", "dsl/ir", "dsl/interp", "internal", "engine/sampling", "tasks/draw"},
+	"megakernel/verify": {"kv", "megakernel", "megakernel/reference", "engine/runtime", "tasks", "pipeline", "models",
+		"dsl/ir", "dsl/interp", "internal", "engine/sampling", "tasks/draw"},
 	"megakernel/verify/explore": {"megakernel", "megakernel/verify", "tasks", "pipeline", "models", "dsl", "dsl/ir",
 		"dsl/interp", "emit/promela", "internal"},
 	"tasks":            {"pipeline", "dsl", "kv", "tasks/draw"},
@@ -75,7 +83,8 @@ var outer = []string{"tests", "docs", "examples", "bench", "scripts"}
 
 // meetOnlyInIR are pairs of a room and one that it never reaches, over any number of imports.
 // External tests (package x_test) may use the builder to make what they test.
-var meetOnlyInIR = [][2]string{{"emit", "dsl"}, {"dsl/interp", "dsl"}, {"dsl/ir", "dsl"}, {"emit", "dsl/interp"}, {"dsl/interp", "emit"}}
+var meetOnlyInIR = [][2]string{{"emit", "dsl"}, {"dsl/interp", "dsl"}, {"dsl/ir", "dsl"}, {"emit", "dsl/interp"},
+	{"dsl/interp", "emit"}}
 
 // pkg is what `go list -json` says of a package.
 type pkg struct {
@@ -131,15 +140,18 @@ func TestImportsTheWrongWayAreReported(t *testing.T) {
 		"surprise is in no room":                                        {at("surprise")},
 		"dslx is in no room":                                            {at("dslx")},
 		"emit/host reaches dsl": {
-			{ImportPath: module + "/emit/host", TestImports: []string{module + "/tests/help"}}, at("tests/help", "dsl/build"), at("dsl/build")},
+			{ImportPath: module + "/emit/host", TestImports: []string{module + "/tests/help"}}, at("tests/help", "dsl/build"),
+			at("dsl/build")},
 	} {
 		found := violations(packages)
 		require.NotEmpty(t, found, want)
 		require.Contains(t, strings.Join(found, "\n"), want)
 	}
 	require.Empty(t, violations([]pkg{
-		at("dsl", "dsl/ir"), at("dsl/ir", "dsl/ir/table"), at("dsl/ir/table"), at("emit", "dsl/ir"), at("tests/gpu", "models", "emit"),
-		{ImportPath: module + "/tasks", Imports: []string{"fmt", module + "/dsl"}, TestImports: []string{module + "/dsl/interp"}},
+		at("dsl", "dsl/ir"), at("dsl/ir", "dsl/ir/table"), at("dsl/ir/table"), at("emit", "dsl/ir"),
+		at("tests/gpu", "models", "emit"),
+		{ImportPath: module + "/tasks", Imports: []string{"fmt", module + "/dsl"},
+			TestImports: []string{module + "/dsl/interp"}},
 	}))
 }
 
@@ -211,7 +223,8 @@ func reached(packages []pkg) []string {
 				}
 				seen[next] = true
 				if room(next) == pair[1] {
-					found = append(found, fmt.Sprintf("%s reaches %s (%s), which it must never", short(p.ImportPath), pair[1], short(next)))
+					found = append(found, fmt.Sprintf("%s reaches %s (%s), which it must never", short(p.ImportPath), pair[1],
+						short(next)))
 					break
 				}
 				queue = append(queue, byPath[next].Imports...)

@@ -26,5 +26,6 @@ func TestReadersThatSkipTheWaitForATagComputeSomethingElse(t *testing.T) {
 		require.True(t, strings.HasPrefix(o.Report, "wrong "), "%s: %q at %s", m, o.Report, o.Place)
 		caught[words]++
 	}
-	require.Equal(t, map[string]int{"query_words": 1, "kv_words": 2, "states": 1, "attn_words": 4, "o_words": 2, "down_words": 4}, caught)
+	require.Equal(t, map[string]int{"query_words": 1, "kv_words": 2, "states": 1, "attn_words": 4, "o_words": 2,
+		"down_words": 4}, caught)
 }

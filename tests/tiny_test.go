@@ -112,7 +112,8 @@ func decode(t *testing.T, mk *megakernel.Kernel, weightSeed uint64, tokens []int
 }
 
 // outputs reads every buffer that the kernel writes.
-func outputs(t *testing.T, mk *megakernel.Kernel, sim *runtime.Sim, table []uint32, pages, tokens int) map[string][]byte {
+func outputs(t *testing.T, mk *megakernel.Kernel, sim *runtime.Sim, table []uint32, pages,
+	tokens int) map[string][]byte {
 	t.Helper()
 	memory := map[string][]byte{}
 	for _, b := range mk.IR.Globals() {
@@ -148,7 +149,8 @@ func requireClose(t *testing.T, want, got []float64, tolerance float64, where st
 	require.LessOrEqual(t, worst, allowed, where) // NaN is not
 	best := reference.Argmax(want)
 	for i, x := range want {
-		require.True(t, i == best || want[best]-x <= 2*allowed || got[best] > got[i], "%s: token %d before %d", where, i, best)
+		require.True(t, i == best || want[best]-x <= 2*allowed || got[best] > got[i], "%s: token %d before %d", where, i,
+			best)
 	}
 }
 
@@ -174,11 +176,13 @@ func TestTinyDecodesOnTheExecutor(t *testing.T) {
 		t.Run(fmt.Sprintf("%s, %d SMs, pages of %d", test.file, test.sms, test.page), func(t *testing.T) {
 			t.Parallel()
 			g, c := readGolden(t, test.file)
-			mk, err := megakernel.Build(c, megakernel.Options{SMs: test.sms, Page: test.page, Splits: 2, StageBytes: 2048}) // 16 tokens a stage: 23 cached ones fill both splits
+			// 16 tokens a stage: 23 cached ones fill both splits
+			mk, err := megakernel.Build(c, megakernel.Options{SMs: test.sms, Page: test.page, Splits: 2, StageBytes: 2048})
 			require.NoError(t, err)
 			first := decode(t, mk, g.Seed, g.Tokens, test.seeds[0])
 			for _, seed := range deep.Most(test.seeds[1:], 0) {
-				require.True(t, sameTrace(first, decode(t, mk, g.Seed, g.Tokens, seed)), "seeds %d and %d give different bits", test.seeds[0], seed)
+				require.True(t, sameTrace(first, decode(t, mk, g.Seed, g.Tokens, seed)), "seeds %d and %d give different bits",
+					test.seeds[0], seed)
 			}
 			requireRight(t, c, g, first)
 			all := tasks.StateLSE(first.memory[megakernel.BufferStates], c.HeadDim)
@@ -201,7 +205,8 @@ func requireRight(t *testing.T, c models.Config, g golden, tr trace) {
 		requireClose(t, ref.Step(id), tr.logits[i], referenceTolerance, fmt.Sprintf("float64, position %d", i))
 		require.Equal(t, reference.Argmax(tr.logits[i]), tr.next[i], "position %d", i)
 		if i >= g.FirstPosition {
-			requireClose(t, g.Logits[i-g.FirstPosition], tr.logits[i], frameworkTolerance, fmt.Sprintf("transformers, position %d", i))
+			requireClose(t, g.Logits[i-g.FirstPosition], tr.logits[i], frameworkTolerance,
+				fmt.Sprintf("transformers, position %d", i))
 		}
 	}
 	require.Len(t, g.Logits, len(g.Tokens)-g.FirstPosition)

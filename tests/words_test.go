@@ -50,7 +50,8 @@ func TestSyncsGiveTheSameBits(t *testing.T) {
 func TestMergesOfVariantsGiveTheSameBits(t *testing.T) {
 	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
-	o := megakernel.Options{SMs: 3, Page: 4, Splits: 3, StageBytes: 2048, Attention: "sigmoid=-2/window=5+sinks=1+head-scale"}
+	o := megakernel.Options{SMs: 3, Page: 4, Splits: 3, StageBytes: 2048,
+		Attention: "sigmoid=-2/window=5+sinks=1+head-scale"}
 	run := func(m megakernel.Merging, seed uint64) trace {
 		o.Merge = m
 		mk, err := megakernel.Build(c, o)
@@ -72,7 +73,8 @@ func TestStepsOfAPromptWaitForSMsWithoutQueries(t *testing.T) {
 		for _, splits := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d splits", vectors, splits), func(t *testing.T) {
 				t.Parallel()
-				mk, err := megakernel.Build(c, megakernel.Options{SMs: 30, Consumers: 2, StageBytes: 2048, Splits: splits, Vectors: vectors})
+				mk, err := megakernel.Build(c, megakernel.Options{SMs: 30, Consumers: 2, StageBytes: 2048, Splits: splits,
+					Vectors: vectors})
 				require.NoError(t, err)
 				for seed := range uint64(deep.Count(5, 2)) {
 					sim, err := runtime.NewSim(mk.IR, seed)

@@ -42,9 +42,11 @@ type ablateFlags struct {
 func (a *ablateFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	a.time = patience(ablateTime)
-	f.BoolVar(&a.on, "ablate", false, fmt.Sprintf("variants of the kernel that differ in one thing each, beside it; of %d rounds, here launches of each, of %d tokens at contexts 128 and 1024 where nothing is said", ablateLaunches, ablateTokens))
+	f.BoolVar(&a.on, "ablate", false,
+		fmt.Sprintf("variants of the kernel that differ in one thing each, beside it; of %d rounds, here launches of each, of %d tokens at contexts 128 and 1024 where nothing is said", ablateLaunches, ablateTokens))
 	f.Var(&a.time, "time", "with --ablate, time on the GPU after which no variant is begun, 0 for no limit")
-	f.StringVarP(&a.output, "output", "o", "", "with --ablate, JSON `file` of what was measured (default out/ablate-MODEL.json); beside it the table in Markdown, ending in .md")
+	f.StringVarP(&a.output, "output", "o", "",
+		"with --ablate, JSON `file` of what was measured (default out/ablate-MODEL.json); beside it the table in Markdown, ending in .md")
 }
 
 // checkAblate refuses what does not go with --ablate, and completes what is open.
@@ -133,7 +135,8 @@ func (b *benchFlags) ablationOutput(cmd *cobra.Command, model string) (before *t
 	if b.ablate.output == "" {
 		b.ablate.output = filepath.Join("out", "ablate-"+model+".json")
 	}
-	for _, file := range []output{{flag: "output", path: b.ablate.output}, {flag: "output", path: b.ablationTable(), ours: ourTable}} {
+	for _, file := range []output{{flag: "output", path: b.ablate.output},
+		{flag: "output", path: b.ablationTable(), ours: ourTable}} {
 		if err := checkOutputs(cmd, nil, file); err != nil {
 			return nil, err
 		}
@@ -146,7 +149,8 @@ func (b *benchFlags) ablationOutput(cmd *cobra.Command, model string) (before *t
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(b.ablationTable()); err == nil {
-			return nil, fmt.Errorf("--output %s: the table would replace %s; remove it or name another file", b.ablate.output, b.ablationTable())
+			return nil, fmt.Errorf("--output %s: the table would replace %s; remove it or name another file", b.ablate.output,
+				b.ablationTable())
 		}
 	}
 	return before, nil
@@ -163,7 +167,8 @@ func (b *benchFlags) replaces(before *tune.Ablated, setup tune.Setup, kernel tun
 		err = errors.New("its kernel passed the gate, this one would be " + bench.Ungated)
 	}
 	if err != nil {
-		return fmt.Errorf("--output %s: it is there, of another ablation: %w; remove it or name another file", b.ablate.output, err)
+		return fmt.Errorf("--output %s: it is there, of another ablation: %w; remove it or name another file",
+			b.ablate.output, err)
 	}
 	return nil
 }
@@ -173,7 +178,8 @@ func (b *benchFlags) replaces(before *tune.Ablated, setup tune.Setup, kernel tun
 func (b *benchFlags) ablationMethod(cmd *cobra.Command, c models.Config, on *tune.Pairs, of *tune.Ablation) error {
 	fit, beyond := bench.Method{Contexts: b.contexts, Tokens: int(b.tokens)}.Fit(c)
 	if len(beyond) > 0 && (cmd.Flags().Changed("contexts") || len(fit) == 0) {
-		return usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0], plural.Of(int(b.tokens), "token"), c.MaxPositions)
+		return usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0],
+			plural.Of(int(b.tokens), "token"), c.MaxPositions)
 	}
 	on.Contexts, on.Tokens = fit, int(b.tokens)
 	of.Setup = tune.Setup{Contexts: fit, Tokens: on.Tokens, Launches: int(b.rounds)}
@@ -204,11 +210,13 @@ func (b *benchFlags) reportAblation(cmd *cobra.Command, r *tune.Ablated) error {
 		unit = fmt.Sprintf("µs a step of %d sequences", n)
 	}
 	if r.Executor() {
-		fmt.Fprintf(&head, "%s on the executor with %d SMs: no speed of any GPU\nOf a group up to two variants\n", r.Model, r.Setup.Options.SMs)
+		fmt.Fprintf(&head, "%s on the executor with %d SMs: no speed of any GPU\nOf a group up to two variants\n", r.Model,
+			r.Setup.Options.SMs)
 	} else {
 		fmt.Fprintf(&head, "%s on %s (driver %s, CUDA %s), %s, %s\n", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
 		fmt.Fprintf(&head, "%s, medians of %s of %s, in turns with as many of the kernel: ratio, and noise, what a difference must be more than\n", unit, plural.Of(r.Launches, "launch"), plural.Of(r.Setup.Tokens, "token"))
-		fmt.Fprintf(&head, "Share: of %.0f GB/s, what bulk copies alone streamed (%s) right before\n", r.Ceiling.GBps, r.Ceiling.Variant)
+		fmt.Fprintf(&head, "Share: of %.0f GB/s, what bulk copies alone streamed (%s) right before\n", r.Ceiling.GBps,
+			r.Ceiling.Variant)
 	}
 	fmt.Fprintf(&head, "The kernel: %s --watchdog %s\n", r.Kernel, r.Setup.Options.Watchdog)
 	if g := r.Judged; g != nil {

@@ -153,8 +153,10 @@ works, and no speed.`,
 	f.StringVar(&b.record, "record", "", "`file` for the record (default bench/results/GPU/DATE-decode-MODEL.json)")
 	f.StringVar(&b.cases, "cases", "", "JSON `file` for what was measured, gated or not: for other programs, no record")
 	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
-	f.BoolVar(&b.withBudget, "budget", false, "measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
-	f.Var(&b.prefill, "prefill", "time to a prompt's first token through a prefill kernel of steps of so many tokens, instead")
+	f.BoolVar(&b.withBudget, "budget", false,
+		"measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
+	f.Var(&b.prefill, "prefill",
+		"time to a prompt's first token through a prefill kernel of steps of so many tokens, instead")
 	f.Lookup("prefill").DefValue = ""
 	f.Var(&b.attention, "prefill-attention",
 		"causal attention of `n` prompts at once, alone, with the model's heads, instead")
@@ -199,9 +201,11 @@ func (b *benchFlags) method(cmd *cobra.Command, c models.Config) (m bench.Method
 	m.Contexts, beyond = m.Fit(c)
 	switch {
 	case len(beyond) > 0 && cmd.Flags().Changed("contexts"):
-		return m, nil, usagef("--contexts: %d and a round of %s, the model was made for %d positions", beyond[0], plural.Of(m.Tokens, "token"), c.MaxPositions)
+		return m, nil, usagef("--contexts: %d and a round of %s, the model was made for %d positions", beyond[0],
+			plural.Of(m.Tokens, "token"), c.MaxPositions)
 	case len(m.Contexts) == 0:
-		return m, nil, usagef("--tokens: a round of %s fits behind no context of %s, the model was made for %d positions", plural.Of(m.Tokens, "token"), &b.contexts, c.MaxPositions)
+		return m, nil, usagef("--tokens: a round of %s fits behind no context of %s, the model was made for %d positions",
+			plural.Of(m.Tokens, "token"), &b.contexts, c.MaxPositions)
 	}
 	return m, beyond, nil
 }
@@ -285,7 +289,8 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases, ours: ourRecord(b.reference != "")},
-		output{flag: "plot", path: b.plot, ours: ourPlot}, output{flag: "record", path: b.record, ours: ourRecord(true)}); err != nil {
+		output{flag: "plot", path: b.plot, ours: ourPlot},
+		output{flag: "record", path: b.record, ours: ourRecord(true)}); err != nil {
 		return err
 	}
 	release, err := b.prepare(cmd, s)
@@ -312,7 +317,8 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return interrupted(ctx, err)
 	}
 	if len(beyond) > 0 {
-		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond, mk.Config.MaxPositions)
+		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond,
+			mk.Config.MaxPositions)
 	}
 	return b.report(cmd.OutOrStdout(), s, o)
 }
@@ -334,7 +340,8 @@ func (b *benchFlags) load(cmd *cobra.Command) (models.Config, error) {
 
 // describable refuses to make a record with a program that no commit describes.
 func (b *benchFlags) describable() error {
-	if c := revision.String(); b.reference != "" && b.device == deviceCUDA && (c == "unknown" || strings.HasSuffix(c, "+modified")) {
+	if c := revision.String(); b.reference != "" && b.device == deviceCUDA &&
+		(c == "unknown" || strings.HasSuffix(c, "+modified")) {
 		return fmt.Errorf("--reference: a record names the commit it is of, and this mkgen was built of a tree that no commit describes (%s)", c)
 	}
 	return nil

@@ -41,8 +41,8 @@ type gpuMachine struct {
 
 func (m *gpuMachine) Facts() bench.Facts {
 	f := m.dev.Facts()
-	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), Compiler: m.compiler,
-		SMs: f.SMs, L2: f.L2}
+	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(),
+		CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), Compiler: m.compiler, SMs: f.SMs, L2: f.L2}
 }
 
 func (m *gpuMachine) Free() (int64, error) {
@@ -82,7 +82,9 @@ func (m *gpuMachine) LoadGraph(ctx context.Context, g *ir.Graph) (bench.Loaded, 
 }
 
 // compileGraph compiles a graph's kernels; the last one's result stands for all.
-func compileGraph(ctx context.Context, g *ir.Graph, kernel func(ctx context.Context, k *ir.Kernel) (*compile.Result, error)) (cubins [][]byte, last *compile.Result, err error) {
+func compileGraph(ctx context.Context, g *ir.Graph,
+	kernel func(ctx context.Context,
+		k *ir.Kernel) (*compile.Result, error)) (cubins [][]byte, last *compile.Result, err error) {
 	for _, k := range g.Kernels {
 		if last, err = kernel(ctx, k); err != nil {
 			return nil, nil, err

@@ -86,7 +86,8 @@ func TestAMachineFileIsOfTheGPUAtHand(t *testing.T) {
 		}
 		code, _, stderr := mkgen(args...)
 		require.Equal(t, 1, code, flag)
-		require.Equal(t, "mkgen: --machine "+path+": it is of NVIDIA H200, this one is mkgen fake GPU; mkgen calibrate measures it\n", stderr, flag)
+		require.Equal(t, "mkgen: --machine "+path+
+			": it is of NVIDIA H200, this one is mkgen fake GPU; mkgen calibrate measures it\n", stderr, flag)
 	}
 }
 

@@ -49,7 +49,8 @@ func reported(t *testing.T, b *benchFlags, g *gate.Report) (string, error) {
 	mk, err := megakernel.Build(c, megakernel.Options{})
 	require.NoError(t, err)
 	var out bytes.Buffer
-	err = b.report(&out, &bench.Suite{Machine: h200{r.GPU}, Kernel: mk, WeightsName: "random, seed 1"}, &bench.Outcome{Cases: r.Cases, Gate: g})
+	err = b.report(&out, &bench.Suite{Machine: h200{r.GPU}, Kernel: mk, WeightsName: "random, seed 1"},
+		&bench.Outcome{Cases: r.Cases, Gate: g})
 	return out.String(), err
 }
 
@@ -59,13 +60,17 @@ func TestAMachineFileOfAnotherGPUIsRefused(t *testing.T) {
 	require.NoError(t, b.isOf(h200{"NVIDIA H100"}.Facts()), "without a file")
 	b.machine.file, b.of = "m.json", machine.H200()
 	require.NoError(t, b.isOf(h200{"NVIDIA H200"}.Facts()))
-	require.EqualError(t, b.isOf(h200{"NVIDIA H100"}.Facts()), "--machine m.json: it is of NVIDIA H200, this one is NVIDIA H100; mkgen calibrate measures it")
+	require.EqualError(t, b.isOf(h200{"NVIDIA H100"}.Facts()),
+		"--machine m.json: it is of NVIDIA H200, this one is NVIDIA H100; mkgen calibrate measures it")
 	require.NoError(t, b.isOf(bench.Executor{}.Facts()))
 }
 
 func passed() *gate.Report {
-	return &gate.Report{Identical: true, Gate: gate.Record{Rules: gate.RulesVersion, KLReference: 2e-3, KLOwn: 9e-4, KLOurs: 1e-3, Positions: 2048, Lengths: []int{1024, 4096},
-		WorstSeq: gate.Worst{Sequence: 1, KLOurs: 2e-3, Limit: 3e-3}, WorstPos: gate.Worst{Position: new(int), KLOurs: 5e-3, Limit: 7e-2}, Sure: 1500, FaultsCaught: gate.Faults(), Passed: true}}
+	return &gate.Report{Identical: true, Gate: gate.Record{Rules: gate.RulesVersion, KLReference: 2e-3, KLOwn: 9e-4,
+		KLOurs: 1e-3, Positions: 2048, Lengths: []int{1024, 4096},
+		WorstSeq: gate.Worst{Sequence: 1, KLOurs: 2e-3, Limit: 3e-3},
+		WorstPos: gate.Worst{Position: new(int), KLOurs: 5e-3, Limit: 7e-2}, Sure: 1500, FaultsCaught: gate.Faults(),
+		Passed: true}}
 }
 
 func TestAnInterruptedBenchmarkSaysSo(t *testing.T) {
@@ -95,8 +100,10 @@ func TestSpeedsBesideAPassedGateAreRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.json")
 	out, err := reported(t, &benchFlags{record: path}, passed())
 	require.NoError(t, err)
-	require.Contains(t, out, "Gate: 2048 positions of sequences of 1024, 4096 tokens. Mean KL 0.001; the\nkernel's own roundings cost 0.0009, the framework's bf16 0.002.")
-	require.Contains(t, strings.ReplaceAll(out, "\n", " "), "sequence 1 with 0.002 of 0.003, and position 0 of sequence 0 with 0.005 of 0.07. 0 flips of 1500 sure tokens. Faults caught: kv_token_dropped, rope_off_by_one")
+	require.Contains(t, out,
+		"Gate: 2048 positions of sequences of 1024, 4096 tokens. Mean KL 0.001; the\nkernel's own roundings cost 0.0009, the framework's bf16 0.002.")
+	require.Contains(t, strings.ReplaceAll(out, "\n", " "),
+		"sequence 1 with 0.002 of 0.003, and position 0 of sequence 0 with 0.005 of 0.07. 0 flips of 1500 sure tokens. Faults caught: kv_token_dropped, rope_off_by_one")
 	require.Contains(t, out, "93.0 %  passed\n")
 	require.Contains(t, out, "Record written to "+path)
 	data, err := os.ReadFile(path)
@@ -169,7 +176,8 @@ func TestBenchTakesAQuantisedCheckpointsOwnCodes(t *testing.T) {
 		{"i4g32-f16", "the kernel's format is i4g32-f16, which has just these codes and scales."},
 		{"bf16", "they are widened to bf16."},
 	} {
-		args := []string{"bench", "--checkpoint", "../../models/quant/testdata/gptq_i4g32", "--device", "sim", "--contexts", "2", "--rounds", "1", "--tokens", "2"}
+		args := []string{"bench", "--checkpoint", "../../models/quant/testdata/gptq_i4g32", "--device", "sim", "--contexts",
+			"2", "--rounds", "1", "--tokens", "2"}
 		if x.format != "" {
 			args = append(args, "--weight-format", x.format)
 		}

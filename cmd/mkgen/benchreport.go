@@ -18,7 +18,8 @@ import (
 // report prints what was found, and writes record and plot.
 func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
 	facts, mk := s.Machine.Facts(), s.Kernel
-	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
+	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(),
+		Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
 	if b.cases != "" {
 		if err := r.Dump(b.cases); err != nil {
 			return fmt.Errorf("--cases: %w", err)
@@ -38,8 +39,10 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	if mk.Ragged() {
 		what, writeTable = fmt.Sprintf("%d rows a step", mk.Options.Tokens), bench.WriteStepTable
 	}
-	table.Text(w, "", "%s on %s (driver %s, CUDA %s), %s, %s", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, what, s.WeightsName)
-	table.Text(w, "", "%s of %s, %d a launch; p50, p99 and max: %s", plural.Of(len(top.Rounds), "round"), plural.Of(top.TokensPerRound, "token"), top.TokensPerLaunch, top.PerTokenFrom)
+	table.Text(w, "", "%s on %s (driver %s, CUDA %s), %s, %s", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, what,
+		s.WeightsName)
+	table.Text(w, "", "%s of %s, %d a launch; p50, p99 and max: %s", plural.Of(len(top.Rounds), "round"),
+		plural.Of(top.TokensPerRound, "token"), top.TokensPerLaunch, top.PerTokenFrom)
 	table.Text(w, "", "Ceiling: bulk copies, best of %s", ceilings(o.Cases))
 	if o.Gate != nil {
 		reportGate(w, &o.Gate.Gate)
@@ -84,7 +87,8 @@ func reportGate(w io.Writer, g *gate.Record) {
 	table.Text(w, "", "Gate: %d positions of sequences of %s tokens. Mean KL %.3g; the kernel's own roundings cost %.3g, the framework's bf16 %.3g. "+
 		"Closest to their limits: sequence %d with %.3g of %.3g, and position %s with %.3g of %.3g. %d flips of %d sure tokens. Faults caught: %s",
 		g.Positions, counts(g.Lengths), float64(g.KLOurs), float64(g.KLOwn), float64(g.KLReference),
-		g.WorstSeq.Sequence, float64(g.WorstSeq.KLOurs), float64(g.WorstSeq.Limit), g.WorstPos.Place(), float64(g.WorstPos.KLOurs), float64(g.WorstPos.Limit),
+		g.WorstSeq.Sequence, float64(g.WorstSeq.KLOurs), float64(g.WorstSeq.Limit), g.WorstPos.Place(),
+		float64(g.WorstPos.KLOurs), float64(g.WorstPos.Limit),
 		g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))
 }
 

@@ -67,7 +67,8 @@ func (s *serveBenchFlags) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringVar(&s.url, "serve", "", "measure the server at this `URL` instead, through a load generator")
 	f.StringVar(&s.generator, "load-generator", s.generator, "the `program` aiperf, with --serve")
-	f.StringVar(&s.tokenizer, "tokenizer", "", "`directory` of the tokenizer that the load generator counts with (default --checkpoint)")
+	f.StringVar(&s.tokenizer, "tokenizer", "",
+		"`directory` of the tokenizer that the load generator counts with (default --checkpoint)")
 	f.StringVar(&s.name, "served-name", "", "`name` of the model, with --serve (default --model)")
 	f.Var(&s.concurrency, "concurrency", "requests at a time, with --serve")
 	f.Var(&s.lengths, "lengths", "tokens of prompt and answer, with --serve")
@@ -112,7 +113,8 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	out := cmd.OutOrStdout()
-	fmt.Fprintf(out, "%12s %8s %8s %10s %10s %10s %10s %10s %10s\n", "at a time", "in", "out", "TTFT p50", "p99", "TPOT p50", "ITL p50", "p99", "tok/s")
+	fmt.Fprintf(out, "%12s %8s %8s %10s %10s %10s %10s %10s %10s\n", "at a time", "in", "out", "TTFT p50", "p99",
+		"TPOT p50", "ITL p50", "p99", "tok/s")
 	var cases []servedCase
 	for _, length := range s.lengths {
 		for _, n := range s.concurrency {
@@ -120,15 +122,16 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 			if err != nil {
 				return interrupted(ctx, fmt.Errorf("%d at a time, %d/%d tokens: %w", n, length[0], length[1], err))
 			}
-			fmt.Fprintf(out, "%12d %8d %8d %8.2fms %8.2fms %8.3fms %8.3fms %8.3fms %10.1f\n", c.Concurrency, c.In, c.Out, c.First.P50, c.First.P99,
-				c.Token.P50, c.Between.P50, c.Between.P99, c.TokenRate)
+			fmt.Fprintf(out, "%12d %8d %8d %8.2fms %8.2fms %8.3fms %8.3fms %8.3fms %10.1f\n", c.Concurrency, c.In, c.Out,
+				c.First.P50, c.First.P99, c.Token.P50, c.Between.P50, c.Between.P99, c.TokenRate)
 			cases = append(cases, c)
 		}
 	}
 	if b.cases == "" {
 		return nil
 	}
-	data, err := json.MarshalIndent(map[string]any{"server": s.url, "model": s.name, "load_generator": filepath.Base(s.generator), "cases": cases}, "", "  ")
+	data, err := json.MarshalIndent(map[string]any{"server": s.url, "model": s.name,
+		"load_generator": filepath.Base(s.generator), "cases": cases}, "", "  ")
 	if err != nil {
 		return err
 	}
@@ -136,7 +139,8 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 }
 
 // measure lets the load generator run once, after requests that warm the server up.
-func (s *serveBenchFlags) measure(ctx context.Context, stderr io.Writer, concurrency int, length [2]int) (c servedCase, err error) {
+func (s *serveBenchFlags) measure(ctx context.Context, stderr io.Writer, concurrency int,
+	length [2]int) (c servedCase, err error) {
 	dir, err := os.MkdirTemp("", "mkgen-serve-")
 	if err != nil {
 		return c, err
@@ -144,10 +148,12 @@ func (s *serveBenchFlags) measure(ctx context.Context, stderr io.Writer, concurr
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	n := concurrency * int(s.requests)
 	number := strconv.Itoa
-	args := []string{"profile", "--model", s.name, "--url", strings.TrimSuffix(s.url, "/v1"), "--endpoint-type", "completions", "--streaming",
-		"--tokenizer", s.tokenizer, "--concurrency", number(concurrency), "--request-count", number(n), "--warmup-request-count", number(concurrency),
-		"--synthetic-input-tokens-mean", number(length[0]), "--synthetic-input-tokens-stddev", "0",
-		"--output-tokens-mean", number(length[1]), "--output-tokens-stddev", "0", "--random-seed", "1", "--use-server-token-count",
+	args := []string{"profile", "--model", s.name, "--url", strings.TrimSuffix(s.url, "/v1"), "--endpoint-type",
+		"completions", "--streaming", "--tokenizer", s.tokenizer, "--concurrency", number(concurrency), "--request-count",
+		number(n), "--warmup-request-count", number(concurrency), "--synthetic-input-tokens-mean", number(length[0]),
+		"--synthetic-input-tokens-stddev", "0",
+		"--output-tokens-mean", number(length[1]), "--output-tokens-stddev", "0", "--random-seed", "1",
+		"--use-server-token-count",
 		"--extra-inputs", "ignore_eos:true", "--extra-inputs", "temperature:0", "--ui", "none", "--artifact-dir", dir}
 	if key := os.Getenv(keyVariable); key != "" {
 		args = append(args, "--api-key", key)
@@ -181,10 +187,12 @@ func servedOf(data []byte, concurrency, requests int, length [2]int) (c servedCa
 	}
 	switch {
 	case read.Errors.Avg > 0 || int(math.Round(read.Count.Avg)) != requests:
-		return c, fmt.Errorf("%v of %d requests came to their end, %v %% failed, want all", read.Count.Avg, requests, read.Errors.Avg)
+		return c, fmt.Errorf("%v of %d requests came to their end, %v %% failed, want all", read.Count.Avg, requests,
+			read.Errors.Avg)
 	case int(read.Out.Min) != length[1]:
 		return c, fmt.Errorf("an answer has %v tokens, want %d", read.Out.Min, length[1])
 	}
 	of := func(f figure) percentile { return percentile{f.P50, f.P99} }
-	return servedCase{concurrency, length[0], length[1], requests, of(read.First), of(read.Token), of(read.Between), read.Rate.Avg}, nil
+	return servedCase{concurrency, length[0], length[1], requests, of(read.First), of(read.Token), of(read.Between),
+		read.Rate.Avg}, nil
 }

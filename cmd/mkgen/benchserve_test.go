@@ -16,7 +16,8 @@ func leaving(t *testing.T, left string, code string) (program, args string) {
 	t.Helper()
 	dir := t.TempDir()
 	program, args = filepath.Join(dir, "aiperf"), filepath.Join(dir, "args")
-	script := "#!/bin/sh\necho \"$@\" >>" + args + "\nfor last; do :; done\nwhile [ $# -gt 0 ]; do [ \"$1\" = --artifact-dir ] && dir=$2; shift; done\ncat >\"$dir/profile_export_aiperf.json\" <<'X'\n" +
+	script := "#!/bin/sh\necho \"$@\" >>" + args +
+		"\nfor last; do :; done\nwhile [ $# -gt 0 ]; do [ \"$1\" = --artifact-dir ] && dir=$2; shift; done\ncat >\"$dir/profile_export_aiperf.json\" <<'X'\n" +
 		left + "\nX\necho it failed >&2\nexit " + code + "\n"
 	require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
 	return program, args
@@ -28,8 +29,8 @@ const aiperfLeft = `{"request_count":{"avg":6.0},"request_error_rate":{"avg":0},
 func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
 	program, args := leaving(t, aiperfLeft, "0")
 	cases := filepath.Join(t.TempDir(), "cases.json")
-	bench := []string{"bench", "--serve", "http://127.0.0.1:1/v1", "--load-generator", program, "--tokenizer", "somewhere", "--served-name", "m",
-		"--concurrency", "3", "--lengths", "16/8", "--requests", "2", "--cases", cases}
+	bench := []string{"bench", "--serve", "http://127.0.0.1:1/v1", "--load-generator", program, "--tokenizer", "somewhere",
+		"--served-name", "m", "--concurrency", "3", "--lengths", "16/8", "--requests", "2", "--cases", cases}
 	code, out, stderr := mkgen(bench...)
 	require.Zero(t, code, stderr)
 	require.Regexp(t, `3 +16 +8 +10.50ms +20.00ms +5.000ms +4.500ms +9.000ms +123.0\n`, out)
@@ -41,7 +42,8 @@ func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
 	require.NoError(t, err)
 	var read struct{ Cases []servedCase }
 	require.NoError(t, json.Unmarshal(data, &read))
-	require.Equal(t, []servedCase{{3, 16, 8, 6, percentile{10.5, 20}, percentile{5, 6}, percentile{4.5, 9}, 123}}, read.Cases)
+	require.Equal(t, []servedCase{{3, 16, 8, 6, percentile{10.5, 20}, percentile{5, 6}, percentile{4.5, 9}, 123}},
+		read.Cases)
 
 	program, _ = leaving(t, aiperfLeft, "3")
 	bench[4] = program

@@ -56,7 +56,8 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 	}
 	fit, beyond := bench.Method{Contexts: b.contexts, Tokens: int(b.tokens)}.Fit(plain.Config)
 	if len(beyond) > 0 && (cmd.Flags().Changed("contexts") || len(fit) == 0) {
-		return usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0], plural.Of(int(b.tokens), "token"), plain.Config.MaxPositions)
+		return usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0],
+			plural.Of(int(b.tokens), "token"), plain.Config.MaxPositions)
 	}
 	s := &bench.Suite{Kernel: plain}
 	release, err := t.prepare(cmd, s)
@@ -101,7 +102,8 @@ func (b *benchFlags) isOf(facts bench.Facts) error {
 }
 
 // compared runs both kernels at t's context.
-func (t *traceFlags) compared(ctx context.Context, s *bench.Suite, plain, traced *megakernel.Kernel, m *machine.Machine) (*budget.Budget, error) {
+func (t *traceFlags) compared(ctx context.Context, s *bench.Suite, plain, traced *megakernel.Kernel,
+	m *machine.Machine) (*budget.Budget, error) {
 	s.Kernel = plain
 	without, err := t.record(ctx, s)
 	if err != nil {
@@ -116,15 +118,18 @@ func (t *traceFlags) compared(ctx context.Context, s *bench.Suite, plain, traced
 	if err != nil {
 		return nil, err
 	}
-	return budget.Of(traced, m, int(t.context), max(1, t.opts.Tokens), tr.Summarize(), budget.Times{Traced: r.Micros, Untraced: without.Micros}), nil
+	return budget.Of(traced, m, int(t.context), max(1, t.opts.Tokens), tr.Summarize(),
+		budget.Times{Traced: r.Micros, Untraced: without.Micros}), nil
 }
 
-func (b *benchFlags) reportBudget(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, of *machine.Machine, all []*budget.Budget) error {
+func (b *benchFlags) reportBudget(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, of *machine.Machine,
+	all []*budget.Budget) error {
 	w := cmd.OutOrStdout()
 	if facts.Executor {
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n", mk.Config.Name, mk.Options.SMs)
 	} else {
-		table.Text(w, "", "%s on %s: measured beside predicted, %s. Times are of a run of a phase, means over the SMs.", mk.Config.Name, facts.GPU, bench.Ungated)
+		table.Text(w, "", "%s on %s: measured beside predicted, %s. Times are of a run of a phase, means over the SMs.",
+			mk.Config.Name, facts.GPU, bench.Ungated)
 	}
 	provenance(w, facts, mk)
 	if !facts.Executor && of.Is(facts.GPU) != nil {

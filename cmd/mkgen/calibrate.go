@@ -69,7 +69,8 @@ func (c *calibrateFlags) run(cmd *cobra.Command) (err error) {
 	defer func() { err = errors.Join(err, closeMachine()) }()
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	s := &calibrate.Suite{Machine: gpu, Commit: revision.String(), Date: begin.UTC().Format(time.DateOnly), Progress: progressOf(cmd, gpu)}
+	s := &calibrate.Suite{Machine: gpu, Commit: revision.String(), Date: begin.UTC().Format(time.DateOnly),
+		Progress: progressOf(cmd, gpu)}
 	m, err := s.Run(ctx)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -90,10 +91,12 @@ func (c *calibrateFlags) report(cmd *cobra.Command, m *machine.Machine, took tim
 		return err
 	}
 	if m.Executor {
-		_, err := fmt.Fprintf(w, "Written to %s in %.1f s; nothing is chosen by it, and mkgen explain predicts nothing with it.\n", c.output, took.Seconds())
+		_, err := fmt.Fprintf(w,
+			"Written to %s in %.1f s; nothing is chosen by it, and mkgen explain predicts nothing with it.\n", c.output,
+			took.Seconds())
 		return err
 	}
-	_, err := fmt.Fprintf(w, "Written to %s in %.1f s; to use it:\n  mkgen explain --model NAME --machine %s\n  mkgen bench --model NAME --budget --machine %s\n",
-		c.output, took.Seconds(), quoted(c.output), quoted(c.output))
+	_, err := fmt.Fprintf(w,
+		"Written to %s in %.1f s; to use it:\n  mkgen explain --model NAME --machine %s\n  mkgen bench --model NAME --budget --machine %s\n", c.output, took.Seconds(), quoted(c.output), quoted(c.output))
 	return err
 }

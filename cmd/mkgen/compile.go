@@ -75,7 +75,8 @@ done either, a line says why; with --strict that is an error, too.`,
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			opt := compile.Options{With: string(with), NoCache: fresh, PTX: ptx}
-			t := table.New("MODEL", "COMPILER", "ARCH", ">REGISTERS", ">BYTES SPILLED", ">CUBIN BYTES", ">COMPILE TIME", "CACHED", ">EVENTS HELD")
+			t := table.New("MODEL", "COMPILER", "ARCH", ">REGISTERS", ">BYTES SPILLED", ">CUBIN BYTES", ">COMPILE TIME",
+				"CACHED", ">EVENTS HELD")
 			for _, config := range configs {
 				mk, err := megakernel.Build(config, c.chosen(config))
 				if err != nil {
@@ -191,7 +192,8 @@ func (c *choice) configs(cmd *cobra.Command, all bool) ([]models.Config, error) 
 	return models.Checked(), c.begin(cmd)
 }
 
-func compileKernel(ctx context.Context, name string, k *ir.Kernel, arch string, opt compile.Options) (*compile.Result, error) {
+func compileKernel(ctx context.Context, name string, k *ir.Kernel, arch string,
+	opt compile.Options) (*compile.Result, error) {
 	src, err := compile.SourceOfKernel(name, k, arch)
 	if err != nil {
 		return nil, err

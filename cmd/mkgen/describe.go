@@ -39,7 +39,8 @@ func newDescribe() *cobra.Command {
 	}
 	c.arch = "sm_90a"
 	c.modelFlags(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "all of it as JSON, with the recipes of random weights: what tests/gpu/reference.py reads")
+	cmd.Flags().BoolVar(&asJSON, "json", false,
+		"all of it as JSON, with the recipes of random weights: what tests/gpu/reference.py reads")
 	return cmd
 }
 
@@ -48,7 +49,8 @@ func describe(w io.Writer, c *models.Config) error {
 	a := c.Arch()
 	var b strings.Builder
 	b.WriteString(a.String())
-	fmt.Fprintf(&b, "\n%s parameters; a token reads %s of weights\n\n", megakernel.FormatCount(c.ParamCount()), megakernel.FormatBytes(c.WeightBytes()))
+	fmt.Fprintf(&b, "\n%s parameters; a token reads %s of weights\n\n", megakernel.FormatCount(c.ParamCount()),
+		megakernel.FormatBytes(c.WeightBytes()))
 	for _, t := range c.Stored() {
 		if t.First.Layer > 0 {
 			continue

@@ -40,7 +40,8 @@ type deviceOptions struct {
 	compiled func(*compile.Result) error // is told what came of it, and may refuse it
 }
 
-var errNoCUDA = errors.New("--device cuda: this mkgen was built without CUDA; `scripts/build-cuda build -o out/ ./cmd/mkgen` makes out/mkgen with it")
+var errNoCUDA = errors.New(
+	"--device cuda: this mkgen was built without CUDA; `scripts/build-cuda build -o out/ ./cmd/mkgen` makes out/mkgen with it")
 
 // simWeights is the most bytes of weights that the executor is given: beyond, a
 // token takes many minutes.
@@ -49,7 +50,8 @@ const simWeights = 1 << 30
 // fitsSim refuses a model that is too big for the executor.
 func fitsSim(c *models.Config) error {
 	if n := c.WeightBytes(); n > simWeights {
-		return fmt.Errorf("--device sim: %s has %s of weights, the executor takes up to %s", c.Name, megakernel.FormatBytes(n), megakernel.FormatBytes(simWeights))
+		return fmt.Errorf("--device sim: %s has %s of weights, the executor takes up to %s", c.Name,
+			megakernel.FormatBytes(n), megakernel.FormatBytes(simWeights))
 	}
 	return nil
 }

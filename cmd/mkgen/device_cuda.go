@@ -44,7 +44,8 @@ func openDevices(ctx context.Context, kernels []*megakernel.Kernel, o deviceOpti
 }
 
 // loadKernels compiles kernels, all at a time, or takes them from the cache, and loads them.
-func loadKernels(ctx context.Context, kernels []*megakernel.Kernel, gpu *cuda.Device, o deviceOptions) ([]*runtime.GPU, error) {
+func loadKernels(ctx context.Context, kernels []*megakernel.Kernel, gpu *cuda.Device,
+	o deviceOptions) ([]*runtime.GPU, error) {
 	for _, mk := range kernels {
 		if err := gpu.Check(cuda.Needs{Arch: o.arch, SMs: mk.IR.Grid, Shared: mk.IR.SharedBytes}); err != nil {
 			return nil, err
@@ -88,7 +89,8 @@ func loadKernels(ctx context.Context, kernels []*megakernel.Kernel, gpu *cuda.De
 }
 
 // openPrefill opens a device for a prefill kernel: an executor, or the GPU that first is on.
-func openPrefill(ctx context.Context, p *megakernel.Prefill, first runtime.Device, o deviceOptions) (runtime.Device, error) {
+func openPrefill(ctx context.Context, p *megakernel.Prefill, first runtime.Device,
+	o deviceOptions) (runtime.Device, error) {
 	on, ok := first.(*gpuDevice)
 	if !ok {
 		return simPrefill(p)
@@ -131,7 +133,8 @@ type gpuDevice struct {
 func (d *gpuDevice) Close() error { return errors.Join(d.GPU.Close(), d.gpu.Close()) }
 
 // loadOn loads what made makes of k on a GPU, if that can run it.
-func loadOn(gpu *cuda.Device, arch string, k *ir.Kernel, made func() (*compile.Result, error)) (*runtime.GPU, *compile.Result, error) {
+func loadOn(gpu *cuda.Device, arch string, k *ir.Kernel,
+	made func() (*compile.Result, error)) (*runtime.GPU, *compile.Result, error) {
 	if err := gpu.Check(cuda.Needs{Arch: arch, SMs: k.Grid, Shared: k.SharedBytes}); err != nil {
 		return nil, nil, err
 	}

@@ -26,10 +26,12 @@ func (d *drawFlags) flags(f *pflag.FlagSet) {
 
 // params are what the flags say. It refuses those that no request can have.
 func (d *drawFlags) params(seed uint64) (sampling.Params, error) {
-	p := sampling.Params{Temperature: float64(d.temperature), TopK: int(d.topK), TopP: float64(d.topP), MinP: float64(d.minP), Seed: seed}
+	p := sampling.Params{Temperature: float64(d.temperature), TopK: int(d.topK), TopP: float64(d.topP),
+		MinP: float64(d.minP), Seed: seed}
 	var refused *sampling.RangeError
 	if errors.As(p.Check(), &refused) {
-		flag := map[string]string{"Temperature": "temperature", "TopK": "top-k", "TopP": "top-p", "MinP": "min-p"}[refused.Field]
+		flag := map[string]string{"Temperature": "temperature", "TopK": "top-k", "TopP": "top-p",
+			"MinP": "min-p"}[refused.Field]
 		return p, usagef("--%s: %s", flag, refused.Problem)
 	}
 	return p, nil

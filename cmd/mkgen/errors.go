@@ -38,7 +38,8 @@ func flagError(cmd *cobra.Command, err error) error {
 	)
 	switch {
 	case errors.As(err, &value):
-		return usagef("--%s: found %q, want %s", value.GetFlag().Name, value.GetValue(), wantValue(value.GetFlag(), value.Unwrap()))
+		return usagef("--%s: found %q, want %s", value.GetFlag().Name, value.GetValue(),
+			wantValue(value.GetFlag(), value.Unwrap()))
 	case errors.As(err, &unknown):
 		name := "--" + unknown.GetSpecifiedName()
 		if unknown.GetSpecifiedShortnames() != "" {

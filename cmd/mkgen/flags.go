@@ -178,7 +178,8 @@ func (c *choice) modelFlags(cmd *cobra.Command) {
 	f.SortFlags = false
 	f.StringVarP(&c.model, "model", "m", "", "registered `name` of the model (mkgen models lists them)")
 	f.StringVar(&c.config, "config", "", "Hugging Face config.json `file` of a model instead (docs/families.md)")
-	f.StringSliceVar(&c.ignore, "ignore-field", nil, "`name`s of unknown fields of config.json to pass over: they must not change the mathematics")
+	f.StringSliceVar(&c.ignore, "ignore-field", nil,
+		"`name`s of unknown fields of config.json to pass over: they must not change the mathematics")
 	f.StringVar(&c.name, "name", "", "what the model of --config is called (default custom)")
 }
 
@@ -210,9 +211,11 @@ func (c *choice) onItsGPU(facts bench.Facts) error {
 
 // What --pin-split does, in steps and in a run of requests.
 const (
-	pinUsage        = pinUsageCuts + ", and read no prefix for several: results are the same bits whatever else a step holds"
-	pinRequestUsage = pinUsageCuts + ", feed prompts in pieces of a fixed length, and read no prefix for several: results are the same bits whatever else runs"
-	pinUsageCuts    = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's"
+	pinUsage = pinUsageCuts +
+		", and read no prefix for several: results are the same bits whatever else a step holds"
+	pinRequestUsage = pinUsageCuts +
+		", feed prompts in pieces of a fixed length, and read no prefix for several: results are the same bits whatever else runs"
+	pinUsageCuts = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's"
 )
 
 // load finds the model's configuration, checks the architecture, and takes over what a

@@ -72,8 +72,8 @@ needs neither a GPU nor CUDA.`,
 	m.flags(root)
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but errors")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newModels(), newDescribe(), newExplain(), newIR(), newCompile(), newVerify(check), newRun(), newServe(), newQuantize(),
-		newBench(), newSweep(), newCalibrate(), newTune(), newTrace(), newPlot(), newTuning())
+	root.AddCommand(newModels(), newDescribe(), newExplain(), newIR(), newCompile(), newVerify(check), newRun(),
+		newServe(), newQuantize(), newBench(), newSweep(), newCalibrate(), newTune(), newTrace(), newPlot(), newTuning())
 	return root
 }
 

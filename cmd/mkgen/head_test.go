@@ -29,7 +29,8 @@ func untiedCheckpoint(t *testing.T) string {
 	for _, s := range synth.Tensors(config) {
 		bits := make([]uint16, s.Elems())
 		require.NoError(t, synth.Fill(bits, 1, s, 0))
-		tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape, Data: checkpoint.BF16Bytes(bits)})
+		tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape,
+			Data: checkpoint.BF16Bytes(bits)})
 	}
 	var data bytes.Buffer
 	require.NoError(t, checkpoint.WriteSafetensors(&data, tensors))
@@ -49,30 +50,36 @@ func TestAQuantisedHeadHasItsOwnCodes(t *testing.T) {
 	}
 	code, stderr = run()
 	require.Equal(t, 0, code, stderr)
-	require.Contains(t, stderr, "the kernel's format is i8, which has just these codes and scales. So is the LM head's, i8.")
+	require.Contains(t, stderr,
+		"the kernel's format is i8, which has just these codes and scales. So is the LM head's, i8.")
 	code, stderr = run("--head-format", "bf16")
 	require.Equal(t, 0, code, stderr)
 	require.NotContains(t, stderr, "LM head")
 	code, stderr = run("--head-format", "e4m3")
 	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "--head-format e4m3: lm_head.weight is i8 a row with bf16 scales, which would be rounded once more; want i8, or bf16")
+	require.Contains(t, stderr,
+		"--head-format e4m3: lm_head.weight is i8 a row with bf16 scales, which would be rounded once more; want i8, or bf16")
 	code, stderr = run("--weight-format", "e4m3", "--head-format", "i8")
 	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "--head-format i8: lm_head.weight is i8 a row with bf16 scales, which would be rounded once more; want bf16")
+	require.Contains(t, stderr,
+		"--head-format i8: lm_head.weight is i8 a row with bf16 scales, which would be rounded once more; want bf16")
 }
 
 // Embeddings that are tied to a head in another format stay bf16, and what no head can be is refused.
 func TestFormatsOfTheHeadInCommands(t *testing.T) {
 	code, stdout, stderr := mkgen("explain", "--model", "tiny", "--head-format", "i8")
 	require.Equal(t, 0, code, stderr)
-	require.Contains(t, strings.Join(strings.Fields(stdout), " "), "LM head and embedding are one matrix, packed twice: the embedding stays bf16")
+	require.Contains(t, strings.Join(strings.Fields(stdout), " "),
+		"LM head and embedding are one matrix, packed twice: the embedding stays bf16")
 	code, _, stderr = mkgen("explain", "--model", "tiny", "--head-format", "i9")
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, `--head-format: found "i9", want bf16, e4m3, i4`)
-	code, stdout, stderr = mkgen("run", "--model", "tiny", "--head-format", "i8", "--rows", "4", "--max-tokens", "2", "Once upon")
+	code, stdout, stderr = mkgen("run", "--model", "tiny", "--head-format", "i8", "--rows", "4", "--max-tokens", "2",
+		"Once upon")
 	require.Equal(t, 0, code, stderr)
 	require.NotEmpty(t, stdout)
-	code, stdout, stderr = mkgen("run", "--model", "tiny", "--head-format", "i8", "--prefill", "64", "--max-tokens", "2", "Once upon")
+	code, stdout, stderr = mkgen("run", "--model", "tiny", "--head-format", "i8", "--prefill", "64", "--max-tokens", "2",
+		"Once upon")
 	require.Equal(t, 0, code, stderr)
 	require.NotEmpty(t, stdout)
 }

@@ -14,7 +14,8 @@ import (
 // under a heading of their own.
 func forTuning(flag string) bool {
 	row, ok := megakernel.OptionOf(flag)
-	return ok && row.Group != megakernel.OptionCommon && flag != "launch" || slices.Contains([]string{"profile", "machine", "bandwidth"}, flag)
+	return ok && row.Group != megakernel.OptionCommon && flag != "launch" ||
+		slices.Contains([]string{"profile", "machine", "bandwidth"}, flag)
 }
 
 const tuningTopic = "tuning"

@@ -63,7 +63,8 @@ func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*meg
 }
 
 // beside adds a kernel where there can be one.
-func (r *runFlags) beside(cmd *cobra.Command, all []*megakernel.Kernel, config models.Config, o megakernel.Options) ([]*megakernel.Kernel, error) {
+func (r *runFlags) beside(cmd *cobra.Command, all []*megakernel.Kernel, config models.Config,
+	o megakernel.Options) ([]*megakernel.Kernel, error) {
 	mk, err := megakernel.Build(config, o)
 	if err != nil {
 		if r.verbose { // such as of one row under a mask

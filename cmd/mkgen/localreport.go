@@ -17,14 +17,16 @@ func reportLocal(w io.Writer, l *gate.Local) error {
 		return nil
 	}
 	for _, f := range l.Rows {
-		table.Text(w, "", "%s of all sequences, layers and positions: %.2g at most, limit %.2g (%d compared; %s)", f.What, f.Worst, f.Limit, f.Count, f.Where)
+		table.Text(w, "", "%s of all sequences, layers and positions: %.2g at most, limit %.2g (%d compared; %s)", f.What,
+			f.Worst, f.Limit, f.Count, f.Where)
 	}
 	if len(l.Settings) == 0 {
 		return nil
 	}
 	fmt.Fprintln(w)
 	for _, s := range l.Settings {
-		table.Text(w, "", "%s context: positions %d to %d of sequence %d, layers checked at %v", s.Name, s.From, s.To-1, s.Sequence, s.Probed)
+		table.Text(w, "", "%s context: positions %d to %d of sequence %d, layers checked at %v", s.Name, s.From, s.To-1,
+			s.Sequence, s.Probed)
 	}
 	if err := figuresTable(l).Write(w, "  "); err != nil {
 		return err

@@ -65,7 +65,8 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	f, err := os.OpenFile(ts.MkAbs("refusals"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	ts.Check(err)
 	text := fmt.Sprintf("%s: %s\n", strings.Join(args, " "), line)
-	_, err = f.WriteString(strings.NewReplacer(ts.Getenv("WORK"), "$WORK", ts.Getenv("CONFIGS"), "$CONFIGS", ts.Getenv("CHECKPOINT"), "$CHECKPOINT").Replace(text))
+	_, err = f.WriteString(strings.NewReplacer(ts.Getenv("WORK"), "$WORK", ts.Getenv("CONFIGS"), "$CONFIGS",
+		ts.Getenv("CHECKPOINT"), "$CHECKPOINT").Replace(text))
 	ts.Check(errors.Join(err, f.Close()))
 }
 
@@ -96,7 +97,8 @@ func mkgen(args ...string) (code int, stdout, stderr string) {
 }
 
 func TestAnErrorIsOnePrintableLine(t *testing.T) {
-	for _, args := range [][]string{{"--model", "ti\nny\x1b[2J"}, {"fro\nbnicate"}, {"--config", "a\nb"}, {"--model", "tiny", "--sms", "1\n2"}, {"--x\ny"}} {
+	for _, args := range [][]string{{"--model", "ti\nny\x1b[2J"}, {"fro\nbnicate"}, {"--config", "a\nb"},
+		{"--model", "tiny", "--sms", "1\n2"}, {"--x\ny"}} {
 		code, stdout, stderr := mkgen(args...)
 		require.NotZero(t, code)
 		require.Empty(t, stdout)
@@ -109,7 +111,8 @@ func TestAnErrorIsOnePrintableLine(t *testing.T) {
 }
 
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"compile"}, {"verify"}, {"run"}, {"bench"}, {"calibrate"}, {"sweep"}, {"tune"}, {"trace"}, {"plot"}} {
+	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"compile"}, {"verify"}, {"run"}, {"bench"},
+		{"calibrate"}, {"sweep"}, {"tune"}, {"trace"}, {"plot"}} {
 		code, stdout, stderr := mkgen(append(args, "--help")...)
 		require.Zero(t, code)
 		require.Empty(t, stderr)
@@ -125,8 +128,11 @@ func TestWhatIsPrintedFitsATerminal(t *testing.T) {
 	deep.Only(t)
 	t.Chdir(t.TempDir())
 	for most, commands := range map[int][]string{
-		80:  {"--model tiny", "explain --model llama3-8b", "verify --model tiny --seeds 1", "models", "sweep --model tiny --device sim"},
-		100: {"verify --model tiny --seeds 1 --rows 2", "bench --model tiny --device sim --budget", "trace --model tiny --device sim", "tune --model tiny --device sim", "bench --model tiny --device sim --ablate --time 1ns"},
+		80: {"--model tiny", "explain --model llama3-8b", "verify --model tiny --seeds 1", "models",
+			"sweep --model tiny --device sim"},
+		100: {"verify --model tiny --seeds 1 --rows 2", "bench --model tiny --device sim --budget",
+			"trace --model tiny --device sim", "tune --model tiny --device sim",
+			"bench --model tiny --device sim --ablate --time 1ns"},
 		110: {"calibrate --device sim"}, // whose figures are as wide as chance has them
 	} {
 		for _, command := range commands {

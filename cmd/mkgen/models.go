@@ -87,8 +87,10 @@ func listModels(w io.Writer, all []models.Config) error {
 			missing += fmt.Sprintf("%s: %s.\n", all[i].Name, state)
 		}
 	}
-	_, err := fmt.Fprintf(w, "\nTok/s are predicted: bf16, one sequence, behind %d tokens; - where weights do\nnot fit.\n"+missing+
-		"With weights of their own, for mkgen run --model NAME:\n%s.\n", predictedContext, strings.Join(bundled.Names(), ", "))
+	_, err := fmt.Fprintf(w, "\nTok/s are predicted: bf16, one sequence, behind %d tokens; - where weights do\nnot fit.\n"+
+		missing+
+		"With weights of their own, for mkgen run --model NAME:\n%s.\n", predictedContext,
+		strings.Join(bundled.Names(), ", "))
 	return err
 }
 
@@ -98,7 +100,8 @@ func modelLine(c *models.Config) []any {
 	approximate, state := "", "yes"
 	plain := *c
 	if len(megakernel.Supports(&a)) > 0 {
-		approximate, state = "~", "the kernel does not have all of its features yet, and the figure is that of a Llama of its sizes"
+		approximate, state = "~",
+			"the kernel does not have all of its features yet, and the figure is that of a Llama of its sizes"
 		plain.Traits, plain.Rope, plain.Names = models.Traits{}, models.Rope{Theta: c.Rope.Theta}, nil
 	}
 	line := []any{"  " + c.Name, megakernel.FormatCount(c.ParamCount()),

@@ -12,8 +12,10 @@ const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, 
 
 const prefillChunkUsage = "tokens of a prompt that a prefill kernel feeds at a time while other requests run, with --pin-split always: fewer keep those waiting less that generate (default those of --prefill)"
 
-// addPrefill builds the prefill kernels beside the others, opens devices for them and adds both to the engine's options.
-func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first runtime.Device, d deviceOptions, o *engine.Options) error {
+// addPrefill builds the prefill kernels beside the others, opens devices for them and adds both to the engine's
+// options.
+func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first runtime.Device, d deviceOptions,
+	o *engine.Options) error {
 	rows, chunk := of.Options.Tokens, int(r.prefillChunk)
 	switch {
 	case r.prefill == 0 && chunk > 0:
@@ -23,7 +25,8 @@ func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first 
 	case !of.Ragged():
 		return usagef("--prefill: not with --rows 1, whose kernel reads prompts alone")
 	case chunk > 0 && (chunk <= rows || chunk > int(r.prefill)):
-		return usagef("--prefill-chunk: %d tokens, want more than the %d rows of a step and at most the %d of --prefill", chunk, rows, r.prefill)
+		return usagef("--prefill-chunk: %d tokens, want more than the %d rows of a step and at most the %d of --prefill",
+			chunk, rows, r.prefill)
 	}
 	o.PrefillChunk = chunk
 	all, err := megakernel.BuildPrefills(of, int(r.prefill))

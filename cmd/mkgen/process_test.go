@@ -70,7 +70,8 @@ func TestInterruptedOutputIsWholeOrAbsent(t *testing.T) {
 func TestInterruptedCompilationLeavesNothing(t *testing.T) {
 	dir, tmp := t.TempDir(), t.TempDir()
 	nvcc, started := filepath.Join(dir, "nvcc"), filepath.Join(dir, "started")
-	text := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo ', V13.0.88'; exit; fi\n: >\"$TMPDIR/mine\"\n: >" + started + "\nsleep 60\n"
+	text := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo ', V13.0.88'; exit; fi\n: >\"$TMPDIR/mine\"\n: >" + started +
+		"\nsleep 60\n"
 	require.NoError(t, os.WriteFile(nvcc, []byte(text), 0o755))
 	cmd := exec.Command("mkgen", "compile", "--model", "tiny", "--no-cache", "-o", filepath.Join(dir, "kernel.cubin"))
 	cmd.Env = append(os.Environ(), "NVCC="+nvcc, "TMPDIR="+tmp)
@@ -78,7 +79,8 @@ func TestInterruptedCompilationLeavesNothing(t *testing.T) {
 	cmd.Stderr = &stderr
 	start := time.Now()
 	require.NoError(t, cmd.Start())
-	require.Eventually(t, func() bool { _, err := os.Stat(started); return err == nil }, 30*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(started); return err == nil }, 30*time.Second,
+		5*time.Millisecond)
 	require.NoError(t, cmd.Process.Signal(os.Interrupt))
 	var exit *exec.ExitError
 	require.ErrorAs(t, cmd.Wait(), &exit)
@@ -126,8 +128,9 @@ func TestTimeAndMemoryOfGeneratingLlama3(t *testing.T) {
 	require.Less(t, best, time.Second)
 }
 
-// peakResident waits for a process that must succeed, and returns the most memory in KiB that it was seen to have resident: 0
-// where there is no /proc. The kernel's ru_maxrss starts at what the process had that started it, these tests.
+// peakResident waits for a process that must succeed, and returns the most memory in KiB that it was seen to have
+// resident: 0 where there is no /proc. The kernel's ru_maxrss starts at what the process had that started it, these
+// tests.
 func peakResident(t *testing.T, pid int, done <-chan error) int {
 	t.Helper()
 	peak := 0

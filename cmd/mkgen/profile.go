@@ -68,5 +68,6 @@ func (p *chosenBy) blame(flag, problem, given string) error {
 	case flag == "":
 		return usagef("--profile %s does not go with the other flags: %s", p.file, problem)
 	}
-	return usagef("--profile %s: its --%s %s does not go with the other flags: %s; give --%[2]s, too", p.file, flag, p.profile.Chosen.Value(flag), problem)
+	return usagef("--profile %s: its --%s %s does not go with the other flags: %s; give --%[2]s, too", p.file, flag,
+		p.profile.Chosen.Value(flag), problem)
 }

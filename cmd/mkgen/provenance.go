@@ -16,6 +16,7 @@ func provenance(w io.Writer, facts bench.Facts, mk *megakernel.Kernel) {
 	if facts.Executor {
 		return
 	}
-	fmt.Fprintf(w, "Driver %s, CUDA %s, %s; mkgen of commit %s.\n", facts.Driver, facts.CUDA, facts.Compiler, revision.String())
+	fmt.Fprintf(w, "Driver %s, CUDA %s, %s; mkgen of commit %s.\n", facts.Driver, facts.CUDA, facts.Compiler,
+		revision.String())
 	fmt.Fprintf(w, "The kernel: %s --watchdog %s\n", tune.ChoiceOf(mk), mk.Options.Watchdog)
 }

@@ -116,8 +116,9 @@ func (q *quantizeFlags) run(cmd *cobra.Command) error {
 	}
 	bar := progress.Start(cmd.ErrOrStderr(), "quantizing")
 	last := int64(-1)
-	report, err := quantise.Checkpoint(ctx, q.checkpoint, q.out, quantise.Options{Format: format, Head: q.head, Digests: q.report != "",
-		Progress: func(done, total int64) { last = done; bar.Set(done, total) }})
+	report, err := quantise.Checkpoint(ctx, q.checkpoint, q.out,
+		quantise.Options{Format: format, Head: q.head, Digests: q.report != "",
+			Progress: func(done, total int64) { last = done; bar.Set(done, total) }})
 	if err != nil {
 		bar.End(-1)
 		return interrupted(ctx, err)
@@ -210,7 +211,8 @@ func (q *quantizeFlags) print(cmd *cobra.Command, r quantizeReport) error {
 	}
 	if p := r.Perplexity; p != nil {
 		fmt.Fprintf(w, "perplexity of %d tokens: %.4f before, %.4f after (%.4f and %.4f bits a byte), by %s\n",
-			p.Before.Tokens, p.Before.Perplexity(), p.After.Perplexity(), p.bitsPerByte(p.Before), p.bitsPerByte(p.After), p.Computed)
+			p.Before.Tokens, p.Before.Perplexity(), p.After.Perplexity(), p.bitsPerByte(p.Before), p.bitsPerByte(p.After),
+			p.Computed)
 	}
 	return nil
 }

@@ -17,7 +17,8 @@ func TestQuantize(t *testing.T) {
 	dir := t.TempDir()
 	text, out, report := filepath.Join(dir, "text"), filepath.Join(dir, "out"), filepath.Join(dir, "r.json")
 	require.NoError(t, os.WriteFile(text, []byte("Once upon a time there was a king who had three sons."), 0o644))
-	code, stdout, stderr := mkgen("quantize", "--checkpoint", bundledTiny, "--format", "i4g32", "--out", out, "--report", report, "--text", text)
+	code, stdout, stderr := mkgen("quantize", "--checkpoint", bundledTiny, "--format", "i4g32", "--out", out, "--report",
+		report, "--text", text)
 	require.Equal(t, 0, code, stderr)
 	require.Regexp(t, `(?s)^TENSOR .*\nand 2 with less\n.*232.0 kB of i4g32, 14 matrices; as it was: embeddings, lm_head\n`+
 		`perplexity of \d+ tokens: [\d.]+ before, [\d.]+ after \([\d.]+ and [\d.]+ bits a byte\), by the float64 reference on the CPU`, stdout)
@@ -45,7 +46,8 @@ func TestQuantize(t *testing.T) {
 
 	code, stdout, stderr = mkgen("run", "--checkpoint", out, "--max-tokens", "3", "Once upon")
 	require.Equal(t, 0, code, stderr)
-	require.Contains(t, stderr, "compressed-tensors: 14 matrices of i4g32 with bf16 scales; the kernel's format is i4g32, which has just these codes and scales.")
+	require.Contains(t, stderr,
+		"compressed-tensors: 14 matrices of i4g32 with bf16 scales; the kernel's format is i4g32, which has just these codes and scales.")
 	require.NotEmpty(t, strings.TrimSpace(stdout))
 }
 
@@ -60,9 +62,12 @@ func TestQuantizeCalledWrongly(t *testing.T) {
 		{"--checkpoint c --out o", 2, "--format is missing"},
 		{"--checkpoint c --format i8", 2, "--out is missing"},
 		{"--checkpoint c --format i3 --out o", 2, `--format: found "i3", want one of i4g128, i4g64, i4g32, i8, e4m3`},
-		{"--checkpoint " + bundledTiny + " --format i8 --out " + bundledTiny, 1, "it is there and has README.md in it, want an empty directory or none"},
-		{"--checkpoint " + bundledTiny + " --format i8 --out " + dir + "/x --text " + dir + "/nobody", 1, "--text: open " + dir + "/nobody"},
-		{"--checkpoint " + bundledTiny + " --format i4g64 --out " + dir + "/x", 1, "found 96 columns, want a multiple of 64; the format is i4g64"},
+		{"--checkpoint " + bundledTiny + " --format i8 --out " + bundledTiny, 1,
+			"it is there and has README.md in it, want an empty directory or none"},
+		{"--checkpoint " + bundledTiny + " --format i8 --out " + dir + "/x --text " + dir + "/nobody", 1,
+			"--text: open " + dir + "/nobody"},
+		{"--checkpoint " + bundledTiny + " --format i4g64 --out " + dir + "/x", 1,
+			"found 96 columns, want a multiple of 64; the format is i4g64"},
 	} {
 		code, _, stderr := mkgen(append([]string{"quantize"}, strings.Fields(c.args)...)...)
 		require.Equal(t, c.code, code, c.args)
@@ -78,7 +83,8 @@ func TestBundledQuantisedModelsRun(t *testing.T) {
 	code, _, stderr := mkgen("run", "--model", "tiny-i8", "--weight-format", "e4m3", "--max-tokens", "1", "Once upon")
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stderr, "--weight-format e4m3 rounds them once more: without it they are as they were quantised.")
-	for name, told := range map[string]string{"tiny-i8": "14 matrices of i8 a row", "small-i4g128": "14 matrices of i4g128"} {
+	for name, told := range map[string]string{"tiny-i8": "14 matrices of i8 a row",
+		"small-i4g128": "14 matrices of i4g128"} {
 		code, stdout, stderr := mkgen("run", "--model", name, "--max-tokens", "2", "Once upon")
 		require.Equal(t, 0, code, stderr)
 		require.Contains(t, stderr, told)

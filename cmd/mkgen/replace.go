@@ -80,7 +80,8 @@ func unzipped(ours func(io.Reader) error) func(io.Reader) error {
 func beginning(head []byte) string {
 	const shown = 24
 	text := bytes.ToLower(bytes.TrimSpace(head))
-	for _, k := range []struct{ head, name string }{{"{", "like JSON"}, {"[", "like JSON"}, {"<!doctype html", "like HTML"}, {"<html", "like HTML"}, {"<svg", "like an SVG"}, {"<?xml", "like XML"}} {
+	for _, k := range []struct{ head, name string }{{"{", "like JSON"}, {"[", "like JSON"},
+		{"<!doctype html", "like HTML"}, {"<html", "like HTML"}, {"<svg", "like an SVG"}, {"<?xml", "like XML"}} {
 		if bytes.HasPrefix(text, []byte(k.head)) {
 			return k.name
 		}

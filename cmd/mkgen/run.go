@@ -90,7 +90,8 @@ as a step has rows (--rows), and printed in the file's order as "[1] text". With
 	r.engineFlags(f)
 	f.BoolVar(&r.chat, "chat", false, "use the chat template; without a prompt, a conversation on the terminal")
 	f.StringVar(&r.system, "system", "", "`text` of the system message, with --chat")
-	f.StringVar(&r.prompts, "prompts", "", "`file` of prompts, one a line but for empty ones, instead of one prompt; - for standard input")
+	f.StringVar(&r.prompts, "prompts", "",
+		"`file` of prompts, one a line but for empty ones, instead of one prompt; - for standard input")
 	f.Var(&r.maxTokens, "max-tokens", "tokens to generate at most")
 	r.draws.flags(f)
 	f.Var(&r.seed, "seed", "of the draws: same seed, same text (default 0)")
@@ -102,24 +103,31 @@ as a step has rows (--rows), and printed in the file's order as "[1] text". With
 
 // engineFlags are the flags of the engine, of every command that generates.
 func (r *runFlags) engineFlags(f *pflag.FlagSet) {
-	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
+	f.Var(&r.device, "device",
+		fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
 	f.Var(&r.pin, "pin-split", pinRequestUsage)
 	f.Var(&r.prefill, "prefill", prefillUsage)
 	f.Var(&r.prefillChunk, "prefill-chunk", prefillChunkUsage)
-	f.BoolVar(&r.lookup, "prompt-lookup", false, fmt.Sprintf("guess text that the prompt or the answer had before, and verify guesses in steps of %d rows; with --rows, greedy requests only", engine.LookupRows))
-	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
-	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))
-	f.Var(&r.hang, "hang-timeout", fmt.Sprintf("give up a kernel that makes no step for so long, 0 for never (default %v on cuda, never on sim)", cudaPatience))
+	f.BoolVar(&r.lookup, "prompt-lookup", false,
+		fmt.Sprintf("guess text that the prompt or the answer had before, and verify guesses in steps of %d rows; with --rows, greedy requests only", engine.LookupRows))
+	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)",
+		engine.DefaultTokensPerLaunch))
+	f.Var(&r.kvTokens, "kv-tokens",
+		fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))
+	f.Var(&r.hang, "hang-timeout",
+		fmt.Sprintf("give up a kernel that makes no step for so long, 0 for never (default %v on cuda, never on sim)",
+			cudaPatience))
 	f.Var(&r.with, "compiler", "of the kernel for cuda: nvcc or nvrtc (default: nvcc when it is there)")
 	f.BoolVar(&r.fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
-	f.BoolVar(&r.strict, "strict", false, "run no kernel for cuda whose machine code could not be held against the program (mkgen compile)")
+	f.BoolVar(&r.strict, "strict", false,
+		"run no kernel for cuda whose machine code could not be held against the program (mkgen compile)")
 	f.Lookup("watchdog").Usage += " (default all)"
 }
 
 // unsaid takes away the default values that the flags' texts have in words.
 func (r *runFlags) unsaid(f *pflag.FlagSet) {
-	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "seed", "hang-timeout", "random", "pin-split", "prefill", "prefill-chunk",
-		"request-timeout"} {
+	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "seed", "hang-timeout", "random",
+		"pin-split", "prefill", "prefill-chunk", "request-timeout"} {
 		if flag := f.Lookup(name); flag != nil {
 			flag.DefValue = ""
 		}
@@ -246,7 +254,8 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if chunk := widest.ChunkTokens(); int(r.pin)%chunk != 0 {
 		return nil, usagef("--pin-split: %s, want a multiple of the %d of a stage", plural.Of(int(r.pin), "token"), chunk)
 	}
-	how := deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(), compiled: func(c *compile.Result) error { return r.compiled(cmd.ErrOrStderr(), c) }}
+	how := deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(),
+		compiled: func(c *compile.Result) error { return r.compiled(cmd.ErrOrStderr(), c) }}
 	devices, err := openDevices(ctx, kernels, how)
 	if err != nil {
 		return nil, err
@@ -301,7 +310,8 @@ func canChat(text *tokenizer.Tokenizer) error {
 	if err != nil {
 		return err
 	}
-	_, err = template.Render([]tokenizer.Message{{Role: "user", Content: "?"}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
+	_, err = template.Render([]tokenizer.Message{{Role: "user", Content: "?"}},
+		tokenizer.ChatOptions{AddGenerationPrompt: true})
 	if refusal := (*tokenizer.TemplateRefusal)(nil); errors.As(err, &refusal) {
 		return nil
 	}
@@ -315,7 +325,8 @@ func (r *runFlags) compiler() compile.Options {
 
 // load makes the engine of weights and all else; random weights of a GPU are made
 // there. What takes time is shown.
-func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engine.Options) (_ *engine.Engine, err error) {
+func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found,
+	o engine.Options) (_ *engine.Engine, err error) {
 	if w.random && r.device == deviceCUDA {
 		o.Weights, err = runtime.RandomCompiled(ctx, o.Kernel, uint64(r.random), r.arch, r.compiler())
 		if err != nil {
@@ -346,8 +357,8 @@ func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engin
 	return e, nil
 }
 
-// compiled says what the compiler made, and what was wrong with the cache. Machine code that does not synchronise as the program does
-// is a warning, and with --strict an error, as machine code of which nothing is known.
+// compiled says what the compiler made, and what was wrong with the cache. Machine code that does not synchronise as
+// the program does is a warning, and with --strict an error, as machine code of which nothing is known.
 func (r *runFlags) compiled(w io.Writer, c *compile.Result) error {
 	err := c.Held()
 	switch {

@@ -41,7 +41,8 @@ func TestAQuantisedCheckpointRuns(t *testing.T) {
 	var out, err bytes.Buffer
 	cmd.SetOut(&out)
 	cmd.SetErr(&err)
-	cmd.SetArgs([]string{"--checkpoint", "../../models/quant/testdata/gptq_i4g32", "--device", "sim", "--max-tokens", "4", "1 2 3"})
+	cmd.SetArgs([]string{"--checkpoint", "../../models/quant/testdata/gptq_i4g32", "--device", "sim", "--max-tokens", "4",
+		"1 2 3"})
 	require.NoError(t, cmd.Execute())
 	require.Len(t, strings.Fields(out.String()), 4)
 	require.Equal(t, "The checkpoint is gptq: 7 matrices of i4g32 with f16 scales; the kernel's format is i4g32-f16, which has just these codes and scales.\n", err.String())
@@ -53,7 +54,8 @@ func TestAQuantisedCheckpointOfAnotherModelIsRefused(t *testing.T) {
 	require.NoError(t, os.CopyFS(dir, os.DirFS("../../models/quant/testdata/gptq_i4g32")))
 	text, e := os.ReadFile(filepath.Join(dir, "config.json"))
 	require.NoError(t, e)
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), bytes.Replace(text, []byte(`"intermediate_size": 96`), []byte(`"intermediate_size": 128`), 1), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"),
+		bytes.Replace(text, []byte(`"intermediate_size": 96`), []byte(`"intermediate_size": 128`), 1), 0o644))
 	cmd := newRun()
 	cmd.SetArgs([]string{"--checkpoint", dir, "1 2 3"})
 	cmd.SilenceErrors, cmd.SilenceUsage = true, true
@@ -98,7 +100,8 @@ func TestRunStreamsWhileOtherCommandsHoldTheirOutput(t *testing.T) {
 
 func TestAHangIsALineForEachWaitAndOneForTheError(t *testing.T) {
 	var w bytes.Buffer
-	err := hung(&w, fmt.Errorf("engine: %w", &runtime.HangError{After: time.Second, Pos: 7, Stuck: []pipeline.Stuck{{SM: 1, Layer: 0}, {SM: 2, Layer: 5}}}))
+	err := hung(&w, fmt.Errorf("engine: %w",
+		&runtime.HangError{After: time.Second, Pos: 7, Stuck: []pipeline.Stuck{{SM: 1, Layer: 0}, {SM: 2, Layer: 5}}}))
 	require.EqualError(t, err, "the kernel made no step for 1s and was given up at position 7")
 	lines := strings.Split(strings.TrimSuffix(w.String(), "\n"), "\n")
 	require.Len(t, lines, 2)

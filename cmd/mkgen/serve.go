@@ -105,7 +105,8 @@ func (s *serveFlags) serve(cmd *cobra.Command) error {
 	log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: s.level()}))
 	server, err := serve.New(serve.Options{Backend: serve.FromEngine(b), Text: opened.tokenizer, Model: cmp.Or(s.name,
 		opened.model.Name),
-		Vocab: opened.model.Vocab, Ends: opened.model.EOS, Sequences: s.opts.Tokens, Queue: int(s.queue), MaxBody: int64(s.maxBody), Key: key,
+		Vocab: opened.model.Vocab, Ends: opened.model.EOS, Sequences: s.opts.Tokens, Queue: int(s.queue),
+		MaxBody: int64(s.maxBody), Key: key,
 		Requests: time.Duration(s.requests), Drain: cmp.Or(time.Duration(s.drain), math.MaxInt64), Log: log})
 	if err != nil {
 		return errors.Join(err, l.Close(), b.Close())

@@ -20,7 +20,8 @@ var servedAt = regexp.MustCompile(`^mkgen: mine at (http://127\.0\.0\.1:\d+)/v1$
 // The program says where it is, takes its key from the environment, and SIGTERM in the middle of an answer lets it
 // come to its end.
 func TestServeAnswersAndEndsWithSIGTERM(t *testing.T) {
-	cmd := exec.Command("mkgen", "serve", "--model", "tiny", "--rows", "2", "--listen", "127.0.0.1:0", "--served-name", "mine")
+	cmd := exec.Command("mkgen", "serve", "--model", "tiny", "--rows", "2", "--listen", "127.0.0.1:0", "--served-name",
+		"mine")
 	cmd.Env = append(cmd.Environ(), keyVariable+"=sesame")
 	stderr, err := cmd.StderrPipe()
 	require.NoError(t, err)
@@ -33,7 +34,8 @@ func TestServeAnswersAndEndsWithSIGTERM(t *testing.T) {
 	require.NotNil(t, at, line)
 
 	ask := func(key string) *http.Response {
-		r, err := http.NewRequest(http.MethodPost, at[1]+"/v1/completions", strings.NewReader(`{"prompt":"Once","max_tokens":20,"stream":true,"ignore_eos":true}`))
+		r, err := http.NewRequest(http.MethodPost, at[1]+"/v1/completions",
+			strings.NewReader(`{"prompt":"Once","max_tokens":20,"stream":true,"ignore_eos":true}`))
 		require.NoError(t, err)
 		r.Header.Set("Content-Type", "application/json")
 		r.Header.Set("Authorization", "Bearer "+key)

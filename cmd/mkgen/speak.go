@@ -147,7 +147,8 @@ func hung(w io.Writer, err error) error {
 // figures is a generation in one line.
 func figures(r engine.Result) string {
 	u := r.Usage
-	line := fmt.Sprintf("prompt %s (%d reused), generated %d (%s)", plural.Of(u.Prompt, "token"), u.Reused, len(r.Tokens), r.Finish)
+	line := fmt.Sprintf("prompt %s (%d reused), generated %d (%s)", plural.Of(u.Prompt, "token"), u.Reused, len(r.Tokens),
+		r.Finish)
 	if len(r.Tokens) > 0 {
 		line += fmt.Sprintf(", the first after %.3f s", u.First.Seconds())
 	}

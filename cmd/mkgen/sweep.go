@@ -4,18 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
-	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
@@ -54,7 +51,8 @@ type sweepFlags struct {
 
 func newSweep() *cobra.Command {
 	m := bench.DefaultMethod()
-	s := sweepFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1, contexts: m.Contexts, rounds: count(m.Rounds), tokens: count(m.Tokens)},
+	s := sweepFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1, contexts: m.Contexts, rounds: count(m.Rounds),
+		tokens: count(m.Tokens)},
 		batches: batches{contexts{1, 2, 4, 8, 16}}}
 	cmd := &cobra.Command{
 		Use:   "sweep",
@@ -117,7 +115,8 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 	case given("profile"):
 		return usagef("--profile does not go with sweep: a profile is of one number of rows, a sweep has several")
 	case s.opts.MLP != megakernel.MLPRows:
-		return usagef("--mlp %s does not go with sweep, whose rounds must choose the same tokens; want %s", s.opts.MLP, megakernel.MLPRows)
+		return usagef("--mlp %s does not go with sweep, whose rounds must choose the same tokens; want %s", s.opts.MLP,
+			megakernel.MLPRows)
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference"):
@@ -140,7 +139,8 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 		}
 	}
 	if given("rows") && s.opts.Tokens < most {
-		return usagef("--rows: %d, but --batches has %d: a batch has at most as many sequences as its kernel has rows", s.opts.Tokens, most)
+		return usagef("--rows: %d, but --batches has %d: a batch has at most as many sequences as its kernel has rows",
+			s.opts.Tokens, most)
 	}
 	return configOfCheckpoint(cmd, s.checkpoint)
 }
@@ -165,7 +165,8 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	weights := &bench.Suite{Kernel: one(of), Method: of.Method}
-	weights.Method.Contexts, _ = bench.Method{Contexts: s.contexts, Tokens: of.Method.Tokens, WarmUp: of.Method.WarmUp}.Fit(config)
+	weights.Method.Contexts, _ = bench.Method{Contexts: s.contexts, Tokens: of.Method.Tokens,
+		WarmUp: of.Method.WarmUp}.Fit(config)
 	release, err := s.prepare(cmd, weights)
 	if err != nil {
 		return err
@@ -270,7 +271,8 @@ func (s *sweepFlags) grid(c models.Config) (bench.Method, error) {
 		return m, usagef("sweep: %s", problem)
 	}
 	if fit, _ := m.Fit(c); len(fit) == 0 {
-		return m, usagef("--contexts: a round of %s fits behind none of %s, the model was made for %d positions", plural.Of(m.Tokens, "token"), &s.contexts, c.MaxPositions)
+		return m, usagef("--contexts: a round of %s fits behind none of %s, the model was made for %d positions",
+			plural.Of(m.Tokens, "token"), &s.contexts, c.MaxPositions)
 	}
 	return m, nil
 }
@@ -285,7 +287,8 @@ func (s *sweepFlags) before(cmd *cobra.Command, of *sweep.Sweep) (err error) {
 	}
 	files := []output{{flag: "output", path: s.output, own: true}}
 	if s.device != deviceSim { // of which there is no other file
-		files = append(files, output{flag: "plot", path: s.plot, ours: ourPlot}, output{flag: "record", path: s.record, ours: ourSweep})
+		files = append(files, output{flag: "plot", path: s.plot, ours: ourPlot},
+			output{flag: "record", path: s.record, ours: ourSweep})
 	}
 	if err := checkOutputs(cmd, nil, files...); err != nil {
 		return err
@@ -301,10 +304,11 @@ func (s *sweepFlags) before(cmd *cobra.Command, of *sweep.Sweep) (err error) {
 }
 
 // measured completes the sweep with what measures.
-func (s *sweepFlags) measured(cmd *cobra.Command, of *sweep.Sweep, on *sweep.Suite, w *bench.Suite, machine bench.Machine) {
+func (s *sweepFlags) measured(cmd *cobra.Command, of *sweep.Sweep, on *sweep.Suite, w *bench.Suite,
+	machine bench.Machine) {
 	facts := machine.Facts()
-	*on = sweep.Suite{Machine: machine, Weights: w.Weights, WeightsName: w.WeightsName, Reference: w.Reference, Rules: gate.DefaultRules(), Method: of.Method,
-		SMs: one(of).Options.SMs, Progress: progressOf(cmd, machine)}
+	*on = sweep.Suite{Machine: machine, Weights: w.Weights, WeightsName: w.WeightsName, Reference: w.Reference,
+		Rules: gate.DefaultRules(), Method: of.Method, SMs: one(of).Options.SMs, Progress: progressOf(cmd, machine)}
 	if !facts.Executor {
 		on.Compiled = func(ctx context.Context, mk *megakernel.Kernel) (string, error) { return compiledFor(ctx, mk, s.arch) }
 		if s.checkpoint == "" {
@@ -317,77 +321,9 @@ func (s *sweepFlags) measured(cmd *cobra.Command, of *sweep.Sweep, on *sweep.Sui
 		s.kept = err == nil
 		return err
 	}
-	of.Setup = sweep.Setup{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Arch: s.arch, Weights: w.WeightsName,
-		Gate: bench.Ungated, Contexts: s.contexts, Batches: s.batches.contexts}
+	of.Setup = sweep.Setup{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Arch: s.arch,
+		Weights: w.WeightsName, Gate: bench.Ungated, Contexts: s.contexts, Batches: s.batches.contexts}
 	if w.Reference != nil {
 		of.Setup.Gate = sweep.Gated
 	}
-}
-
-// report prints what was found, draws it, and writes the record of a finished sweep that
-// was judged. ended is whether it came to its end.
-func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended bool) error {
-	if r.Executor() {
-		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", r.Model, one(of).Options.SMs)
-	} else {
-		table.Text(w, "", "%s on %s (driver %s, CUDA %s), %s, %s", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
-		table.Text(w, "", "%s of %s of each sequence; µs of a step of all of them; p50, p99 and max: of single steps", plural.Of(r.Rounds, "round"), plural.Of(r.Tokens, "token"))
-		fmt.Fprintln(w)
-	}
-	if err := sweep.WriteTable(w, r); err != nil {
-		return err
-	}
-	fmt.Fprintln(w)
-	for _, k := range of.Kernels {
-		if g := of.Reports[k.Rows]; g != nil {
-			table.Text(w, "", "Gate, kernel of %s: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s",
-				plural.Of(k.Rows, "row"), float64(g.Gate.KLOurs), float64(g.Gate.KLReference), g.Gate.Flips, g.Gate.Sure, strings.Join(g.Gate.FaultsCaught, ", "))
-		}
-	}
-	if of.Taken > 0 {
-		fmt.Fprintf(w, "%d of %s of an earlier run, begun on %s; remove %s to measure them again.\n", of.Taken, plural.Are(r.Count(sweep.Measured), "case"), r.Date, s.output)
-	}
-	if s.kept {
-		fmt.Fprintf(w, "%s keeps what was measured.\n", s.output)
-	}
-	if open := r.Count(sweep.Open); open > 0 {
-		fmt.Fprintf(w, "%s open: the same command goes on.\n", plural.Are(open, "case"))
-	}
-	if r.Executor() {
-		return failures(r)
-	}
-	if err := sweep.WriteSVG(s.plot, r); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "Heat map written to %s\n", s.plot)
-	if r.Gate == bench.Ungated {
-		fmt.Fprintf(w, "\n%s: no reference was given (--reference), so no record is written.\n", bench.Ungated)
-		return failures(r)
-	}
-	if !ended || !r.Finished {
-		return failures(r)
-	}
-	if err := r.Committable(); err != nil {
-		return fmt.Errorf("no record is written: %w", err)
-	}
-	path := s.record
-	if path == "" {
-		path = bench.Path(results, r.GPU, "sweep-"+r.Model, time.Now())
-	}
-	if err := r.WriteFile(path); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "Record written to %s\n", path)
-	return nil
-}
-
-// failures is an error where cases failed.
-func failures(r *sweep.Record) error {
-	for _, c := range r.Cells {
-		if c.Status == sweep.Failed {
-			why, _, _ := strings.Cut(c.Why, "\n")
-			return fmt.Errorf("%s failed, the first with batch %d and context %d: %s", plural.Of(r.Count(sweep.Failed), "case"), c.Batch, c.Context, why)
-		}
-	}
-	return nil
 }

@@ -27,7 +27,8 @@ func swept(t *testing.T, ended bool, change func(*sweep.Record)) (out string, fi
 	f := sweepFlags{output: "s.json"}
 	f.plot = "s.svg"
 	var b bytes.Buffer
-	of := &sweep.Sweep{Kernels: []sweep.Candidate{{Rows: 1}, {Rows: 16}}, Taken: 3, Reports: map[int]*gate.Report{16: {Gate: r.Cells[0].Case.Gate}}}
+	of := &sweep.Sweep{Kernels: []sweep.Candidate{{Rows: 1}, {Rows: 16}}, Taken: 3,
+		Reports: map[int]*gate.Report{16: {Gate: r.Cells[0].Case.Gate}}}
 	err = f.report(&b, of, r, ended)
 	all, globErr := filepath.Glob("*")
 	require.NoError(t, globErr)
@@ -46,11 +47,14 @@ func ungated(r *sweep.Record) {
 func TestAFinishedGatedSweepIsARecord(t *testing.T) {
 	out, files, err := swept(t, true, func(*sweep.Record) {})
 	require.NoError(t, err)
-	require.Contains(t, out, "llama3.2-1b on NVIDIA H200 (driver 580.159.04, CUDA 13.0), nvcc 13.0.88, random,\nseed 1\n7 rounds of 128 tokens of each sequence; ")
+	require.Contains(t, out,
+		"llama3.2-1b on NVIDIA H200 (driver 580.159.04, CUDA 13.0), nvcc 13.0.88, random,\nseed 1\n7 rounds of 128 tokens of each sequence; ")
 	require.Contains(t, out, "79.1 %  gated\n")
 	require.Contains(t, out, "does not fit\n")
-	require.Contains(t, out, "Gate, kernel of 16 rows: mean KL 0.001, the reference's own bf16 0.002, 0 flips\nof 1500 sure tokens, faults caught: kv_token_dropped, rope_off_by_one,\n")
-	require.Contains(t, out, "3 of 24 cases are of an earlier run, begun on 2026-11-25; remove s.json to measure them again.\n")
+	require.Contains(t, out,
+		"Gate, kernel of 16 rows: mean KL 0.001, the reference's own bf16 0.002, 0 flips\nof 1500 sure tokens, faults caught: kv_token_dropped, rope_off_by_one,\n")
+	require.Contains(t, out,
+		"3 of 24 cases are of an earlier run, begun on 2026-11-25; remove s.json to measure them again.\n")
 	require.Contains(t, out, "Heat map written to s.svg\nRecord written to bench/results/h200/")
 	require.Equal(t, []string{"bench", "s.svg"}, files)
 	written, err := filepath.Glob("bench/results/h200/20??-??-??-sweep-llama3.2-1b.json")

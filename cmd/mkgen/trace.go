@@ -61,7 +61,8 @@ scheduler, an order and no speed.`, bench.RecordedLaunches),
 	t.machineFlag(cmd)
 	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
-	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins, 0 or as many as the model has positions for at most")
+	f.Var(&t.context, "context",
+		"tokens in the KV cache when the launch begins, 0 or as many as the model has positions for at most")
 	f.Var(&t.steps, "steps", "steps of the launch")
 	f.Var(&t.spans, "spans", "spans that a role of an SM can note (default: what the steps take)")
 	f.StringVarP(&t.page, "output", "o", "", "HTML `file` for the page (default out/trace-MODEL.html)")
@@ -107,7 +108,8 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
 	}
 	if err := checkOutputs(cmd, nil, output{flag: "output", path: t.page, ours: ourPage, ext: ".html"},
-		output{flag: "chrome", path: t.chrome, ours: ourChrome}, output{flag: "svg", path: t.svg, ours: ourSVG, ext: ".svg"}); err != nil {
+		output{flag: "chrome", path: t.chrome, ours: ourChrome},
+		output{flag: "svg", path: t.svg, ours: ourSVG, ext: ".svg"}); err != nil {
 		return err
 	}
 	s := &bench.Suite{Kernel: mk}
@@ -180,7 +182,8 @@ func (t *traceFlags) beyond(cmd *cobra.Command, positions int) error {
 	if int(t.steps) > positions {
 		return usagef("--%s: found %d, want 1 to %d: the model was made for %[3]d positions", steps, t.steps, positions)
 	}
-	return usagef("--context: found %d, want 0 to %d with %s: the model was made for %d positions", t.context, positions-int(t.steps), plural.Of(int(t.steps), "step"), positions)
+	return usagef("--context: found %d, want 0 to %d with %s: the model was made for %d positions", t.context,
+		positions-int(t.steps), plural.Of(int(t.steps), "step"), positions)
 }
 
 // record runs the launches of s's kernel.
@@ -192,7 +195,8 @@ func (t *traceFlags) record(ctx context.Context, s *bench.Suite) (*bench.Recordi
 		}
 		return s.Record(ctx, int(t.context), int(t.steps))
 	}
-	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, Weights: s.Weights, WeightsName: s.WeightsName, Progress: s.Progress}
+	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, Weights: s.Weights, WeightsName: s.WeightsName,
+		Progress: s.Progress}
 	if made {
 		r.Made = t.made
 	}
@@ -232,13 +236,15 @@ func (t *traceFlags) writeChrome(w io.Writer, tr *trace.Trace) error {
 }
 
 // report writes the files, and prints the summary.
-func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording, without float64) error {
+func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording,
+	without float64) error {
 	tr, err := t.decode(mk, facts, r)
 	if err != nil {
 		return err
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "A launch of %s that begins with %s in the cache.\n", plural.Of(int(t.steps), "step"), plural.Of(int(t.context), "token"))
+	fmt.Fprintf(w, "A launch of %s that begins with %s in the cache.\n", plural.Of(int(t.steps), "step"),
+		plural.Of(int(t.context), "token"))
 	if !facts.Executor {
 		table.Text(w, "", "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.", r.Micros, without, 100*(r.Micros/without-1))
 	}

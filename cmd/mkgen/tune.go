@@ -39,7 +39,8 @@ type tuneFlags struct {
 }
 
 func newTune() *cobra.Command {
-	t := tuneFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1, contexts: contexts{128, 1024}}, budget: patience(tuneBudget)}
+	t := tuneFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1, contexts: contexts{128, 1024}},
+		budget: patience(tuneBudget)}
 	cmd := &cobra.Command{
 		Use:   "tune",
 		Short: "Search a kernel's fastest options on the GPU at hand",
@@ -193,7 +194,8 @@ func (t *tuneFlags) method(cmd *cobra.Command, c models.Config) (*tune.Suite, er
 	}
 	fit, beyond := bench.Method{Contexts: t.contexts, Tokens: s.Tokens}.Fit(c)
 	if len(beyond) > 0 && (cmd.Flags().Changed("contexts") || len(fit) == 0) {
-		return nil, usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0], plural.Of(s.Tokens, "token"), c.MaxPositions)
+		return nil, usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0],
+			plural.Of(s.Tokens, "token"), c.MaxPositions)
 	}
 	s.Contexts = fit
 	return s, nil
@@ -224,7 +226,8 @@ func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, facts bench.Facts, 
 		launches = 1
 		s.Most, s.Rounds = 2, 1 // its times are noise: one round shows that all of it works
 	}
-	s.Setup = tune.Setup{GPU: facts.GPU, Commit: revision.String(), Arch: t.arch, Contexts: of.Contexts, Weights: weights, Tokens: of.Tokens, Launches: launches}
+	s.Setup = tune.Setup{GPU: facts.GPU, Commit: revision.String(), Arch: t.arch, Contexts: of.Contexts, Weights: weights,
+		Tokens: of.Tokens, Launches: launches}
 	s.Save = func(p *tune.Profile) error { return p.WriteFile(t.output) }
 }
 
@@ -251,7 +254,8 @@ func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Ste
 	if t.device == deviceSim {
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", p.Model, p.Setup.Options.SMs)
 	} else {
-		table.Text(w, "", "%s on %s, %s, %s: %s, times to choose by; a profile is no record.", p.Model, p.GPU, p.Compiler, p.Weights, bench.Ungated)
+		table.Text(w, "", "%s on %s, %s, %s: %s, times to choose by; a profile is no record.", p.Model, p.GPU, p.Compiler,
+			p.Weights, bench.Ungated)
 		n := p.Judged()
 		table.Text(w, "", "µs a token of %d, %d or %d launches of %d tokens, as often beside the incumbent; better is by more than the noise.", n[0], n[1], n[2], p.Tokens)
 		fmt.Fprintln(w)
@@ -280,7 +284,8 @@ func (t *tuneFlags) uses(cmd *cobra.Command, w io.Writer, p *tune.Profile) error
 	if launch := p.Setup.Options.Launch; launch != "" {
 		words = append(words, "bench", "--launch", string(launch))
 	}
-	for _, name := range []string{"model", "config", "name", "arch", "page", "kv", "weight-format", "attention", "rows", "watchdog"} {
+	for _, name := range []string{"model", "config", "name", "arch", "page", "kv", "weight-format", "attention", "rows",
+		"watchdog"} {
 		if f := cmd.Flags().Lookup(name); f.Changed {
 			words = append(words, "--"+name, f.Value.String())
 		}
@@ -291,7 +296,8 @@ func (t *tuneFlags) uses(cmd *cobra.Command, w io.Writer, p *tune.Profile) error
 	if p.Setup.Options.Selection {
 		words = append(words, "--selection")
 	}
-	_, err := fmt.Fprintf(w, "Profile written to %s; to use it:\n  %s --profile %s\n", t.output, strings.Join(words, " "), quoted(t.output))
+	_, err := fmt.Fprintf(w, "Profile written to %s; to use it:\n  %s --profile %s\n", t.output, strings.Join(words, " "),
+		quoted(t.output))
 	return err
 }
 

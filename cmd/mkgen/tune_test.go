@@ -28,7 +28,8 @@ func profileOf(t *testing.T, model string) (path string, chosen tune.Choice) {
 	require.NoError(t, err)
 	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Held: 3, Consumers: 7, Splits: 4,
 		Queries: megakernel.SyncBarrier, Merge: megakernel.MergePhase, Vectors: "counted"}
-	p := &tune.Profile{Format: tune.Format, Setup: tune.Setup{GPU: "g", Compiler: "c", Commit: "x", Arch: "sm_90a", Contexts: []int{1}, Launches: 1}.Of(mk),
+	p := &tune.Profile{Format: tune.Format, Setup: tune.Setup{GPU: "g", Compiler: "c", Commit: "x", Arch: "sm_90a",
+		Contexts: []int{1}, Launches: 1}.Of(mk),
 		Start: chosen, Chosen: chosen}
 	path = filepath.Join(t.TempDir(), "p.json")
 	require.NoError(t, p.WriteFile(path))
@@ -48,13 +49,17 @@ func text(t *testing.T, args ...string) string {
 
 func TestAProfileIsTheFlagsThatItStandsFor(t *testing.T) {
 	path, _ := profileOf(t, "llama3-8b")
-	want := text(t, "--model", "llama3-8b", "--stage-bytes", "8192", "--stages", "10", "--in-flight", "5", "--leads", "6:3", "--held", "3", "--consumers", "7", "--splits", "4", "--queries", "barrier", "--merge", "phase", "--vectors", "counted")
+	want := text(t, "--model", "llama3-8b", "--stage-bytes", "8192", "--stages", "10", "--in-flight", "5", "--leads",
+		"6:3", "--held", "3", "--consumers", "7", "--splits", "4", "--queries", "barrier", "--merge", "phase", "--vectors",
+		"counted")
 	require.Equal(t, want, text(t, "--model", "llama3-8b", "--profile", path))
 	require.NotEqual(t, want, text(t, "--model", "llama3-8b"))
-	others := map[string]string{"stage-bytes": "16384", "stages": "9", "in-flight": "4", "leads": "none", "held": "0", "consumers": "8", "splits": "8", "queries": "words", "merge": "words", "vectors": "barrier"}
+	others := map[string]string{"stage-bytes": "16384", "stages": "9", "in-flight": "4", "leads": "none", "held": "0",
+		"consumers": "8", "splits": "8", "queries": "words", "merge": "words", "vectors": "barrier"}
 	for _, flag := range deep.Most(slices.Sorted(maps.Keys(others)), 3) {
 		value := others[flag]
-		values := map[string]string{"stage-bytes": "8192", "stages": "10", "in-flight": "5", "leads": "6:3", "held": "3", "consumers": "7", "splits": "4", "queries": "barrier", "merge": "phase", "vectors": "counted"}
+		values := map[string]string{"stage-bytes": "8192", "stages": "10", "in-flight": "5", "leads": "6:3", "held": "3",
+			"consumers": "7", "splits": "4", "queries": "barrier", "merge": "phase", "vectors": "counted"}
 		values[flag] = value
 		args := []string{"--model", "llama3-8b"}
 		for name, v := range values {
@@ -62,7 +67,8 @@ func TestAProfileIsTheFlagsThatItStandsFor(t *testing.T) {
 		}
 		other := text(t, args...)
 		require.NotEqual(t, want, other, "--%s makes another kernel", flag)
-		require.Equal(t, other, text(t, "--model", "llama3-8b", "--profile", path, "--"+flag, value), "--%s goes before the profile", flag)
+		require.Equal(t, other, text(t, "--model", "llama3-8b", "--profile", path, "--"+flag, value),
+			"--%s goes before the profile", flag)
 	}
 }
 
@@ -94,16 +100,21 @@ func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
 		Queries: megakernel.SyncWords, Merge: megakernel.MergePhase, Vectors: "counted"}
 	chosen := start
 	start.Merge, chosen.Merge = megakernel.MergeWords, megakernel.MergePhase
-	trial := tune.Trial{Dimension: tune.Merge, Options: chosen, Against: start, Micros: []float64{3600}, AgainstMicros: []float64{3636.4}, Ratio: 0.99, Noise: 0.003, Better: true}
-	p := &tune.Profile{Setup: tune.Setup{Model: "llama3-8b", GPU: "NVIDIA H200", Compiler: "nvcc 13.0.88", Options: megakernel.Options{SMs: 114, Page: 16}, Weights: "random, seed 1", Contexts: []int{1024}, Launches: 9, Tokens: 32},
+	trial := tune.Trial{Dimension: tune.Merge, Options: chosen, Against: start, Micros: []float64{3600},
+		AgainstMicros: []float64{3636.4}, Ratio: 0.99, Noise: 0.003, Better: true}
+	p := &tune.Profile{Setup: tune.Setup{Model: "llama3-8b", GPU: "NVIDIA H200", Compiler: "nvcc 13.0.88",
+		Options: megakernel.Options{SMs: 114, Page: 16}, Weights: "random, seed 1", Contexts: []int{1024}, Launches: 9,
+		Tokens: 32},
 		Start: start, Chosen: chosen, Trials: []tune.Trial{trial}}
 	f := tuneFlags{benchFlags: benchFlags{device: deviceCUDA}, output: "p.json"}
 	cmd := &cobra.Command{}
 	f.choice.flags(cmd)
-	require.NoError(t, errors.Join(cmd.Flags().Set("model", "llama3-8b"), cmd.Flags().Set("kv", "e4m3"), cmd.Flags().Set("sms", "114")))
+	require.NoError(t, errors.Join(cmd.Flags().Set("model", "llama3-8b"), cmd.Flags().Set("kv", "e4m3"),
+		cmd.Flags().Set("sms", "114")))
 	var out bytes.Buffer
 	cmd.SetOut(&out)
-	require.NoError(t, f.report(cmd, p, []tune.Step{{Round: 1, Dimension: tune.Merge, Incumbent: start, Chosen: chosen, Trials: p.Trials}}, true))
+	require.NoError(t, f.report(cmd, p,
+		[]tune.Step{{Round: 1, Dimension: tune.Merge, Incumbent: start, Chosen: chosen, Trials: p.Trials}}, true))
 	require.Equal(t, `llama3-8b on NVIDIA H200, nvcc 13.0.88, random, seed 1: UNGATED, times to choose
 by; a profile is no record.
 µs a token of 3, 9 or 18 launches of 32 tokens, as often beside the incumbent;

@@ -118,7 +118,8 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 	c.flags(cmd)
 	c.machineFlag(cmd)
 	cmd.Flags().BoolVar(&plan, "skeleton", false, "run the real plan of every SM without data, instead")
-	cmd.Flags().Var(&executions, "explore", "explore executions instead: of small subjects all, of a layer of the model this many at most")
+	cmd.Flags().Var(&executions, "explore",
+		"explore executions instead: of small subjects all, of a layer of the model this many at most")
 	cmd.Flags().Lookup("explore").DefValue = ""
 	cmd.Flags().BoolVar(&spin, "spin", false,
 		"compare the exploration of small subjects and planted faults with SPIN's, instead; needs no model")
@@ -129,7 +130,8 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 	cmd.Flags().Var(&seeds, "seeds", "schedules to try, with the policies in turn")
 	cmd.Flags().Var(&seed, "seed", "seed of the first schedule; a finding names its own")
 	cmd.Flags().StringVar(&policy, "schedule", "", "try schedules of this `policy` only: "+plural.Or(interp.Policies()))
-	cmd.Flags().Var(&steps, "steps", "decode steps under each; with --rows launches drawn at random, behind those of every kind")
+	cmd.Flags().Var(&steps, "steps",
+		"decode steps under each; with --rows launches drawn at random, behind those of every kind")
 	cmd.Flags().Var(&pin, "pin-split", pinUsage)
 	cmd.Flags().Lookup("pin-split").DefValue = ""
 	cmd.Flags().Var(&prefill, "prefill", "check the prefill kernel of steps of `n` tokens instead (default none)")
@@ -141,7 +143,8 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 const exploreStale = 2
 
 // verifyExplored is mkgen verify --explore.
-func verifyExplored(cmd *cobra.Command, config models.Config, options megakernel.Options, executions int, file string) error {
+func verifyExplored(cmd *cobra.Command, config models.Config, options megakernel.Options, executions int,
+	file string) error {
 	report, err := explore.Subjects(interp.Bounds{Executions: exploreSubjects, Stale: exploreStale})
 	if err != nil {
 		return err

@@ -15,7 +15,8 @@ import (
 )
 
 // verifying runs mkgen verify with a checker that answers report and err.
-func verifying(t *testing.T, report *verify.Report, err error, args ...string) (code int, asked verify.Request, stdout, stderr string) {
+func verifying(t *testing.T, report *verify.Report, err error,
+	args ...string) (code int, asked verify.Request, stdout, stderr string) {
 	t.Helper()
 	check := func(_ context.Context, r verify.Request) (*verify.Report, error) { asked = r; return report, err }
 	var out, errs bytes.Buffer
@@ -52,13 +53,16 @@ func TestVerifyOnTheExecutor(t *testing.T) {
 	}
 	var out, errs bytes.Buffer
 	seeds := deep.Count(2, 1)
-	require.Zero(t, run(newRoot(verify.Check), []string{"verify", "--model", "tiny", "--seeds", fmt.Sprint(seeds), "--steps", "2", "--page", "1"}, &out, &errs), errs.String())
-	for _, want := range []string{"the ring went round", "KV splits with tokens", "bit-identical", map[int]string{1: "(seed 1: ", 2: "seeds 1-2"}[seeds], "No race, no deadlock"} {
+	require.Zero(t, run(newRoot(verify.Check), []string{"verify", "--model", "tiny", "--seeds", fmt.Sprint(seeds),
+		"--steps", "2", "--page", "1"}, &out, &errs), errs.String())
+	for _, want := range []string{"the ring went round", "KV splits with tokens", "bit-identical",
+		map[int]string{1: "(seed 1: ", 2: "seeds 1-2"}[seeds], "No race, no deadlock"} {
 		require.Contains(t, out.String(), want)
 	}
 	errs.Reset()
 	require.Equal(t, 2, run(newRoot(verify.Check), []string{"verify", "--model", "tiny", "--steps", "1"}, &out, &errs))
-	require.Equal(t, "mkgen: --steps: 1 step, want at least 2, so that the new tokens cross a page boundary\n", errs.String())
+	require.Equal(t, "mkgen: --steps: 1 step, want at least 2, so that the new tokens cross a page boundary\n",
+		errs.String())
 }
 
 // The line below a finding is a command that finds it again, under the same schedule.
@@ -78,7 +82,8 @@ func TestVerifySaysHowAFindingIsFoundAgain(t *testing.T) {
 		require.NotNil(t, m, out.String())
 		return m[1], m[2]
 	}
-	finding, again := verified("verify", "--model", "tiny", "--page", "1", "--steps", "2", "--seed", "5", "--seeds", "2", "--schedule", "starve")
+	finding, again := verified("verify", "--model", "tiny", "--page", "1", "--steps", "2", "--seed", "5", "--seeds", "2",
+		"--schedule", "starve")
 	require.Contains(t, finding, "deadlock (seed 9, starve, step 0)")
 	require.Equal(t, "verify --model tiny --page 1 --steps 2 --seeds 1 --seed 9", again)
 	repeated, same := verified(words(again)...)
@@ -86,7 +91,8 @@ func TestVerifySaysHowAFindingIsFoundAgain(t *testing.T) {
 }
 
 func TestShellWord(t *testing.T) {
-	for word, want := range map[string]string{"tiny": "tiny", "": "''", "a b": "'a b'", "window=32/causal": "window=32/causal", "it's": `'it'\''s'`, "ä": "'ä'"} {
+	for word, want := range map[string]string{"tiny": "tiny", "": "''", "a b": "'a b'",
+		"window=32/causal": "window=32/causal", "it's": `'it'\''s'`, "ä": "'ä'"} {
 		require.Equal(t, want, shellWord(word))
 	}
 }

@@ -32,11 +32,13 @@ type weights struct {
 
 func (w *weights) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&w.checkpoint, "checkpoint", "", "Hugging Face checkpoint `directory`: config.json, safetensors, tokenizer.json")
+	f.StringVar(&w.checkpoint, "checkpoint", "",
+		"Hugging Face checkpoint `directory`: config.json, safetensors, tokenizer.json")
 	f.Var(&w.random, "random", "random weights of this seed instead")
 	f.Lookup("random").DefValue = ""
 	f.BoolVar(&w.check, "check", true, "refuse weights that are not finite, by name")
-	f.BoolVar(&w.image, "image-cache", false, "keep the packed weights of --checkpoint on disk, beside the cubins, and take them from there the next time")
+	f.BoolVar(&w.image, "image-cache", false,
+		"keep the packed weights of --checkpoint on disk, beside the cubins, and take them from there the next time")
 }
 
 // found is a model with its weights.
@@ -55,7 +57,8 @@ type found struct {
 // noteFor is what a user is told of the weights in a kernel of a format.
 func (f *found) noteFor(format pipeline.Format) string {
 	if _, coded := f.tensors.(*quant.Coded); f.quantised && !coded && format != "" && format != pipeline.FormatBF16 {
-		return f.note + " --weight-format " + string(format) + " rounds them once more: without it they are as they were quantised."
+		return f.note + " --weight-format " + string(format) +
+			" rounds them once more: without it they are as they were quantised."
 	}
 	return f.note
 }
@@ -129,7 +132,8 @@ func (c *choice) withLayersCodes(cmd *cobra.Command, q *quant.Model, note string
 		return nil, note
 	}
 	c.opts.Weights = own
-	return coded, strings.Replace(note, widened, fmt.Sprintf("the kernel's format is %s, which has just these codes and scales.", own), 1)
+	return coded, strings.Replace(note, widened,
+		fmt.Sprintf("the kernel's format is %s, which has just these codes and scales.", own), 1)
 }
 
 // codesOr are tensors with their codes, or where there are none as they are widened.
@@ -197,7 +201,8 @@ func (w *weights) findModel(cmd *cobra.Command, c *choice) (*found, error) {
 			return nil, err
 		}
 		if err := sameModel(config, f.config); err != nil {
-			return nil, errors.Join(fmt.Errorf("--checkpoint %s is not --model %s: %w", w.checkpoint, config.Name, err), f.Close())
+			return nil, errors.Join(fmt.Errorf("--checkpoint %s is not --model %s: %w", w.checkpoint, config.Name, err),
+				f.Close())
 		}
 		f.config.Name = config.Name
 		return f, nil
@@ -335,7 +340,8 @@ func bundledModel(name string) (*found, bool, error) {
 	}
 	config := c.Config()
 	config.Name = name
-	return &found{config: config, tensors: c, text: text, note: note, quantised: bundled.Quantised(name), close: c.Close}, true, nil
+	return &found{config: config, tensors: c, text: text, note: note, quantised: bundled.Quantised(name), close: c.Close},
+		true, nil
 }
 
 // lookupModel finds a configuration by the name of a registered or a bundled model.

@@ -36,7 +36,8 @@ func TestRoundedWeightsAreTold(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), silent, 0o666))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), data, 0o666))
 	_, _, stderr := mkgen("run", "--checkpoint", dir, "--device", "sim", "--max-tokens", "1", "1 2")
-	require.Contains(t, stderr, "Some of the checkpoint's weights are float16 and float32; they are rounded to bfloat16.\n")
+	require.Contains(t, stderr,
+		"Some of the checkpoint's weights are float16 and float32; they are rounded to bfloat16.\n")
 
 	// A benchmark tells of it, too. As binary16 the bits of bf16 are other weights.
 	dir = t.TempDir()
@@ -63,7 +64,8 @@ func TestAChatTemplateIsLookedAtBeforeTheWeights(t *testing.T) {
 		require.Equal(t, []any{1, ""}, []any{code, stdout})
 		require.Regexp(t, `^mkgen: --chat: .*`+want+`.*\n$`, stderr, "and nothing of loading")
 		// --pin-split is refused with the kernel, before anything is loaded.
-		code, _, stderr = mkgen("serve", "--checkpoint", dir, "--listen", "127.0.0.1:0", "--device", "sim", "--pin-split", "1")
+		code, _, stderr = mkgen("serve", "--checkpoint", dir, "--listen", "127.0.0.1:0", "--device", "sim", "--pin-split",
+			"1")
 		require.Equal(t, 2, code)
 		require.Regexp(t, `^mkgen: /v1/chat/completions will be refused: .*`+want+`.*\n`, stderr)
 	}

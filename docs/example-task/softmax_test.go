@@ -176,7 +176,8 @@ func TestRefusals(t *testing.T) {
 	golden(t, "testdata/refusal.txt", err.Error()+"\n")
 	for _, temperature := range []float64{0, -1, math.NaN()} {
 		_, _, err = Kernel(8, temperature, o)
-		if want := fmt.Sprintf("softmax: temperature %g is not above 0", temperature); err == nil || !strings.HasSuffix(err.Error(), want) {
+		if want := fmt.Sprintf("softmax: temperature %g is not above 0", temperature); err == nil ||
+			!strings.HasSuffix(err.Error(), want) {
 			t.Fatalf("%v, want %s", err, want)
 		}
 	}

@@ -35,8 +35,9 @@ func Kernel(s Shape, v *tasks.Variant) (*ir.Kernel, error) {
 	merge := &tasks.Merge{Heads: s.Heads, D: s.D, Splits: s.Splits, States: att.States, Variant: v,
 		Out: dsl.Global[dsl.BF16](k, "out", n, dsl.Align(16))}
 	pos := dsl.Scalar[dsl.U32](k, "pos", "position of the query token")
-	step := tasks.Step{Pos: pos, Cached: pos, Pages: dsl.Scalar[dsl.U32](k, "pages", "pages of the cache"), Layer: k.U32(0),
-		Table: dsl.Global[dsl.U32](k, "table", 0, dsl.ReadOnly()), Cache: dsl.Global[dsl.B128](k, "kv", 0, dsl.ReadOnly(), dsl.Align(128))}
+	step := tasks.Step{Pos: pos, Cached: pos, Pages: dsl.Scalar[dsl.U32](k, "pages", "pages of the cache"),
+		Layer: k.U32(0), Table: dsl.Global[dsl.U32](k, "table", 0, dsl.ReadOnly()),
+		Cache: dsl.Global[dsl.B128](k, "kv", 0, dsl.ReadOnly(), dsl.Align(128))}
 	counter := dsl.Global[dsl.U32](k, "barrier", 1)
 
 	k.If(e.Tid.EqC(0), ring.Init)

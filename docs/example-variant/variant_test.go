@@ -71,7 +71,8 @@ func (x *scene) run(t *testing.T, v *tasks.Variant, seed uint64) []byte {
 	m := interp.NewMemory()
 	for _, b := range kernel.Globals() {
 		data, given := x.memory[b.Name]
-		m.Bind(b.Name, append(make([]byte, 0, max(len(data), int(b.Bytes()))), append(data, make([]byte, max(0, int(b.Bytes())-len(data)))...)...))
+		m.Bind(b.Name, append(make([]byte, 0, max(len(data), int(b.Bytes()))),
+			append(data, make([]byte, max(0, int(b.Bytes())-len(data)))...)...))
 		if !given {
 			m.MarkUninit(b.Name)
 		}

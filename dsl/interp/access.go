@@ -39,7 +39,8 @@ func (m *machine) locate(w *warp, in *inst, r *memRef, rg *region, l int, n int6
 		length = (int64(len(rg.data)) - r.base) / r.elem
 	}
 	if i < 0 || i > length-n {
-		m.fail(w, in, l, OutOfBounds, "access to %d element(s) at index %s of %s, which has %d", n, m.shownIndex(w, r, l), r.buf, length).at(r.buf, i)
+		m.fail(w, in, l, OutOfBounds, "access to %d element(s) at index %s of %s, which has %d", n, m.shownIndex(w, r, l),
+			r.buf, length).at(r.buf, i)
 		return 0, false
 	}
 	off := r.base + i*r.elem

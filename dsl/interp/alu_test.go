@@ -1,7 +1,6 @@
 package interp_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 	"math/big"
@@ -9,12 +8,12 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/stretchr/testify/require"
 )
 
 // lanewise runs f on 32-bit words, one triple of arguments a thread.
-func lanewise(t *testing.T, args [][3]uint32, f func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32]) []uint32 {
+func lanewise(t *testing.T, args [][3]uint32,
+	f func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32]) []uint32 {
 	t.Helper()
 	n := (len(args) + 31) / 32 * 32
 	p := build(t, 1, n/32, func(k *dsl.Kernel) {
@@ -40,9 +39,10 @@ func bitsU[T dsl.Elem](v dsl.Val[T]) dsl.Val[dsl.U32] {
 }
 
 // specials are floats at the edges of their format.
-var specials = []float32{0, float32(math.Copysign(0, -1)), 1, -1, 1.5, 65504, 65519.99, 65520, -65520, 1e-8, 5.9604645e-8, 2.9802322e-8,
-	6.097555e-5, 6.1035156e-5, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32, float32(math.Inf(1)), float32(math.Inf(-1)),
-	float32(math.NaN()), 2147483520, 2147483648, -2147483648, -2147483904, 4294967040, 4294967296, 0.49999997, 2.5, 3.5, -2.5, 1.0039062, 1.0117188}
+var specials = []float32{0, float32(math.Copysign(0, -1)), 1, -1, 1.5, 65504, 65519.99, 65520, -65520, 1e-8,
+	5.9604645e-8, 2.9802322e-8, 6.097555e-5, 6.1035156e-5, math.MaxFloat32, -math.MaxFloat32, math.SmallestNonzeroFloat32,
+	float32(math.Inf(1)), float32(math.Inf(-1)), float32(math.NaN()), 2147483520, 2147483648, -2147483648, -2147483904,
+	4294967040, 4294967296, 0.49999997, 2.5, 3.5, -2.5, 1.0039062, 1.0117188}
 
 func triples(n int, seed uint64) [][3]uint32 {
 	r := rand.New(rand.NewPCG(seed, 2))
@@ -82,7 +82,8 @@ func exactFMA(a, b, c float32) (float32, bool) {
 func TestFMARoundsOnce(t *testing.T) {
 	args := triples(4000, 7)
 	// Cases in which rounding to float64 first gives a wrong float32.
-	args = append(args, [3]uint32{math.Float32bits(1 + 1.0/4096), math.Float32bits(1 + 1.0/4096), math.Float32bits(0x1p-60)},
+	args = append(args, [3]uint32{math.Float32bits(1 + 1.0/4096), math.Float32bits(1 + 1.0/4096),
+		math.Float32bits(0x1p-60)},
 		[3]uint32{math.Float32bits(1 + 0x1p-12), math.Float32bits(1 + 0x1p-12), math.Float32bits(-0x1p-70)})
 	got := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 		return bitsU(dsl.FMA(bitsF(a), bitsF(b), bitsF(c)))
@@ -138,8 +139,14 @@ func TestMinMaxOfNaNAndZeros(t *testing.T) {
 	nan, nz := uint32(0x7fc00000), uint32(1<<31)
 	one := math.Float32bits(1)
 	args := [][3]uint32{{nan, one}, {one, nan}, {nan, nan}, {nz, 0}, {0, nz}, {one, nz}}
-	mn := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(bitsF(a).Min(bitsF(b))) })
-	mx := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(bitsF(a).Max(bitsF(b))) })
+	mn := lanewise(t, args, func(k *dsl.Kernel, a, b,
+		c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+		return bitsU(bitsF(a).Min(bitsF(b)))
+	})
+	mx := lanewise(t, args, func(k *dsl.Kernel, a, b,
+		c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+		return bitsU(bitsF(a).Max(bitsF(b)))
+	})
 	require.Equal(t, []uint32{one, one, 0x7fffffff, nz, nz, nz}, mn)
 	require.Equal(t, []uint32{one, one, 0x7fffffff, 0, 0, one}, mx)
 }
@@ -235,7 +242,8 @@ func TestFloatToIntegerClamps(t *testing.T) {
 	signed := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 		return bitsU(dsl.Cast[dsl.I32](bitsF(a)))
 	})
-	unsigned := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return dsl.Cast[dsl.U32](bitsF(a)) })
+	unsigned := lanewise(t, args,
+		func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return dsl.Cast[dsl.U32](bitsF(a)) })
 	for i, x := range args {
 		v := float64(math.Float32frombits(x[0]))
 		want := func(lo, hi float64) float64 {
@@ -259,24 +267,33 @@ func TestIntegerEdges(t *testing.T) {
 		dev  fn
 		host func(a, b int64) int64
 	}{
-		{"div", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Div(i32(b))) }, func(a, b int64) int64 { return a / b }},
-		{"rem", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Rem(i32(b))) }, func(a, b int64) int64 { return a % b }},
-		{"min", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Min(i32(b))) }, func(a, b int64) int64 { return min(a, b) }},
-		{"max", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Max(i32(b))) }, func(a, b int64) int64 { return max(a, b) }},
-		{"abs", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Abs().Add(i32(b))) }, func(a, b int64) int64 { return max(a, -a) + b }},
-		{"neg", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Neg().Sub(i32(b))) }, func(a, b int64) int64 { return -a - b }},
-		{"mul", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Mul(i32(b))) }, func(a, b int64) int64 { return a * b }},
+		{"div", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Div(i32(b))) },
+			func(a, b int64) int64 { return a / b }},
+		{"rem", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Rem(i32(b))) },
+			func(a, b int64) int64 { return a % b }},
+		{"min", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Min(i32(b))) },
+			func(a, b int64) int64 { return min(a, b) }},
+		{"max", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Max(i32(b))) },
+			func(a, b int64) int64 { return max(a, b) }},
+		{"abs", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Abs().Add(i32(b))) },
+			func(a, b int64) int64 { return max(a, -a) + b }},
+		{"neg", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Neg().Sub(i32(b))) },
+			func(a, b int64) int64 { return -a - b }},
+		{"mul", func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(i32(a).Mul(i32(b))) },
+			func(a, b int64) int64 { return a * b }},
 	}
 	for _, tt := range cases {
 		got := lanewise(t, args, tt.dev)
 		for i, x := range args {
-			require.Equal(t, int32(tt.host(int64(int32(x[0])), int64(int32(x[1])))), int32(got[i]), "%s %d %d", tt.name, int32(x[0]), int32(x[1]))
+			require.Equal(t, int32(tt.host(int64(int32(x[0])), int64(int32(x[1])))), int32(got[i]), "%s %d %d", tt.name,
+				int32(x[0]), int32(x[1]))
 		}
 	}
 }
 
 func TestShiftsPastTheWidth(t *testing.T) {
-	args := [][3]uint32{{0x80000001, 0}, {0x80000001, 1}, {0x80000001, 31}, {0x80000001, 32}, {0x80000001, 63}, {0x80000001, 64}, {0x80000001, 0xffffffff}}
+	args := [][3]uint32{{0x80000001, 0}, {0x80000001, 1}, {0x80000001, 31}, {0x80000001, 32}, {0x80000001, 63},
+		{0x80000001, 64}, {0x80000001, 0xffffffff}}
 	shl := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return a.Shl(b) })
 	shr := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return a.Shr(b) })
 	sar := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
@@ -306,8 +323,10 @@ func TestSpecialFunctions(t *testing.T) {
 		host func(float64) float64
 	}{
 		"exp2": {dsl.Exp2, math.Exp2}, "log2": {dsl.Log2, math.Log2}, "sin": {dsl.Sin, math.Sin}, "cos": {dsl.Cos, math.Cos},
-		"tanh": {dsl.Tanh, math.Tanh}, "sqrt": {dsl.Sqrt, math.Sqrt}, "floor": {dsl.Floor, math.Floor}, "rint": {dsl.Rint, math.RoundToEven},
-		"rcp": {dsl.Rcp, func(x float64) float64 { return 1 / x }}, "rsqrt": {dsl.Rsqrt, func(x float64) float64 { return math.Pow(x, -0.5) }},
+		"tanh": {dsl.Tanh, math.Tanh}, "sqrt": {dsl.Sqrt, math.Sqrt}, "floor": {dsl.Floor, math.Floor},
+		"rint":  {dsl.Rint, math.RoundToEven},
+		"rcp":   {dsl.Rcp, func(x float64) float64 { return 1 / x }},
+		"rsqrt": {dsl.Rsqrt, func(x float64) float64 { return math.Pow(x, -0.5) }},
 	}
 	xs := []float32{0, 1, 0.5, 2.5, -2.5, 3, inf, -inf, float32(math.NaN()), 1e-3, 3.125, -1} // sin and cos: up to π
 	var args [][3]uint32
@@ -315,7 +334,8 @@ func TestSpecialFunctions(t *testing.T) {
 		args = append(args, [3]uint32{math.Float32bits(x)})
 	}
 	for name, f := range host {
-		got := lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(f.dev(bitsF(a))) })
+		got := lanewise(t, args,
+			func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return bitsU(f.dev(bitsF(a))) })
 		for i, x := range xs {
 			want, g := f.host(float64(x)), float64(math.Float32frombits(got[i]))
 			if name == "rsqrt" && x == -inf {
@@ -327,70 +347,5 @@ func TestSpecialFunctions(t *testing.T) {
 			}
 			require.InEpsilon(t, want, g, 1e-7, "%s %g", name, x)
 		}
-	}
-}
-
-func TestPrmtSelectsBytes(t *testing.T) {
-	for _, sel := range []int{0x5410, 0x7632, 0x0123, 0xfb48, 0x8c9d} {
-		got := lanewise(t, [][3]uint32{{0x03827100, 0xf766d544}}, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
-			return dsl.Permute(a, b, uint16(sel))
-		})
-		var src [8]byte
-		binary.LittleEndian.PutUint32(src[:], 0x03827100)
-		binary.LittleEndian.PutUint32(src[4:], 0xf766d544)
-		var want [4]byte
-		for i := range want {
-			n := sel >> (4 * i) & 15
-			want[i] = src[n&7]
-			if n >= 8 {
-				want[i] = byte(int8(src[n&7]) >> 7)
-			}
-		}
-		require.Equal(t, binary.LittleEndian.Uint32(want[:]), got[0], "%#x", sel)
-		by := lanewise(t, [][3]uint32{{0x03827100, 0xf766d544, 0xabcd0000 | uint32(sel)}}, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
-			return dsl.PermuteBy(a, b, c)
-		})
-		require.Equal(t, got, by, "%#x", sel)
-	}
-}
-
-func TestHalvesOfAWord(t *testing.T) {
-	args := [][3]uint32{{0x12345678}, {0xffff0000}, {0x0000ffff}, {0x80007fff}}
-	for i, g := range lanewise(t, args, func(k *dsl.Kernel, a, _, _ dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
-		lo, hi := dsl.Halves(a)
-		return dsl.Cast[dsl.U32](lo).ShlC(16).Or(dsl.Cast[dsl.U32](hi))
-	}) {
-		require.Equal(t, args[i][0]<<16|args[i][0]>>16, g)
-	}
-}
-
-func TestSplitAndJoinOfB128(t *testing.T) {
-	p := build(t, 1, 1, func(k *dsl.Kernel) {
-		x := dsl.Global[dsl.B128](k, "x", 32)
-		v := dsl.NewVar(x.Load(k.Lane()), "v")
-		k.If(k.Lane().LtC(16), func() {
-			w := dsl.Split(v.Get())
-			v.Set(dsl.Join(w[3], w[2].AddC(1), w[1], w[0]))
-		})
-		x.Store(k.Lane(), v.Get())
-	})
-	words := make([]uint32, 128)
-	for i := range words {
-		words[i] = uint32(i)
-	}
-	m := interp.NewMemory()
-	m.Bind("x", putU32s(words...))
-	run(t, p, m, 0)
-	got := u32s(m.Bytes("x"))
-	require.Equal(t, []uint32{3, 3, 1, 0}, got[:4])
-	require.Equal(t, []uint32{63, 63, 61, 60}, got[60:64])
-	require.Equal(t, words[64:], got[64:])
-}
-
-func TestOpaqueIsItsOperand(t *testing.T) {
-	args := triples(20, 3)
-	got := lanewise(t, args, func(_ *dsl.Kernel, a, _, _ dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return dsl.Opaque(a) })
-	for i, a := range args {
-		require.Equal(t, a[0], got[i])
 	}
 }

@@ -43,7 +43,8 @@ func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool
 		b.threads, b.first, b.opener = threads, in, w
 	}
 	if b.threads != threads {
-		m.fail(w, in, 0, BarrierCount, "barrier %d is used with %d threads, and in the same generation with %d", id, threads, b.threads).
+		m.fail(w, in, 0, BarrierCount, "barrier %d is used with %d threads, and in the same generation with %d", id, threads,
+			b.threads).
 			side("opened with the other count", b.opener, 0, b.first)
 		return
 	}

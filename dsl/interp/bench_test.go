@@ -59,7 +59,8 @@ func streamKernel(k *dsl.Kernel, chunks, stages, consumers, grid int) {
 					s := c.Rem(k.U32(stages))
 					empty.Wait(s, c.DivC(stages).AddC(1).And(k.U32(1)))
 					full.ArriveExpect(s, k.U32(chunkBytes))
-					dsl.BulkCopy(ring, s.MulC(chunkBytes/16), w, k.CTA().MulC(chunks).Add(c).MulC(chunkBytes/16), k.U32(chunkBytes), full, s)
+					dsl.BulkCopy(ring, s.MulC(chunkBytes/16), w, k.CTA().MulC(chunks).Add(c).MulC(chunkBytes/16), k.U32(chunkBytes),
+						full, s)
 				})
 			})
 		}},

@@ -56,7 +56,8 @@ func pairKernel(k *dsl.Kernel) {
 	})
 	k.FenceProxyAsyncGlobal()
 	k.ClusterBarrier()
-	k.Roles(dsl.Role{Name: "consumers", First: 0, End: 4, Body: p.consume}, dsl.Role{Name: "producer", First: 4, End: 5, Body: p.produce})
+	k.Roles(dsl.Role{Name: "consumers", First: 0, End: 4, Body: p.consume},
+		dsl.Role{Name: "producer", First: 4, End: 5, Body: p.produce})
 	k.ClusterBarrier()
 }
 

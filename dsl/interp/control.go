@@ -55,7 +55,9 @@ func stepForNext(m *machine, w *warp, in *inst) {
 				i[l] = uint64(uint32(next))
 				on |= 1 << l
 			} else if next > loopEnd(in.t) && (in.t == ir.I32 || int64(uint32(next)) < widen(in.t, hi[l])) {
-				m.fail(w, in, l, LoopOverflow, "the counter is %d and steps by %d, the bound is %d: the counter wraps before it gets there", widen(in.t, i[l]), in.step, widen(in.t, hi[l]))
+				m.fail(w, in, l, LoopOverflow,
+					"the counter is %d and steps by %d, the bound is %d: the counter wraps before it gets there", widen(in.t, i[l]),
+					in.step, widen(in.t, hi[l]))
 				return
 			}
 		}

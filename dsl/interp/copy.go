@@ -88,7 +88,8 @@ func (m *machine) copySide(w *warp, in *inst, r *memRef, l int, n int64) (*regio
 		length = (int64(len(rg.data)) - r.base) / r.elem
 	}
 	if i < 0 || i > length || i*r.elem+n > length*r.elem {
-		m.fail(w, in, l, OutOfBounds, "bulk copy of %d bytes at element %s of %s, which has %d elements of %d bytes", n, m.shownIndex(w, r, l), r.buf, length, r.elem).at(r.buf, i)
+		m.fail(w, in, l, OutOfBounds, "bulk copy of %d bytes at element %s of %s, which has %d elements of %d bytes", n,
+			m.shownIndex(w, r, l), r.buf, length, r.elem).at(r.buf, i)
 		return nil, 0, false
 	}
 	off := r.base + i*r.elem
@@ -97,7 +98,8 @@ func (m *machine) copySide(w *warp, in *inst, r *memRef, l int, n int64) (*regio
 		abs += int64(rg.info.buf.Offset)
 	}
 	if abs%16 != 0 {
-		m.fail(w, in, l, Misaligned, "bulk copy at element %d of %s, byte %d, want a multiple of 16", i, r.buf, abs).at(r.buf, i)
+		m.fail(w, in, l, Misaligned, "bulk copy at element %d of %s, byte %d, want a multiple of 16", i, r.buf, abs).at(r.buf,
+			i)
 		return nil, 0, false
 	}
 	return rg, off, true
@@ -123,7 +125,8 @@ func (m *machine) complete(i int) {
 	b.copied = b.phase + 1
 	b.acc.came = joinSub(b.acc.came, f.came)
 	if b.tx -= f.n; b.tx < -maxCount {
-		m.fail(f.w, f.in, int(f.lane), TxOverflow, "mbarrier %d of %s has %d transaction bytes, at least %d are possible", b.index, b.buf, b.tx, -maxCount).at(b.buf, int64(b.index))
+		m.fail(f.w, f.in, int(f.lane), TxOverflow, "mbarrier %d of %s has %d transaction bytes, at least %d are possible",
+			b.index, b.buf, b.tx, -maxCount).at(b.buf, int64(b.index))
 		return
 	}
 	m.advance(f.cta, b, f.comp)
@@ -159,7 +162,8 @@ func (m *machine) inFlight(rg *region, off int64) *flight {
 func (m *machine) checkExit(w *warp, in *inst) {
 	for _, f := range m.flight {
 		if f.cta == w.cta {
-			m.fail(f.w, f.in, int(f.lane), ExitPending, "the CTA ends while this copy of %d bytes into %s is in flight", f.n, f.dst.info.buf).at(f.dst.info.buf, f.dstOff/int64(f.dst.info.buf.Elem.Size()))
+			m.fail(f.w, f.in, int(f.lane), ExitPending, "the CTA ends while this copy of %d bytes into %s is in flight", f.n,
+				f.dst.info.buf).at(f.dst.info.buf, f.dstOff/int64(f.dst.info.buf.Elem.Size()))
 			return
 		}
 	}
@@ -168,7 +172,8 @@ func (m *machine) checkExit(w *warp, in *inst) {
 	}
 	for id := range w.cta.bars {
 		if b := &w.cta.bars[id]; b.arrived != 0 {
-			m.fail(b.opener, b.first, 0, ExitPending, "the CTA ends with %d of %d threads arrived at barrier %d", b.arrived, b.threads, id)
+			m.fail(b.opener, b.first, 0, ExitPending, "the CTA ends with %d of %d threads arrived at barrier %d", b.arrived,
+				b.threads, id)
 			return
 		}
 	}
@@ -178,7 +183,8 @@ func (m *machine) checkExit(w *warp, in *inst) {
 			continue
 		}
 		fail := func(format string, args ...any) {
-			m.fail(w, in, 0, ExitPending, "the CTA ends with mbarrier %d of %s "+format, append([]any{b.index, b.buf}, args...)...).
+			m.fail(w, in, 0, ExitPending, "the CTA ends with mbarrier %d of %s "+format,
+				append([]any{b.index, b.buf}, args...)...).
 				at(b.buf, int64(b.index)).side("latest arrival", b.lastW, 0, b.lastIn)
 		}
 		switch {

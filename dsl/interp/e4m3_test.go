@@ -44,7 +44,8 @@ func e4m3Nearest(x float32) int {
 // e4m3Edges are all values of the format, the points between each two, what is
 // next to both in f32, and what lies outside; every one with both signs.
 func e4m3Edges() []float32 {
-	out := []float32{464, 480, 1e9, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN()), math.SmallestNonzeroFloat32, 1.1754944e-38}
+	out := []float32{464, 480, 1e9, math.MaxFloat32, float32(math.Inf(1)), float32(math.NaN()),
+		math.SmallestNonzeroFloat32, 1.1754944e-38}
 	for c := range 0x7f {
 		v := e4m3Value(c)
 		next := e4m3Value(c+1) - v

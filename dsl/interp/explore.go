@@ -87,7 +87,8 @@ type use struct {
 }
 
 func conflict(a, b use) bool {
-	return a.object == b.object && (a.mode == useWrite || b.mode == useWrite || a.mode != b.mode || a.mode == useAdd && a.gen != b.gen)
+	return a.object == b.object && (a.mode == useWrite || b.mode == useWrite || a.mode != b.mode || a.mode == useAdd &&
+		a.gen != b.gen)
 }
 
 // reversible says whether a later transition's uses b could have come before a's: not where all that they conflict in

@@ -45,7 +45,8 @@ func TestExplorationOfLitmusTests(t *testing.T) {
 			for o := range drawn {
 				require.NotZero(t, got[o], "%v is drawn, and not explored: %v", o, got)
 			}
-			t.Logf("%d executions, %d cut, %d transitions, %d outcomes (drawn: %d)", x.Executions, x.Cut, x.Transitions, len(got), len(drawn))
+			t.Logf("%d executions, %d cut, %d transitions, %d outcomes (drawn: %d)", x.Executions, x.Cut, x.Transitions,
+				len(got), len(drawn))
 		})
 	}
 }
@@ -64,11 +65,14 @@ func TestExplorationCountsClasses(t *testing.T) {
 			func(l *lit) { l.st(0, 1, rlx) }, func(l *lit) { l.st(1, 2, rlx) }, func(l *lit) { l.st(2, 3, rlx) },
 		}, 1},
 		{"four adds", []func(*lit){
-			func(l *lit) { dsl.ReduceAdd(l.x, dsl.At(0), l.k.U32(1), rlx) }, func(l *lit) { dsl.ReduceAdd(l.x, dsl.At(0), l.k.U32(1), rlx) },
-			func(l *lit) { dsl.ReduceAdd(l.x, dsl.At(0), l.k.U32(1), rlx) }, func(l *lit) { dsl.ReduceAdd(l.x, dsl.At(0), l.k.U32(1), rlx) },
+			func(l *lit) { dsl.ReduceAdd(l.x, dsl.At(0), l.k.U32(1), rlx) },
+			func(l *lit) { dsl.ReduceAdd(l.x, dsl.At(0), l.k.U32(1), rlx) },
+			func(l *lit) { dsl.ReduceAdd(l.x, dsl.At(0), l.k.U32(1), rlx) },
+			func(l *lit) { dsl.ReduceAdd(l.x, dsl.At(0), l.k.U32(1), rlx) },
 		}, 1},
 		{"a write and three reads", []func(*lit){
-			func(l *lit) { l.st(0, 1, rlx) }, func(l *lit) { l.ld(0, rlx) }, func(l *lit) { l.ld(0, rlx) }, func(l *lit) { l.ld(0, rlx) },
+			func(l *lit) { l.st(0, 1, rlx) }, func(l *lit) { l.ld(0, rlx) }, func(l *lit) { l.ld(0, rlx) },
+			func(l *lit) { l.ld(0, rlx) },
 		}, 8},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

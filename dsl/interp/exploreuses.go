@@ -104,7 +104,8 @@ func (x *explorer) pick(n int) int {
 		at.picks = append(at.picks, picked{0, n})
 	}
 	if at.picks[x.taken].n != n {
-		panic(fmt.Sprintf("BUG: interp: an execution that is repeated has %d choices where it had %d", n, at.picks[x.taken].n))
+		panic(fmt.Sprintf("BUG: interp: an execution that is repeated has %d choices where it had %d", n,
+			at.picks[x.taken].n))
 	}
 	x.taken++
 	return at.picks[x.taken-1].at

@@ -28,7 +28,8 @@ func (x *explorer) class() string {
 }
 
 // Classes explores p, most complete executions at most: the classes of those, and how often one came again.
-func (p *Program) Classes(mem func() *Memory, most int) (classes map[string]bool, again int, of *Exploration, err error) {
+func (p *Program) Classes(mem func() *Memory,
+	most int) (classes map[string]bool, again int, of *Exploration, err error) {
 	x := &explorer{p: p, procs: map[procName]int{}}
 	classes = map[string]bool{}
 	for x.Executions < most {

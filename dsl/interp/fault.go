@@ -44,10 +44,12 @@ const (
 	numKinds
 )
 
-var kindNames = [numKinds]string{"no fault", "data race", "missing proxy fence", "insufficient scope", "deadlock", "livelock",
-	"out of bounds", "misaligned", "uninitialised read", "inactive lanes", "barrier under divergence", "barrier count mismatch",
-	"bulk copy rules", "loop counter overflow", "argument out of range", "mbarrier phase skipped", "mbarrier arrival overflow", "transaction count overflow", "transaction count mismatch",
-	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "warpgroup apart", "register of a wgmma", "assertion failed", "dependent launch without a wait", "unexpected access", "executor limit"}
+var kindNames = [numKinds]string{"no fault", "data race", "missing proxy fence", "insufficient scope", "deadlock",
+	"livelock", "out of bounds", "misaligned", "uninitialised read", "inactive lanes", "barrier under divergence",
+	"barrier count mismatch", "bulk copy rules", "loop counter overflow", "argument out of range",
+	"mbarrier phase skipped", "mbarrier arrival overflow", "transaction count overflow", "transaction count mismatch",
+	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "warpgroup apart",
+	"register of a wgmma", "assertion failed", "dependent launch without a wait", "unexpected access", "executor limit"}
 
 // String is the kind in words.
 func (k Kind) String() string { return kindNames[k] }
@@ -127,7 +129,8 @@ func (f *Fault) side(what string, w *warp, lane int, in *inst) *Fault {
 // record adds the party that left r behind.
 func (f *Fault) record(m *machine, what string, r record) *Fault {
 	if m.isPrior(r) {
-		f.Sides = append(f.Sides, Side{What: what, Thread: "a launch before this one, which may not have ended before griddep.wait"})
+		f.Sides = append(f.Sides,
+			Side{What: what, Thread: "a launch before this one, which may not have ended before griddep.wait"})
 		return f
 	}
 	cta, wi := m.splitComp(r.comp())
@@ -140,7 +143,8 @@ func (f *Fault) record(m *machine, what string, r record) *Fault {
 	}
 	b := &m.ctas[cta].mbars[int(wi)-m.p.kernel.Warps]
 	f.Sides = append(f.Sides, Side{What: what, Region: in.region, Pos: in.pos, Op: in.name(),
-		Thread: fmt.Sprintf("bulk copy of cta %d completing phase %d of mbarrier %d of %s", cta, r.epoch()-1, b.index, b.buf)})
+		Thread: fmt.Sprintf("bulk copy of cta %d completing phase %d of mbarrier %d of %s", cta, r.epoch()-1, b.index,
+			b.buf)})
 	return f
 }
 

@@ -100,7 +100,8 @@ var faults = []faulty{
 	{"division by zero", 1, 1, func(k *dsl.Kernel) {
 		u32Global(k).Store(k.Lane(), k.U32(7).Div(k.Lane()))
 	}, interp.DivisionByZero, "divides 7 by 0", 1},
-	{"assertion", 1, 1, func(k *dsl.Kernel) { k.Assert(k.Lane().LtC(31), "lane too high") }, interp.AssertFailed, "lane too high", 1},
+	{"assertion", 1, 1, func(k *dsl.Kernel) { k.Assert(k.Lane().LtC(31), "lane too high") }, interp.AssertFailed,
+		"lane too high", 1},
 	{"uniform over the warp", 1, 1, func(k *dsl.Kernel) {
 		u32Global(k).Store(k.Lane(), dsl.Uniform(k.Lane(), ir.Warp))
 	}, interp.NotUniform, "lane 0 has 0 and lane 1 has 1", 1},
@@ -134,12 +135,17 @@ var faults = []faulty{
 	{"cosine of an angle that was not reduced", 1, 1, func(k *dsl.Kernel) {
 		u32Global(k).Store(k.Lane(), dsl.Bits[dsl.U32](dsl.Cos(dsl.Cast[dsl.F32](k.Lane()).Mul(k.F32(-1)))))
 	}, interp.ArgumentRange, "the angle is -4", 1},
-	{"bulk copy of 0 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 0, 0) }, interp.CopyRules, "bulk copy of 0 bytes, want a positive multiple of 16", 1},
-	{"bulk copy of 20 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 20, 20) }, interp.CopyRules, "bulk copy of 20 bytes, want a positive multiple of 16", 1},
-	{"bulk copy past the end", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 272, 272) }, interp.OutOfBounds, "bulk copy of 272 bytes at element 0 of @dst", 1},
+	{"bulk copy of 0 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 0, 0) }, interp.CopyRules,
+		"bulk copy of 0 bytes, want a positive multiple of 16", 1},
+	{"bulk copy of 20 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 20, 20) }, interp.CopyRules,
+		"bulk copy of 20 bytes, want a positive multiple of 16", 1},
+	{"bulk copy past the end", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 272, 272) }, interp.OutOfBounds,
+		"bulk copy of 272 bytes at element 0 of @dst", 1},
 	{"nobody waits for a copy", 1, 1, func(k *dsl.Kernel) { copyIn(k, 256, 256, false) }, interp.ExitPending, "", 1},
-	{"more bytes expected than copied", 1, 1, func(k *dsl.Kernel) { copyIn(k, 256, 272, true) }, interp.Deadlock, "phase 0 has 1 of 1 arrivals and 16 bytes outstanding", 1},
-	{"fewer bytes expected than copied", 1, 1, func(k *dsl.Kernel) { copyIn(k, 256, 240, true) }, interp.Deadlock, "phase 0 has 1 of 1 arrivals and -16 bytes outstanding", 1},
+	{"more bytes expected than copied", 1, 1, func(k *dsl.Kernel) { copyIn(k, 256, 272, true) }, interp.Deadlock,
+		"phase 0 has 1 of 1 arrivals and 16 bytes outstanding", 1},
+	{"fewer bytes expected than copied", 1, 1, func(k *dsl.Kernel) { copyIn(k, 256, 240, true) }, interp.Deadlock,
+		"phase 0 has 1 of 1 arrivals and -16 bytes outstanding", 1},
 	{"too many bytes expected", 1, 1, func(k *dsl.Kernel) {
 		bar := dsl.NewMBars(k, "bar", 1)
 		k.If(k.Lane().EqC(0), func() {
@@ -177,7 +183,8 @@ var faults = []faulty{
 			bar.ArriveExpect(dsl.At(0), k.U32(16))
 			bar.Arrive(dsl.At(0))
 		})
-	}, interp.ArrivalOverflow, "has had 1 of the 1 arrivals of phase 0 (16 bytes are outstanding), 1 more are too many", 2},
+	}, interp.ArrivalOverflow, "has had 1 of the 1 arrivals of phase 0 (16 bytes are outstanding), 1 more are too many",
+		2},
 	{"more arrivals at once than are left", 1, 1, func(k *dsl.Kernel) {
 		bar := dsl.NewMBars(k, "bar", 1)
 		k.If(k.Lane().EqC(0), func() {
@@ -230,7 +237,8 @@ func TestBytesReadWhileTheyAreCopiedAreReported(t *testing.T) {
 	require.NoError(t, err)
 	f := faultUnder(t, load(t, built), interp.PolicyLateCopy, 20)
 	require.Equal(t, interp.DataRace, f.Kind)
-	require.Contains(t, f.Error(), "this read and an earlier bulk-copy write are not ordered by happens-before; the copy is still in flight")
+	require.Contains(t, f.Error(),
+		"this read and an earlier bulk-copy write are not ordered by happens-before; the copy is still in flight")
 	require.Len(t, f.Sides, 2)
 }
 

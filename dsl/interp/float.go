@@ -41,7 +41,8 @@ func circular(f func(float64) float64) stepFn {
 		for l := range a {
 			x := math.Abs(float64(f32(a[l])))
 			if w.mask>>l&1 != 0 && x > circularLimit && !math.IsInf(x, 0) {
-				m.fail(w, in, l, ArgumentRange, "the angle is %g, want one in [−π, π]: the GPU's approximation is accurate only there", f32(a[l]))
+				m.fail(w, in, l, ArgumentRange,
+					"the angle is %g, want one in [−π, π]: the GPU's approximation is accurate only there", f32(a[l]))
 				return
 			}
 		}

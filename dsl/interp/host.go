@@ -35,7 +35,8 @@ func (m *machine) turn(stuck bool) bool {
 // until it has acquired this write or a later one of the host.
 func (m *machine) hostWrite(buffer string, word int64, value uint32) bool {
 	for _, rg := range m.global {
-		if rg == nil || rg.info.buf.Name != buffer || rg.info.buf.Host != ir.HostWrites || word < 0 || 4*word+4 > int64(len(rg.data)) {
+		if rg == nil || rg.info.buf.Name != buffer || rg.info.buf.Host != ir.HostWrites || word < 0 ||
+			4*word+4 > int64(len(rg.data)) {
 			continue
 		}
 		if rg.locs != nil {

@@ -133,7 +133,8 @@ func TestWordsForTheHostGoOneWay(t *testing.T) {
 			dsl.ReduceAdd(dsl.Global[dsl.U32](k, "go", 4, dsl.HostWrites()), dsl.At(0), k.U32(1), dsl.Relaxed(dsl.SysScope))
 		},
 		"is a vector of 2 on @out": func(k *dsl.Kernel) {
-			dsl.Global[dsl.U32](k, "out", 4, dsl.HostReads(), dsl.Align(8)).StoreN(dsl.At(0), []dsl.Val[dsl.U32]{k.U32(1), k.U32(2)}, dsl.Relaxed(dsl.SysScope))
+			dsl.Global[dsl.U32](k, "out", 4, dsl.HostReads(), dsl.Align(8)).StoreN(dsl.At(0),
+				[]dsl.Val[dsl.U32]{k.U32(1), k.U32(2)}, dsl.Relaxed(dsl.SysScope))
 		},
 		"is one that the host reads while the kernel runs, want global memory of u32": func(k *dsl.Kernel) {
 			dsl.Global[dsl.F32](k, "out", 4, dsl.HostReads()).Store(dsl.At(0), k.F32(1), dsl.Relaxed(dsl.SysScope))

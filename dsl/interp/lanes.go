@@ -6,8 +6,8 @@ import "math/bits"
 // for an mbarrier's phase by its parity tells only the running phase and the one before apart. So a lane that is late
 // when the next phase completes waits for ever, and each lane's wait must end before that.
 //
-// How far lanes have come is more than what happens before in the memory model. Whoever is behind a shuffle, a vote or a
-// product of matrices is behind all that the warp's other lanes did before it, although it orders no accesses; and
+// How far lanes have come is more than what happens before in the memory model. Whoever is behind a shuffle, a vote or
+// a product of matrices is behind all that the warp's other lanes did before it, although it orders no accesses; and
 // bytes that a copy brings are behind its issue. stamp.came holds what base causality order does not.
 
 // together is a collective that all lanes of w wait for each other at.

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// handshake lets warp 0 and warp 1 pass a stage to and fro by two mbarriers, four times: use is what warp 0 does between
-// the wait for full and the arrival at empty of its lane 0, fill what warp 1 does from the wait for empty on.
+// handshake lets warp 0 and warp 1 pass a stage to and fro by two mbarriers, four times: use is what warp 0 does
+// between the wait for full and the arrival at empty of its lane 0, fill what warp 1 does from the wait for empty on.
 func handshake(k *dsl.Kernel, use func(), fill func(empty, full dsl.MBars, parity dsl.Val[dsl.U32])) {
 	full, empty := dsl.NewMBars(k, "full", 1), dsl.NewMBars(k, "empty", 1)
 	k.If(k.Tid().EqC(0), func() {
@@ -29,7 +29,8 @@ func handshake(k *dsl.Kernel, use func(), fill func(empty, full dsl.MBars, parit
 			use()
 			k.If(k.Lane().EqC(0), func() { empty.Arrive(dsl.At(0)) })
 		})},
-		dsl.Role{Name: "fill", First: 1, End: 2, Body: rounds(func(parity dsl.Val[dsl.U32]) { fill(empty, full, parity.XorC(1)) })},
+		dsl.Role{Name: "fill", First: 1, End: 2,
+			Body: rounds(func(parity dsl.Val[dsl.U32]) { fill(empty, full, parity.XorC(1)) })},
 	)
 }
 
@@ -74,11 +75,12 @@ func TestALaneThatMayMissAPhaseIsReported(t *testing.T) {
 	}{
 		"nothing joins the lanes": {func(k kernel) { handshake(k, nothing, oneLane(k)) },
 			"may still wait for phase 0 of mbarrier 0 of @full when phase 1 completes"},
-		"syncwarp":     {func(k kernel) { handshake(k, k.SyncWarp, oneLane(k)) }, ""},
-		"a shuffle":    {func(k kernel) { handshake(k, shuffled(k), oneLane(k)) }, ""},
-		"an election":  {func(k kernel) { handshake(k, func() { k.Elect() }, oneLane(k)) }, ""},
-		"a barrier":    {func(k kernel) { handshake(k, func() { k.NamedBarrier(1, 1) }, oneLane(k)) }, ""},
-		"an assertion": {func(k kernel) { handshake(k, func() { dsl.Uniform(k.Warp(), dsl.CTAScope) }, oneLane(k)) }, "may still wait for phase 0 of mbarrier 0 of @full"},
+		"syncwarp":    {func(k kernel) { handshake(k, k.SyncWarp, oneLane(k)) }, ""},
+		"a shuffle":   {func(k kernel) { handshake(k, shuffled(k), oneLane(k)) }, ""},
+		"an election": {func(k kernel) { handshake(k, func() { k.Elect() }, oneLane(k)) }, ""},
+		"a barrier":   {func(k kernel) { handshake(k, func() { k.NamedBarrier(1, 1) }, oneLane(k)) }, ""},
+		"an assertion": {func(k kernel) { handshake(k, func() { dsl.Uniform(k.Warp(), dsl.CTAScope) }, oneLane(k)) },
+			"may still wait for phase 0 of mbarrier 0 of @full"},
 		"half the warp": {func(k kernel) {
 			handshake(k, func() { k.If(k.Lane().LtC(16), func() { k.Nanosleep(k.U32(1)) }) }, oneLane(k))
 		}, "may still wait for phase 0 of mbarrier 0 of @full"},
@@ -89,8 +91,9 @@ func TestALaneThatMayMissAPhaseIsReported(t *testing.T) {
 		}, ""},
 		"a copy behind nothing": {func(k kernel) { handshake(k, k.SyncWarp, byCopies(k, 1, nothing)) },
 			"may still wait for phase -1 of mbarrier 0 of @empty when phase 0 completes"},
-		"a copy of each lane":   {func(k kernel) { handshake(k, k.SyncWarp, byCopies(k, 32, nothing)) }, ""},
-		"copies of half a warp": {func(k kernel) { handshake(k, k.SyncWarp, byCopies(k, 16, nothing)) }, "cta 0 warp 1 lane 16"},
+		"a copy of each lane": {func(k kernel) { handshake(k, k.SyncWarp, byCopies(k, 32, nothing)) }, ""},
+		"copies of half a warp": {func(k kernel) { handshake(k, k.SyncWarp, byCopies(k, 16, nothing)) },
+			"cta 0 warp 1 lane 16"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := build(t, 2, 1, tt.body)

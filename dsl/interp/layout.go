@@ -23,7 +23,8 @@ func (l *loader) layout(k *ir.Kernel) error {
 		}
 		info := rootInfo{buf: b, size: b.Bytes(), gran: maxGran, mbar0: -1}
 		if b.Space == ir.Shared && (b.Offset < 0 || b.Len <= 0) {
-			return fmt.Errorf("%s: shared buffer %s has offset %d and length %d; lay shared memory out first", b.Pos, b, b.Offset, b.Len)
+			return fmt.Errorf("%s: shared buffer %s has offset %d and length %d; lay shared memory out first", b.Pos, b,
+				b.Offset, b.Len)
 		}
 		if b.Space == ir.Shared && b.Offset%16 != 0 {
 			info.gran = min(info.gran, uint(bits.TrailingZeros(uint(b.Offset))))

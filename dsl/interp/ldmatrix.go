@@ -42,12 +42,14 @@ func stepLdMatrix(m *machine, w *warp, in *inst) {
 func (m *machine) matrixRow(w *warp, in *inst, r *memRef, rg *region, l int) (int64, bool) {
 	i := m.index(w, r, l)
 	if i < 0 || i > r.length || i*r.elem+16 > r.length*r.elem {
-		m.fail(w, in, l, OutOfBounds, "row of 16 bytes at element %s of %s, which has %d", m.shownIndex(w, r, l), r.buf, r.length).at(r.buf, i)
+		m.fail(w, in, l, OutOfBounds, "row of 16 bytes at element %s of %s, which has %d", m.shownIndex(w, r, l), r.buf,
+			r.length).at(r.buf, i)
 		return 0, false
 	}
 	off := r.base + i*r.elem
 	if (off+int64(rg.info.buf.Offset))%16 != 0 {
-		m.fail(w, in, l, Misaligned, "row at element %d of %s, byte %d, want a multiple of 16", i, r.buf, off+int64(rg.info.buf.Offset)).at(r.buf, i)
+		m.fail(w, in, l, Misaligned, "row at element %d of %s, byte %d, want a multiple of 16", i, r.buf,
+			off+int64(rg.info.buf.Offset)).at(r.buf, i)
 		return 0, false
 	}
 	return off, true

@@ -40,7 +40,8 @@ func litmusProgram(t testing.TB, threads int, oneCTA bool, bodies []func(l *lit)
 		warps, grid = threads, 1
 	}
 	return build(t, warps, grid, func(k *dsl.Kernel) {
-		l := lit{k: k, x: dsl.Global[dsl.U32](k, "x", 4), y: dsl.Global[dsl.U32](k, "y", 4), r: dsl.Global[dsl.U32](k, "r", 16)}
+		l := lit{k: k, x: dsl.Global[dsl.U32](k, "x", 4), y: dsl.Global[dsl.U32](k, "y", 4),
+			r: dsl.Global[dsl.U32](k, "r", 16)}
 		var id dsl.Val[dsl.U32]
 		if oneCTA {
 			id = k.Warp()

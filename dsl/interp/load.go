@@ -28,7 +28,8 @@ type constKey struct {
 // returns an error for a kernel that no backend could accept; it does not
 // replace the verifier.
 func Load(k *ir.Kernel) (*Program, error) {
-	l := &loader{p: &Program{kernel: k, rootOf: map[*ir.Buf]int32{}, groupVars: map[*ir.Var]int32{}}, consts: map[constKey]operand{}}
+	l := &loader{p: &Program{kernel: k, rootOf: map[*ir.Buf]int32{}, groupVars: map[*ir.Var]int32{}},
+		consts: map[constKey]operand{}}
 	l.alloc.init()
 	if k.Warps < 1 || k.Warps > 32 {
 		return nil, fmt.Errorf("kernel %s has %d warps a CTA, want 1 to 32", k.Name, k.Warps)
@@ -42,7 +43,8 @@ func Load(k *ir.Kernel) (*Program, error) {
 		return nil, fmt.Errorf("kernel %s: %w", k.Name, l.err)
 	}
 	if len(l.p.code) >= maxCode {
-		return nil, fmt.Errorf("kernel %s has %d instructions when flattened, want fewer than %d", k.Name, len(l.p.code), maxCode)
+		return nil, fmt.Errorf("kernel %s has %d instructions when flattened, want fewer than %d", k.Name, len(l.p.code),
+			maxCode)
 	}
 	for i := range l.p.code {
 		in := &l.p.code[i]
@@ -119,7 +121,8 @@ func (l *loader) loop(s *ir.For) {
 	l.block(s.Body)
 	l.use(s.I)
 	hi = l.use(s.Hi)
-	next := l.emit(inst{fn: stepForNext, t: t, a: []operand{i, hi}, r: []operand{i}, pos: s.Pos, step: step, target: begin + 1})
+	next := l.emit(inst{fn: stepForNext, t: t, a: []operand{i, hi}, r: []operand{i}, pos: s.Pos, step: step,
+		target: begin + 1})
 	l.alloc.closeLoop(next)
 	l.p.code[begin].target = l.pc()
 }
@@ -241,7 +244,8 @@ func (l *loader) strength(in *inst) {
 	}
 	in.size = int(in.mem[0].elem)
 	o := in.attr.Order
-	in.strong = isAtomic(in.op) || in.op == ir.OpWaitMem || in.op == ir.OpWaitTag || (in.op == ir.OpLd || in.op == ir.OpSt) && o != ir.Weak
+	in.strong = isAtomic(in.op) || in.op == ir.OpWaitMem || in.op == ir.OpWaitTag ||
+		(in.op == ir.OpLd || in.op == ir.OpSt) && o != ir.Weak
 	in.scope = in.attr.Scope
 	if o == ir.Volatile {
 		in.scope = ir.Sys
@@ -257,7 +261,8 @@ func (l *loader) memRef(a ir.Addr) memRef {
 	if !ok {
 		l.fail(b.Pos, "buffer %s is not declared in the kernel", b)
 	}
-	ref := memRef{buf: b, root: root, shared: b.Space == ir.Shared, elem: int64(b.Elem.Size()), length: b.Len, none: a.Index == nil}
+	ref := memRef{buf: b, root: root, shared: b.Space == ir.Shared, elem: int64(b.Elem.Size()), length: b.Len,
+		none: a.Index == nil}
 	if b.Root != nil {
 		ref.base = int64(b.Offset)
 	}

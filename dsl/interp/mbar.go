@@ -57,7 +57,8 @@ func (m *machine) mbarIn(c *cta, w *warp, in *inst, r *memRef, l int) (*mbar, in
 // lane l's use; async asks for its visibility to the async proxy too.
 func (m *machine) ready(w *warp, in *inst, b *mbar, l int, async bool) bool {
 	if b.count == 0 {
-		m.fail(w, in, l, MBarrierMisuse, "mbarrier %d of %s is used before it is initialised", b.index, b.buf).at(b.buf, int64(b.index))
+		m.fail(w, in, l, MBarrierMisuse, "mbarrier %d of %s is used before it is initialised", b.index, b.buf).at(b.buf,
+			int64(b.index))
 		return false
 	}
 	if !m.o.races() {
@@ -73,7 +74,8 @@ func (m *machine) ready(w *warp, in *inst, b *mbar, l int, async bool) bool {
 	}
 	cta, wi := m.splitComp(b.init.comp())
 	if !w.clk.of(uint8(l)).sh.knows(cta, wi, b.init.lane(), b.init.epoch()) {
-		m.fail(w, in, l, ProxyRace, "the initialisation of mbarrier %d of %s is not visible to the async proxy: fence.mbarrier_init is missing behind it", b.index, b.buf).
+		m.fail(w, in, l, ProxyRace,
+			"the initialisation of mbarrier %d of %s is not visible to the async proxy: fence.mbarrier_init is missing behind it", b.index, b.buf).
 			at(b.buf, int64(b.index)).record(m, "initialised", b.init)
 		return false
 	}
@@ -97,7 +99,8 @@ func stepMBarInit(m *machine, w *warp, in *inst) {
 				at(b.buf, int64(b.index)).record(m, "initialised first", b.init)
 			return
 		case n < 1 || n > maxCount:
-			m.fail(w, in, l, MBarrierMisuse, "mbarrier %d of %s is given a count of %d, want 1 to %d", b.index, b.buf, n, maxCount).at(b.buf, int64(b.index))
+			m.fail(w, in, l, MBarrierMisuse, "mbarrier %d of %s is given a count of %d, want 1 to %d", b.index, b.buf, n,
+				maxCount).at(b.buf, int64(b.index))
 			return
 		}
 		m.usesMBar(w.cta, comp, useWrite, b.phase)
@@ -154,7 +157,8 @@ func (m *machine) arriveLanes(w *warp, in *inst, how arrival) {
 		}
 		if how.bytes != nil {
 			if b.tx += int64(how.bytes[l]); b.tx > maxCount {
-				m.fail(w, in, l, TxOverflow, "mbarrier %d of %s expects %d bytes in one phase, at most %d are possible", b.index, b.buf, b.tx, maxCount).at(b.buf, int64(b.index))
+				m.fail(w, in, l, TxOverflow, "mbarrier %d of %s expects %d bytes in one phase, at most %d are possible", b.index,
+					b.buf, b.tx, maxCount).at(b.buf, int64(b.index))
 				return
 			}
 		}
@@ -195,11 +199,14 @@ func (m *machine) sameMBar(w *warp, in *inst) bool {
 // the arrival, or another schedule would break the rule.
 func (m *machine) mayArrive(w *warp, in *inst, b *mbar, l int, times int64) bool {
 	if times < 1 || times > maxCount {
-		m.fail(w, in, l, MBarrierMisuse, "arrives %d times on mbarrier %d of %s, want 1 to %d", times, b.index, b.buf, maxCount).at(b.buf, int64(b.index))
+		m.fail(w, in, l, MBarrierMisuse, "arrives %d times on mbarrier %d of %s, want 1 to %d", times, b.index, b.buf,
+			maxCount).at(b.buf, int64(b.index))
 		return false
 	}
 	if times > b.pending {
-		m.fail(w, in, l, ArrivalOverflow, "mbarrier %d of %s has had %d of the %d arrivals of phase %d (%d bytes are outstanding), %d more are too many", b.index, b.buf, b.count-b.pending, b.count, b.phase, b.tx, times).
+		m.fail(w, in, l, ArrivalOverflow,
+			"mbarrier %d of %s has had %d of the %d arrivals of phase %d (%d bytes are outstanding), %d more are too many",
+			b.index, b.buf, b.count-b.pending, b.count, b.phase, b.tx, times).
 			at(b.buf, int64(b.index)).side("latest arrival before", b.lastW, 0, b.lastIn)
 		return false
 	}
@@ -207,7 +214,8 @@ func (m *machine) mayArrive(w *warp, in *inst, b *mbar, l int, times int64) bool
 		return true
 	}
 	if b.waited < b.phase {
-		m.fail(w, in, l, PhaseSkipped, "arrives in phase %d of mbarrier %d of %s, but nobody has waited for phase %d", b.phase, b.index, b.buf, b.phase-1).
+		m.fail(w, in, l, PhaseSkipped, "arrives in phase %d of mbarrier %d of %s, but nobody has waited for phase %d",
+			b.phase, b.index, b.buf, b.phase-1).
 			at(b.buf, int64(b.index)).side("latest arrival before", b.lastW, 0, b.lastIn)
 		return false
 	}
@@ -219,7 +227,8 @@ func (m *machine) mayArrive(w *warp, in *inst, b *mbar, l int, times int64) bool
 			return true
 		}
 	}
-	m.fail(w, in, l, PhaseSkipped, "arrives in phase %d of mbarrier %d of %s, but no wait for phase %d happens before it: an arrival too many, or a wait missing", b.phase, b.index, b.buf, b.phase-1).
+	m.fail(w, in, l, PhaseSkipped,
+		"arrives in phase %d of mbarrier %d of %s, but no wait for phase %d happens before it: an arrival too many, or a wait missing", b.phase, b.index, b.buf, b.phase-1).
 		at(b.buf, int64(b.index)).side("latest arrival before", b.lastW, 0, b.lastIn)
 	return false
 }
@@ -248,7 +257,8 @@ func (m *machine) advance(c *cta, b *mbar, comp int32) {
 	}
 	for _, f := range m.flight {
 		if f.bar == b {
-			m.fail(f.w, f.in, int(f.lane), TxMismatch, "phase %d of mbarrier %d of %s completes while this copy of %d bytes, which signals it, is in flight: fewer bytes are expected than copied", b.phase, b.index, b.buf, f.n).
+			m.fail(f.w, f.in, int(f.lane), TxMismatch,
+				"phase %d of mbarrier %d of %s completes while this copy of %d bytes, which signals it, is in flight: fewer bytes are expected than copied", b.phase, b.index, b.buf, f.n).
 				at(b.buf, int64(b.index)).side("latest arrival", b.lastW, 0, b.lastIn)
 			return
 		}
@@ -283,7 +293,8 @@ func stepMBarTest(m *machine, w *warp, in *inst) {
 		}
 		m.usesMBar(w.cta, comp, useRead, b.phase) // whatever it sees
 		if parity[l] > 1 {
-			m.fail(w, in, l, MBarrierMisuse, "asks for parity %d of mbarrier %d of %s, want 0 or 1", parity[l], b.index, b.buf).at(b.buf, int64(b.index))
+			m.fail(w, in, l, MBarrierMisuse, "asks for parity %d of mbarrier %d of %s, want 0 or 1", parity[l], b.index,
+				b.buf).at(b.buf, int64(b.index))
 			return
 		}
 		d[l] = uint64(b.phase&1) ^ parity[l]

@@ -170,7 +170,8 @@ func (m *machine) bindGlobals(mem *Memory) error {
 			return fmt.Errorf("kernel %s: global buffer %s is not bound; bound are %v", m.p.kernel.Name, info.buf, mem.Names())
 		}
 		if info.size != 0 && int64(len(b.data)) != info.size {
-			return fmt.Errorf("kernel %s: global buffer %s is bound to %d bytes, want %d", m.p.kernel.Name, info.buf, len(b.data), info.size)
+			return fmt.Errorf("kernel %s: global buffer %s is bound to %d bytes, want %d", m.p.kernel.Name, info.buf,
+				len(b.data), info.size)
 		}
 		rg := newRegion(info, -1, b.data, m.o.races(), m.p.overlaps)
 		rg.valid = b.valid

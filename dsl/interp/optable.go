@@ -53,7 +53,8 @@ func meanings() map[ir.Op]binder { return opMeanings }
 
 func buildMeanings() map[ir.Op]binder {
 	t := map[ir.Op]binder{}
-	for _, part := range []map[ir.Op]binder{arithmeticRows(), choiceRows(), machineRows(), memoryRows(), syncRows(), warpRows()} {
+	for _, part := range []map[ir.Op]binder{arithmeticRows(), choiceRows(), machineRows(), memoryRows(), syncRows(),
+		warpRows()} {
 		for op, b := range part {
 			t[op] = b
 		}

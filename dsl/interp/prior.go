@@ -137,6 +137,7 @@ func stepGridLaunch(m *machine, w *warp, _ *inst) {
 // those before it, and who waits for it later takes those for ended, too.
 func (m *machine) checkWaited() {
 	if m.fault == nil && m.o.Dependent && !m.waited {
-		m.fault = &Fault{Kind: NeverWaited, Text: "the launch is a programmatic dependent one, and no thread has come to griddep.wait: it may end before those before it, for which it stands"}
+		m.fault = &Fault{Kind: NeverWaited,
+			Text: "the launch is a programmatic dependent one, and no thread has come to griddep.wait: it may end before those before it, for which it stands"}
 	}
 }

@@ -99,11 +99,13 @@ func TestDependentLaunchesMustWaitForWhatTheLaunchBeforeDid(t *testing.T) {
 	require.Nil(t, chain(t, writesX, readsZ))
 	require.Nil(t, chain(t, writesX, oneWaits))
 	require.Nil(t, chain(t, readsTooEarly), "an ordinary launch has nothing to wait for")
-	for _, f := range []*interp.Fault{chain(t, writesX, readsTooEarly), chain(t, writesX, otherCTAWaits), chain(t, writesX, writesTooEarly), chain(t, readsX, writesTooEarly)} {
+	for _, f := range []*interp.Fault{chain(t, writesX, readsTooEarly), chain(t, writesX, otherCTAWaits),
+		chain(t, writesX, writesTooEarly), chain(t, readsX, writesTooEarly)} {
 		require.NotNil(t, f)
 		require.Equal(t, interp.DataRace, f.Kind, f)
 		require.Equal(t, "x", f.Buffer)
-		require.True(t, strings.Contains(f.Error(), "a launch before this one, which may not have ended before griddep.wait"), f)
+		require.True(t, strings.Contains(f.Error(), "a launch before this one, which may not have ended before griddep.wait"),
+			f)
 	}
 	f := chain(t, writesX, nobodyWaits)
 	require.NotNil(t, f)

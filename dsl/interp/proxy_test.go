@@ -139,7 +139,8 @@ func TestProxyFences(t *testing.T) {
 func TestWriteReportNamesTheStage(t *testing.T) {
 	p := build(t, 2, 1, stageReuse(false, none, none))
 	f := faultIn(t, p, 1)
-	require.Contains(t, f.Error(), "a stage is overwritten before it was drained: element 0 of @dst: this bulk-copy write and an earlier read are ordered, but no fence.proxy.async lies between")
+	require.Contains(t, f.Error(),
+		"a stage is overwritten before it was drained: element 0 of @dst: this bulk-copy write and an earlier read are ordered, but no fence.proxy.async lies between")
 	require.Equal(t, "dst", f.Buffer)
 	require.Contains(t, f.Sides[0].Thread, "cta 0 warp 0 lane 0")
 	require.Contains(t, f.Sides[1].Thread, "cta 0 warp 1 lane 0")
@@ -147,7 +148,8 @@ func TestWriteReportNamesTheStage(t *testing.T) {
 
 // taggedWords sends (tag, data) in one access; a torn read sees a new tag with
 // old data.
-func taggedWords(t *testing.T, store func(x dsl.Buf[dsl.U32], k *dsl.Kernel, v dsl.Val[dsl.U32]), load func(x dsl.Buf[dsl.U32]) []dsl.Val[dsl.U32]) (torn int) {
+func taggedWords(t *testing.T, store func(x dsl.Buf[dsl.U32], k *dsl.Kernel, v dsl.Val[dsl.U32]),
+	load func(x dsl.Buf[dsl.U32]) []dsl.Val[dsl.U32]) (torn int) {
 	p := build(t, 1, 2, func(k *dsl.Kernel) {
 		x, out := dsl.Global[dsl.U32](k, "x", 4, dsl.Align(16)), dsl.Global[dsl.U32](k, "out", 4)
 		k.If(k.Lane().EqC(0), func() {

@@ -20,7 +20,8 @@ const (
 type record uint64
 
 func pack(comp int32, ep uint32, lane uint8, pc int32) record {
-	return record(uint64(comp)<<(pcBits+laneBits+epBits) | uint64(ep)<<(pcBits+laneBits) | uint64(lane)<<pcBits | uint64(pc))
+	return record(uint64(comp)<<(pcBits+laneBits+epBits) | uint64(ep)<<(pcBits+laneBits) | uint64(lane)<<pcBits |
+		uint64(pc))
 }
 
 func (r record) comp() int32   { return int32(r >> (pcBits + laneBits + epBits)) }
@@ -151,7 +152,8 @@ func (m *machine) conflict(r record, rg *region, a *accessor) (Kind, bool) {
 		return 0, false
 	}
 	if !m.before(r, a.w, a.lane) {
-		if old := &m.p.code[r.pc()]; !m.isPrior(r) && !a.async && a.in.strong && !m.isAsync(r) && old.strong && old.size == a.in.size {
+		if old := &m.p.code[r.pc()]; !m.isPrior(r) && !a.async && a.in.strong && !m.isAsync(r) && old.strong &&
+			old.size == a.in.size {
 			return ScopeRace, true
 		}
 		return DataRace, true

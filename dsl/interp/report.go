@@ -94,7 +94,8 @@ func (m *machine) describe(w *warp) string {
 	in, wt := w.wait.in, &w.wait
 	switch wt.kind {
 	case waitGroup:
-		return fmt.Sprintf("waits for the other warps of its warpgroup: they have come to %v collectives", w.cta.logs[w.wi/4].at)
+		return fmt.Sprintf("waits for the other warps of its warpgroup: they have come to %v collectives",
+			w.cta.logs[w.wi/4].at)
 	case waitRegisters:
 		return fmt.Sprintf("waits for %d registers a thread and has %d: %d are free", in.attr.N, w.nreg, w.cta.nreg)
 	case waitBarrier:
@@ -118,8 +119,8 @@ func (m *machine) describe(w *warp) string {
 		r := &in.mem[0]
 		rg := m.region(w, r)
 		i := m.index(w, r, l)
-		return fmt.Sprintf("lanes %s wait for element %d of %s, which is %d, to be %s %d", laneList(w.mask&^wt.passed), i, r.buf,
-			rg.load(r.base+i*r.elem, 4).lo, condWord(in.attr.Cond), m.in(w, in.a[0])[l]) + m.otherLanes(w)
+		return fmt.Sprintf("lanes %s wait for element %d of %s, which is %d, to be %s %d", laneList(w.mask&^wt.passed), i,
+			r.buf, rg.load(r.base+i*r.elem, 4).lo, condWord(in.attr.Cond), m.in(w, in.a[0])[l]) + m.otherLanes(w)
 	}
 	return "runs"
 }
@@ -137,5 +138,6 @@ func (m *machine) otherLanes(w *warp) string {
 }
 
 func condWord(c ir.Cond) string {
-	return strings.Replace(strings.Replace(strings.Replace(c.String(), "eq", "equal to", 1), "ne", "different from", 1), "ge", "at least", 1)
+	return strings.Replace(strings.Replace(strings.Replace(c.String(), "eq", "equal to", 1), "ne", "different from", 1),
+		"ge", "at least", 1)
 }

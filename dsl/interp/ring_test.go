@@ -83,7 +83,8 @@ func ringKernel(k *dsl.Kernel) {
 					s := c.Rem(k.U32(ringStages))
 					empty.Wait(s, c.DivC(ringStages).AddC(1).And(k.U32(1)))
 					full.ArriveExpect(s, k.U32(chunkBytes))
-					dsl.BulkCopy(ring, s.MulC(ringWords), w, k.CTA().MulC(ringChunks).Add(c).MulC(ringWords), k.U32(chunkBytes), full, s)
+					dsl.BulkCopy(ring, s.MulC(ringWords), w, k.CTA().MulC(ringChunks).Add(c).MulC(ringWords), k.U32(chunkBytes), full,
+						s)
 				})
 			})
 		}},

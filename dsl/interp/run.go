@@ -168,8 +168,9 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 	if o.Grid < 0 || k.Grid != 0 && o.Grid != k.Grid {
 		return nil, fmt.Errorf("kernel %s is run over %d CTAs, want %d", k.Name, o.Grid, k.Grid)
 	}
-	m := &machine{p: p, o: o, since: mem.steps, rng: rand.New(rand.NewPCG(o.Seed, 0x6d6b67656e)), params: map[*ir.Param]uint64{},
-		global: make([]*region, len(p.roots)), counts: make([]int64, len(p.code)), limit: o.MaxSteps}
+	m := &machine{p: p, o: o, since: mem.steps, rng: rand.New(rand.NewPCG(o.Seed, 0x6d6b67656e)),
+		params: map[*ir.Param]uint64{}, global: make([]*region, len(p.roots)), counts: make([]int64, len(p.code)),
+		limit: o.MaxSteps}
 	if m.limit == 0 {
 		m.limit = 4e9
 	}
@@ -186,7 +187,8 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 		m.parts++
 	}
 	if n := int64(m.comps) * int64(m.parts); n > maxComp {
-		return nil, fmt.Errorf("kernel %s: %d CTAs of %d warps and %d mbarriers need %d clock components, there are %d", k.Name, o.Grid, k.Warps, p.mbars, n, maxComp)
+		return nil, fmt.Errorf("kernel %s: %d CTAs of %d warps and %d mbarriers need %d clock components, there are %d",
+			k.Name, o.Grid, k.Warps, p.mbars, n, maxComp)
 	}
 	for _, pa := range k.Params {
 		v, ok := o.Params[pa.Name]
@@ -215,7 +217,8 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 
 func (m *machine) addCTA(id int32) {
 	k := m.p.kernel
-	c := &cta{id: id, live: k.Warps, shared: make([]*region, len(m.p.roots)), mbars: make([]mbar, m.p.mbars), logs: make([]groupLog, k.Warps/4)}
+	c := &cta{id: id, live: k.Warps, shared: make([]*region, len(m.p.roots)), mbars: make([]mbar, m.p.mbars),
+		logs: make([]groupLog, k.Warps/4)}
 	for i := range m.p.roots {
 		info := &m.p.roots[i]
 		if info.buf.Space != ir.Shared || info.mbar0 >= 0 {

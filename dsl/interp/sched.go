@@ -18,7 +18,8 @@ const (
 	numPolicies
 )
 
-var policyNames = [numPolicies]string{"by seed", "uniform", "bursts", "starve", "early copies", "late copies", "round robin", "pct"}
+var policyNames = [numPolicies]string{"by seed", "uniform", "bursts", "starve", "early copies", "late copies",
+	"round robin", "pct"}
 
 // String is the policy's name.
 func (p Policy) String() string { return policyNames[p] }

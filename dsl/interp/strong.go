@@ -240,7 +240,8 @@ func (m *machine) strongWrite(rg *region, off int64, v value, a *accessor) {
 	e := entry{v: v, rec: a.rec, scope: a.in.scope, rmw: isAtomic(a.in.op), msgs: m.outgoing(lc, a)}
 	last := len(lc.ents) - 1
 	if e.rmw {
-		if old := &lc.ents[last]; len(old.msgs) > 0 && m.mutual(old.scope, a.in.scope, m.places[old.rec.comp()].cta, a.w.cta.id) {
+		if old := &lc.ents[last]; len(old.msgs) > 0 && m.mutual(old.scope, a.in.scope, m.places[old.rec.comp()].cta,
+			a.w.cta.id) {
 			for _, msg := range old.msgs {
 				e.msgs = addMessage(e.msgs, msg)
 			}

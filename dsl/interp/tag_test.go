@@ -11,7 +11,8 @@ import (
 
 // tagged passes a word a lane from CTA 0, which stores it by store, to CTA 1, which
 // has loaded it first, early or late, and writes the three words beside the tag to out.
-func tagged(t *testing.T, store func(words dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], v [4]dsl.Val[dsl.U32])) *interp.Program {
+func tagged(t *testing.T,
+	store func(words dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], v [4]dsl.Val[dsl.U32])) *interp.Program {
 	return build(t, 1, 2, func(k *dsl.Kernel) {
 		words, out := dsl.Global[dsl.B128](k, "words", 32), dsl.Global[dsl.U32](k, "out", 96)
 		gpu, l := dsl.Relaxed(ir.GPU), k.Lane()
@@ -52,17 +53,19 @@ func TestTaggedWordsThatRace(t *testing.T) {
 		{"a weak store", interp.DataRace, func(words dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], v [4]dsl.Val[dsl.U32]) {
 			words.Store(i, dsl.Join(v[0], v[1], v[2], v[3]))
 		}},
-		{"a store of the CTA's scope", interp.ScopeRace, func(words dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], v [4]dsl.Val[dsl.U32]) {
-			words.Store(i, dsl.Join(v[0], v[1], v[2], v[3]), dsl.Relaxed(ir.CTA))
-		}},
+		{"a store of the CTA's scope", interp.ScopeRace,
+			func(words dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], v [4]dsl.Val[dsl.U32]) {
+				words.Store(i, dsl.Join(v[0], v[1], v[2], v[3]), dsl.Relaxed(ir.CTA))
+			}},
 		{"four accesses", interp.DataRace, func(words dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], v [4]dsl.Val[dsl.U32]) {
 			for j := range v {
 				dsl.View[dsl.U32](words).Store(i.MulC(4).AddC(j), v[j], dsl.Relaxed(ir.GPU))
 			}
 		}},
-		{"a vector access, which is four", interp.DataRace, func(words dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], v [4]dsl.Val[dsl.U32]) {
-			dsl.View[dsl.U32](words).StoreN(i.MulC(4), v[:])
-		}},
+		{"a vector access, which is four", interp.DataRace,
+			func(words dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], v [4]dsl.Val[dsl.U32]) {
+				dsl.View[dsl.U32](words).StoreN(i.MulC(4), v[:])
+			}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			require.Equal(t, test.want, faultIn(t, tagged(t, test.store), 50).Kind)

@@ -41,11 +41,13 @@ func (m *machine) issueTensor(w *warp, in *inst, l int, c *cta) bool {
 		return false
 	}
 	if abs := off + int64(dst.info.buf.Offset); abs%ir.MapAlign != 0 {
-		m.fail(w, in, l, Misaligned, "a box at element %d of %s, byte %d, want a multiple of %d", i, in.mem[0].buf, abs, ir.MapAlign).at(in.mem[0].buf, i)
+		m.fail(w, in, l, Misaligned, "a box at element %d of %s, byte %d, want a multiple of %d", i, in.mem[0].buf, abs,
+			ir.MapAlign).at(in.mem[0].buf, i)
 		return false
 	}
 	src := m.global[m.p.rootOf[t.Of]]
-	f := &flight{cta: c, w: w, in: in, lane: uint8(l), bar: b, comp: comp, phase: b.phase, dst: dst, src: src, dstOff: off, n: t.BoxBytes()}
+	f := &flight{cta: c, w: w, in: in, lane: uint8(l), bar: b, comp: comp, phase: b.phase, dst: dst, src: src, dstOff: off,
+		n: t.BoxBytes()}
 	f.rec = pack(c.id*m.comps+comp, b.phase+1, anyLane, in.pc)
 	if m.o.races() {
 		f.came = m.cameBy(w, uint8(l), c)
@@ -54,7 +56,8 @@ func (m *machine) issueTensor(w *warp, in *inst, l int, c *cta) bool {
 	a := accessor{w: w, in: in, lane: uint8(l), async: true, rec: f.rec}
 	for _, p := range f.parts {
 		if p.src+p.n > int64(len(src.data)) {
-			m.fail(w, in, l, OutOfBounds, "the tensor map %s reaches byte %d of %s, which has %d", in.mem[1].buf, p.src+p.n, t.Of, len(src.data)).at(t.Of, p.src)
+			m.fail(w, in, l, OutOfBounds, "the tensor map %s reaches byte %d of %s, which has %d", in.mem[1].buf, p.src+p.n,
+				t.Of, len(src.data)).at(t.Of, p.src)
 			return false
 		}
 		if src.shadow != nil && !m.touch(src, p.src, p.n, &a) {

@@ -38,7 +38,8 @@ func stepUniform(m *machine, w *warp, in *inst) {
 	v := value{a[first], high[first]}
 	for l := first; l < 32; l++ {
 		if w.mask>>l&1 != 0 && (value{a[l], high[l]}) != v {
-			m.fail(w, in, l, NotUniform, "lane %d has %d and lane %d has %d, the value is said to be the same over the %s", first, v.lo, l, a[l], in.attr.Scope)
+			m.fail(w, in, l, NotUniform, "lane %d has %d and lane %d has %d, the value is said to be the same over the %s",
+				first, v.lo, l, a[l], in.attr.Scope)
 			return
 		}
 	}
@@ -55,7 +56,8 @@ func stepUniform(m *machine, w *warp, in *inst) {
 	}
 	seen := log.compare(key, uniformSeen{v, w, first})
 	if seen.v != v {
-		m.fail(w, in, first, NotUniform, "has %d where another warp has %d, the value is said to be the same over the %s", v.lo, seen.v.lo, in.attr.Scope).
+		m.fail(w, in, first, NotUniform, "has %d where another warp has %d, the value is said to be the same over the %s",
+			v.lo, seen.v.lo, in.attr.Scope).
 			side("other value", seen.w, seen.l, in)
 	}
 }

@@ -189,7 +189,8 @@ func (m *machine) note(w *warp, in *inst) {
 		return
 	}
 	own := len(in.a) - 2
-	for i, v := range []uint64{uint64(in.attr.N), m.in(w, in.a[own])[0], m.in(w, in.a[own+1])[0], uint64(uint32(m.since + m.steps))} {
+	for i, v := range []uint64{uint64(in.attr.N), m.in(w, in.a[own])[0], m.in(w, in.a[own+1])[0],
+		uint64(uint32(m.since + m.steps))} {
 		rg.store(at+4*int64(i), 4, value{lo: v})
 	}
 	rg.setValid(at, 4*ir.NoteWords)
@@ -221,14 +222,16 @@ func stepWaitMBar(m *machine, w *warp, in *inst) {
 		}
 		m.usesMBar(w.cta, comp, useRead, b.phase-1)
 		if parity[l] > 1 {
-			m.fail(w, in, l, MBarrierMisuse, "waits for parity %d of mbarrier %d of %s, want 0 or 1", parity[l], b.index, b.buf).at(b.buf, int64(b.index))
+			m.fail(w, in, l, MBarrierMisuse, "waits for parity %d of mbarrier %d of %s, want 0 or 1", parity[l], b.index,
+				b.buf).at(b.buf, int64(b.index))
 			return
 		}
 		if wt.since[l] == 0 {
 			wt.since[l] = b.phase + 1
 		}
 		if b.phase+1 >= wt.since[l]+2 {
-			m.fail(w, in, l, PhaseSkipped, "waits for phase %d of mbarrier %d of %s and has missed it: %d phases are complete", wt.since[l]-1, b.index, b.buf, b.phase).
+			m.fail(w, in, l, PhaseSkipped, "waits for phase %d of mbarrier %d of %s and has missed it: %d phases are complete",
+				wt.since[l]-1, b.index, b.buf, b.phase).
 				at(b.buf, int64(b.index)).side("latest arrival", b.lastW, 0, b.lastIn)
 			if m.fault != nil {
 				return

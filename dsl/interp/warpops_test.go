@@ -33,7 +33,8 @@ func TestShuffles(t *testing.T) {
 		{"idx", func(k *dsl.Kernel, v dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 			return dsl.Shfl(v, k.Lane().MulC(3).AddC(35))
 		}, func(l int) int { return (3*l + 35) % 32 }},
-		{"xor", func(k *dsl.Kernel, v dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return dsl.ShflXor(v, 5) }, func(l int) int { return l ^ 5 }},
+		{"xor", func(k *dsl.Kernel, v dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return dsl.ShflXor(v, 5) },
+			func(l int) int { return l ^ 5 }},
 		{"up", func(k *dsl.Kernel, v dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return dsl.ShflUp(v, 3) }, func(l int) int {
 			if l < 3 {
 				return l
@@ -104,7 +105,8 @@ func matrixProduct[P dsl.Pair](t *testing.T, half func(x float32) uint32) {
 			pair(a[g][2*q], a[g][2*q+1]), pair(a[g+8][2*q], a[g+8][2*q+1]),
 			pair(a[g][2*q+8], a[g][2*q+9]), pair(a[g+8][2*q+8], a[g+8][2*q+9]),
 			pair(b[2*q][g], b[2*q+1][g]), pair(b[2*q+8][g], b[2*q+9][g]),
-			math.Float32bits(c[g][2*q]), math.Float32bits(c[g][2*q+1]), math.Float32bits(c[g+8][2*q]), math.Float32bits(c[g+8][2*q+1]), 0, 0)
+			math.Float32bits(c[g][2*q]), math.Float32bits(c[g][2*q+1]), math.Float32bits(c[g+8][2*q]),
+			math.Float32bits(c[g+8][2*q+1]), 0, 0)
 	}
 	p := build(t, 1, 1, func(k *dsl.Kernel) {
 		x, y := dsl.Global[dsl.U32](k, "x", 32*12, dsl.ReadOnly()), dsl.Global[dsl.F32](k, "y", 128)
@@ -114,7 +116,8 @@ func matrixProduct[P dsl.Pair](t *testing.T, half func(x float32) uint32) {
 		}
 		bf := func(i int) dsl.Val[P] { return dsl.Bits[P](v[i]) }
 		f := func(i int) dsl.Val[dsl.F32] { return dsl.Bits[dsl.F32](v[i]) }
-		d := dsl.MMA([4]dsl.Val[P]{bf(0), bf(1), bf(2), bf(3)}, [2]dsl.Val[P]{bf(4), bf(5)}, [4]dsl.Val[dsl.F32]{f(6), f(7), f(8), f(9)})
+		d := dsl.MMA([4]dsl.Val[P]{bf(0), bf(1), bf(2), bf(3)}, [2]dsl.Val[P]{bf(4), bf(5)},
+			[4]dsl.Val[dsl.F32]{f(6), f(7), f(8), f(9)})
 		y.StoreN(k.Lane().MulC(4), d[:])
 	})
 	m := bufs(p)
@@ -165,7 +168,8 @@ func TestLdMatrixLayout(t *testing.T) {
 
 func TestCollectivesWantAllLanes(t *testing.T) {
 	ops := map[ir.Op]func(k *ir.Kernel, in *ir.Instr){
-		ir.OpShflXor: nil, ir.OpReduxMax: nil, ir.OpReduxAdd: nil, ir.OpIMMA: nil, ir.OpBallot: nil, ir.OpVoteAll: nil, ir.OpVoteAny: nil, ir.OpSyncWarp: nil, ir.OpBarCTA: nil, ir.OpBarSync: nil,
+		ir.OpShflXor: nil, ir.OpReduxMax: nil, ir.OpReduxAdd: nil, ir.OpIMMA: nil, ir.OpBallot: nil, ir.OpVoteAll: nil,
+		ir.OpVoteAny: nil, ir.OpSyncWarp: nil, ir.OpBarCTA: nil, ir.OpBarSync: nil,
 	}
 	for op := range ops {
 		in := &ir.Instr{Op: op, Pos: ir.Pos{Line: "here.go:1"}}
@@ -187,7 +191,8 @@ func TestCollectivesWantAllLanes(t *testing.T) {
 			in.Res = append(in.Res, &ir.Value{ID: 2 + i, Type: ty, Def: in})
 		}
 		lane := &ir.Instr{Op: ir.OpLane, T: ir.U32, Res: []*ir.Value{{ID: 0, Type: ir.U32}}}
-		cond := &ir.Instr{Op: ir.OpLt, T: ir.Pred, Args: []*ir.Value{lane.Res[0], ir.ConstInt(ir.U32, 9)}, Res: []*ir.Value{{ID: 1, Type: ir.Pred}}}
+		cond := &ir.Instr{Op: ir.OpLt, T: ir.Pred, Args: []*ir.Value{lane.Res[0], ir.ConstInt(ir.U32, 9)},
+			Res: []*ir.Value{{ID: 1, Type: ir.Pred}}}
 		k := &ir.Kernel{Name: "k", Warps: 1, NumValues: 6, Body: &ir.Block{Stmts: []ir.Stmt{lane, cond,
 			&ir.If{Cond: cond.Res[0], Then: &ir.Block{Stmts: []ir.Stmt{in}}}}}}
 		f := faultIn(t, load(t, k), 1)

@@ -28,7 +28,8 @@ type Access struct {
 }
 
 func accessOf(w *warp, in *inst, l int, rg *region, off, n int64) Access {
-	return Access{CTA: int(w.cta.id), Warp: int(w.wi), Lane: l, Op: in.op.String(), At: int(in.pc), Pos: in.pos, Region: in.region, Buffer: rg.info.buf.Name, Offset: off, Bytes: n}
+	return Access{CTA: int(w.cta.id), Warp: int(w.wi), Lane: l, Op: in.op.String(), At: int(in.pc), Pos: in.pos,
+		Region: in.region, Buffer: rg.info.buf.Name, Offset: off, Bytes: n}
 }
 
 // unexpected ends the run with what the watcher found, if it found something.

@@ -47,7 +47,8 @@ func (m *machine) join(w *warp, in *inst, a, b int64) bool {
 		g.list = append(g.list, collective{in.pc, a, b, w})
 	}
 	if c := g.list[n-g.past]; c.pc != in.pc || c.a != a || c.b != b {
-		m.fail(w, in, anyLane, WarpgroupApart, "the warps of a warpgroup come to different collectives, or with different operands").
+		m.fail(w, in, anyLane, WarpgroupApart,
+			"the warps of a warpgroup come to different collectives, or with different operands").
 			side("another warp", c.by, anyLane, &m.p.code[c.pc])
 		return false
 	}
@@ -70,7 +71,8 @@ func (m *machine) grouped(w *warp, in *inst) *groupState {
 		w.group = &groupState{vars: make([]varState, len(m.p.groupVars))}
 	}
 	if n := len(w.cta.warps) / 4; int(w.wi/4) >= n {
-		m.fail(w, in, anyLane, WarpgroupApart, "%s in warp %d of %d, of which no four make a warpgroup", in.op, w.wi, len(w.cta.warps))
+		m.fail(w, in, anyLane, WarpgroupApart, "%s in warp %d of %d, of which no four make a warpgroup", in.op, w.wi,
+			len(w.cta.warps))
 		return nil
 	}
 	return w.group
@@ -135,7 +137,8 @@ func guarded(fn stepFn) stepFn {
 		g := w.group
 		v := &g.vars[in.groupVars[0]]
 		if v.wrote > g.done || in.op != ir.OpGet && v.read > g.done {
-			m.fail(w, in, firstLane(w.mask), AsyncRegister, "%s of %s, which a wgmma uses that is under way: no wgmma.wait lies between", in.op, in.attr.Var)
+			m.fail(w, in, firstLane(w.mask), AsyncRegister,
+				"%s of %s, which a wgmma uses that is under way: no wgmma.wait lies between", in.op, in.attr.Var)
 			return
 		}
 		v.touched = true
@@ -156,7 +159,8 @@ func (m *machine) useVars(w *warp, in *inst, g *groupState) bool {
 	for i, n := range in.groupVars {
 		v := &g.vars[n]
 		if v.touched {
-			m.fail(w, in, anyLane, AsyncRegister, "uses %s, which the warp has touched since its last wgmma.fence", in.attr.Vars[i])
+			m.fail(w, in, anyLane, AsyncRegister, "uses %s, which the warp has touched since its last wgmma.fence",
+				in.attr.Vars[i])
 			return false
 		}
 		if i < fragments {
@@ -246,7 +250,8 @@ func (m *machine) tileAt(w *warp, in *inst, i, n int) (int64, bool) {
 	first := m.index(w, r, 0)
 	for l := 1; l < 32; l++ {
 		if m.index(w, r, l) != first {
-			m.fail(w, in, l, NotUniform, "operand %s begins at element %d in lane 0, and elsewhere in this one", r.buf, first).at(r.buf, first)
+			m.fail(w, in, l, NotUniform, "operand %s begins at element %d in lane 0, and elsewhere in this one", r.buf,
+				first).at(r.buf, first)
 			return 0, false
 		}
 	}
@@ -266,7 +271,8 @@ func (m *machine) tileAt(w *warp, in *inst, i, n int) (int64, bool) {
 }
 
 // readTile reads 16 columns of some rows of operand i.
-func (m *machine) readTile(w *warp, in *inst, i int, at int64, first int, rows [][16]float32, wide func(uint64) float32) bool {
+func (m *machine) readTile(w *warp, in *inst, i int, at int64, first int, rows [][16]float32,
+	wide func(uint64) float32) bool {
 	t := in.attr.Tiles[i]
 	for k := range rows {
 		n := first + k
@@ -331,13 +337,15 @@ func (m *machine) leaveGroup(w *warp, in *inst) {
 		return
 	}
 	if g.open > 0 || g.groups > g.done {
-		m.fail(w, in, anyLane, ExitPending, "the warp ends with %d wgmmas not committed and %d groups not waited for", g.open, g.groups-g.done)
+		m.fail(w, in, anyLane, ExitPending, "the warp ends with %d wgmmas not committed and %d groups not waited for", g.open,
+			g.groups-g.done)
 		return
 	}
 	for i, log := range w.cta.logs {
 		if w.cta.live == 0 && len(log.list) > 0 {
 			c := log.list[0]
-			m.fail(c.by, &m.p.code[c.pc], anyLane, WarpgroupApart, "not all warps of warpgroup %d have come here: they came to %v collectives", i, log.at)
+			m.fail(c.by, &m.p.code[c.pc], anyLane, WarpgroupApart,
+				"not all warps of warpgroup %d have come here: they came to %v collectives", i, log.at)
 			return
 		}
 	}
@@ -354,7 +362,8 @@ func stepSetMaxReg(m *machine, w *warp, in *inst) {
 	}
 	more := in.attr.Imm == 1
 	if more && n < w.nreg || !more && n > w.nreg {
-		m.fail(w, in, anyLane, WarpgroupApart, "the warp has %d registers a thread, and asks for %d, want %s", w.nreg, n, map[bool]string{true: "more", false: "fewer"}[more])
+		m.fail(w, in, anyLane, WarpgroupApart, "the warp has %d registers a thread, and asks for %d, want %s", w.nreg, n,
+			map[bool]string{true: "more", false: "fewer"}[more])
 		return
 	}
 	if n-w.nreg > w.cta.nreg {

@@ -142,8 +142,10 @@ func groupKernel(k *dsl.Kernel, c groupCase, strideA, strideB int) {
 
 func TestWGMMAMultipliesSwizzledTiles(t *testing.T) {
 	for _, c := range []groupCase{
-		{n: 8, k: 32, swizzle: 64}, {n: 24, k: 64, swizzle: 64, f16: true}, {n: 64, k: 64, swizzle: 128}, {n: 256, k: 64, swizzle: 64},
-		{n: 16, k: 64, swizzle: 128, f16: true}, {n: 40, k: 128, swizzle: 128, regs: true}, {n: 8, k: 32, swizzle: 64, f16: true, regs: true},
+		{n: 8, k: 32, swizzle: 64}, {n: 24, k: 64, swizzle: 64, f16: true}, {n: 64, k: 64, swizzle: 128},
+		{n: 256, k: 64, swizzle: 64},
+		{n: 16, k: 64, swizzle: 128, f16: true}, {n: 40, k: 128, swizzle: 128, regs: true},
+		{n: 8, k: 32, swizzle: 64, f16: true, regs: true},
 		{n: 128, k: 64, swizzle: 128, regs: true, across: true, set: true}, {n: 24, k: 64, swizzle: 64, across: true},
 		{n: 48, k: 64, swizzle: 128, regs: true, across: true}, {n: 64, k: 32, swizzle: 64, f16: true, regs: true,
 			across: true},
@@ -249,16 +251,20 @@ func TestFaultsOfWarpgroups(t *testing.T) {
 		kind interp.Kind
 		text string
 	}{
-		{"no proxy fence behind stores", groupWork{noProxyFence: true}, interp.ProxyRace, "this wgmma read and an earlier write are ordered, but no fence.proxy.async"},
+		{"no proxy fence behind stores", groupWork{noProxyFence: true}, interp.ProxyRace,
+			"this wgmma read and an earlier write are ordered, but no fence.proxy.async"},
 		{"no fence", groupWork{noFence: true}, interp.AsyncRegister, "the warp's first wgmma, and no wgmma.fence before it"},
-		{"sums set behind the fence", groupWork{touched: true}, interp.AsyncRegister, "uses %sum2, which the warp has touched since its last wgmma.fence"},
-		{"sums read before the wait", groupWork{early: true}, interp.AsyncRegister, "get of %sum1, which a wgmma uses that is under way"},
+		{"sums set behind the fence", groupWork{touched: true}, interp.AsyncRegister,
+			"uses %sum2, which the warp has touched since its last wgmma.fence"},
+		{"sums read before the wait", groupWork{early: true}, interp.AsyncRegister,
+			"get of %sum1, which a wgmma uses that is under way"},
 		{"a wait for one group of two", groupWork{pending: 1}, interp.AsyncRegister, "get of %sum0"},
 		{"the last products in no group", groupWork{noCommit: true}, interp.AsyncRegister, "get of %sum0"},
 		{"no wait", groupWork{noWait: true}, interp.AsyncRegister, "get of %sum0"},
 		{"a warp with another operand", groupWork{apart: true}, interp.WarpgroupApart, "different operands"},
 		{"an operand that begins in the second row", groupWork{crooked: true}, interp.Misaligned, "begins at byte 64"},
-		{"an operand overwritten before the wait", groupWork{overwrite: true}, interp.DataRace, "an earlier wgmma read are not ordered"},
+		{"an operand overwritten before the wait", groupWork{overwrite: true}, interp.DataRace,
+			"an earlier wgmma read are not ordered"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			f := faultIn(t, build(t, 4, 1, c.work.build), 3)
@@ -277,7 +283,8 @@ func TestAWarpgroupThatIsNotWhole(t *testing.T) {
 		sums := dsl.NewArray(k.F32(0), 4, "sum")
 		k.WGMMAFence()
 		k.If(k.Warp().NeC(6), func() {
-			dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(0), dsl.Tile{Swizzle: 64, Stride: 512}, tile, dsl.At(0), dsl.Tile{Swizzle: 64, Stride: 512})
+			dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(0), dsl.Tile{Swizzle: 64, Stride: 512}, tile, dsl.At(0),
+				dsl.Tile{Swizzle: 64, Stride: 512})
 		})
 		k.WGMMACommit()
 		k.WGMMAWait(0)

@@ -146,7 +146,8 @@ func emptyRole(k kern) { inRole(k, 2, 2, k.SyncWarp) }
 func roleBeyondCTA(k kern) { inRole(k, 3, 6, k.SyncWarp) }
 
 func overlappingRoles(k kern) {
-	k.Roles(dsl.Role{Name: "producer", First: 0, End: 2, Body: k.SyncWarp}, dsl.Role{Name: "consumer", First: 1, End: 4, Body: k.SyncWarp})
+	k.Roles(dsl.Role{Name: "producer", First: 0, End: 2, Body: k.SyncWarp},
+		dsl.Role{Name: "consumer", First: 1, End: 4, Body: k.SyncWarp})
 }
 
 func mbarrierNeverInitialised(k kern) {

@@ -11,7 +11,8 @@ const (
 	HostNone   HostUse = iota // nothing
 	HostReads                 // it reads what the kernel writes: results as they come
 	HostWrites                // it writes what the kernel reads: wishes, such as to stop
-	HostKeeps                 // nothing, but the buffer is in its memory: stores there take none of the device memory's bandwidth
+	// nothing, but the buffer is in its memory: stores there take none of the device memory's bandwidth
+	HostKeeps
 )
 
 var hostWords = [...]string{HostNone: "leaves alone", HostReads: "reads", HostWrites: "writes", HostKeeps: "keeps"}
@@ -40,7 +41,8 @@ func (s *Instr) HostRace() error {
 		case !reads && b.Host == HostWrites:
 			return fmt.Errorf("writes %s, which is for the host to write while the kernel runs", b)
 		case !flag && (!strong || lanes(s) != 1):
-			return fmt.Errorf("is %s on %s, which the host %s while the kernel runs, want a strong scalar access at scope sys", how(s), b, b.Host)
+			return fmt.Errorf("is %s on %s, which the host %s while the kernel runs, want a strong scalar access at scope sys",
+				how(s), b, b.Host)
 		}
 	}
 	return nil

@@ -51,7 +51,8 @@ func (k *Kernel) LayoutShared() error {
 			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, want a multiple of %d", b.Offset, align)
 		}
 		if b.Offset < end {
-			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, but %s, declared before it, ends at %d", b.Offset, last, end)
+			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, but %s, declared before it, ends at %d", b.Offset,
+				last, end)
 		}
 		if e := b.Offset + int(b.Bytes()); e >= end {
 			end, last = e, b.String()

@@ -31,7 +31,8 @@ func shared(name string, elem ir.Type, n int64, align, offset int) *ir.Buf {
 
 func TestLayoutSharedPlacesInOrderAndKeepsWhatIsFixed(t *testing.T) {
 	k := &ir.Kernel{SharedLimit: 1000, Bufs: []*ir.Buf{
-		shared("a", ir.U16, 3, 2, -1), shared("b", ir.F32, 2, 4, -1), shared("fixed", ir.B128, 1, 128, 128), shared("c", ir.MBar, 2, 8, -1),
+		shared("a", ir.U16, 3, 2, -1), shared("b", ir.F32, 2, 4, -1), shared("fixed", ir.B128, 1, 128, 128),
+		shared("c", ir.MBar, 2, 8, -1),
 	}}
 	require.NoError(t, k.LayoutShared())
 	var at []int
@@ -64,7 +65,8 @@ func TestManySharedBuffersAreListedByTheLargest(t *testing.T) {
 	for i, n := range []int64{1, 2, 3, 40, 5, 6} {
 		k.Bufs = append(k.Bufs, shared(string(rune('a'+i)), ir.U32, n, 4, -1))
 	}
-	require.EqualError(t, k.LayoutShared(), "kernel k: its shared buffers end at byte 228 (@d 160, @f 24, @e 20, @c 12, 2 more), but a CTA has 64")
+	require.EqualError(t, k.LayoutShared(),
+		"kernel k: its shared buffers end at byte 228 (@d 160, @f 24, @e 20, @c 12, 2 more), but a CTA has 64")
 }
 
 func TestConstantsPrintAndCutTheirBits(t *testing.T) {

@@ -106,10 +106,12 @@ const (
 	OpMBarTest     // v2:pred = mbar.test @bar[v0], v1   whether the phase of parity v1 has completed; orders nothing
 	OpWaitMBar     // wait.mbar @bar[v0], v1    until the phase of parity v1 has completed; acquire, cta
 	OpWaitMem      // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
-	OpWaitTag      // v2:b128 = wait.tag.relaxed.gpu @x[v3], v0, v1   v1, or if its last word is not v0, the 128 bits there once theirs is
-	OpNanosleep    // nanosleep v0              at most about v0 ns
-	OpGridWait     // griddep.wait              until the grids launched before this one have ended; what they did is visible then
-	OpGridLaunch   // griddep.launch            the grid launched behind may start once every CTA has come here or ended
+	// v2:b128 = wait.tag.relaxed.gpu @x[v3], v0, v1   v1, or if its last word is not v0, the 128 bits there once theirs is
+	OpWaitTag
+	OpNanosleep // nanosleep v0              at most about v0 ns
+	// griddep.wait              until the grids launched before this one have ended; what they did is visible then
+	OpGridWait
+	OpGridLaunch // griddep.launch            the grid launched behind may start once every CTA has come here or ended
 
 	// Warp collectives: all 32 lanes must be active.
 	OpShflIdx  // v2:f32 = shfl.idx v0, v1     value of lane v1 % 32
@@ -122,18 +124,22 @@ const (
 	OpReduxMax // v1:u32 = redux.max v0        the largest of the lanes' values; i32 u32
 	OpReduxAdd // v1:i32 = redux.add v0        their sum, wrapping; i32 u32
 	OpMMA      // v10:f32, … = mma v0 … v9     m16n8k16: A 4×bf16x2, B 2×bf16x2, C 4×f32 → D 4×f32; or A and B f16x2
-	OpIMMA     // v10:i32, … = imma v0 … v9    m16n8k32 of bytes: A 4×u32 (u8) or 4×i32 (s8), B 2×i32 (s8), C 4×i32 → D 4×i32; wraps
+	// v10:i32, … = imma v0 … v9    m16n8k32 of bytes: A 4×u32 (u8) or 4×i32 (s8), B 2×i32 (s8), C 4×i32 → D 4×i32; wraps
+	OpIMMA
 
 	OpElect // v0:pred = elect              true in one lane, always the same one
 
 	// Warpgroups: four warps from a multiple of 4 on, all of which must come, with all their lanes. The products
 	// are asynchronous: from wgmma to the wgmma.wait that covers it the sums may not be touched, nor the memory
 	// written that it reads.
-	OpWGMMA       // wgmma.bf16x2 %acc0 … %acc7, @a[v0], @b[v1]   m64nNk16: adds A·B to N/2 f32 Vars a thread; A from memory, or the first 4 Vars
+	// wgmma.bf16x2 %acc0 … %acc7, @a[v0], @b[v1]   m64nNk16: adds A·B to N/2 f32 Vars a thread; A from memory, or the
+	// first 4 Vars
+	OpWGMMA
 	OpWGMMAFence  // wgmma.fence               orders the warp's accesses to registers before its wgmmas behind it
 	OpWGMMACommit // wgmma.commit              the wgmmas since the last one are a group
 	OpWGMMAWait   // wgmma.wait 1              until at most 1 group of the warp's is under way
-	OpSetMaxReg   // setmaxreg.inc 224         registers a thread of the warpgroup has from here on; inc waits until there are so many
+	// setmaxreg.inc 224         registers a thread of the warpgroup has from here on; inc waits until there are so many
+	OpSetMaxReg
 
 	// What the executor checks.
 	OpUniform // v1:u32 = uniform.warp v0     asserts that v0 is the same over the scope

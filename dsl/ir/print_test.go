@@ -107,7 +107,8 @@ func (e *everything) integers(epoch u32) {
 func (e *everything) floats() {
 	x := e.out.Load(dsl.At(0)).Named("x")
 	y := x.Sub(e.k.F32(0.5)).Mul(x).Div(x)
-	for _, f := range []func(f32) f32{dsl.Exp2, dsl.Log2, dsl.Rcp, dsl.Rsqrt, dsl.Sqrt, dsl.Sin, dsl.Cos, dsl.Tanh, dsl.Rint, dsl.Floor} {
+	for _, f := range []func(f32) f32{dsl.Exp2, dsl.Log2, dsl.Rcp, dsl.Rsqrt, dsl.Sqrt, dsl.Sin, dsl.Cos, dsl.Tanh,
+		dsl.Rint, dsl.Floor} {
 		y = f(y)
 	}
 	lo, hi := dsl.Unpack[dsl.BF16x2](dsl.Pack[dsl.BF16x2](y, x))
@@ -129,7 +130,8 @@ func (e *everything) memory() {
 	e.words.Store(at, r, dsl.Release(dsl.GPUScope))
 	gpu := dsl.AcqRel(dsl.GPUScope)
 	for _, f := range []func(dsl.Buf[dsl.U32], dsl.Index, u32, ...dsl.MemOpt) u32{
-		dsl.AtomicAdd[dsl.U32], dsl.AtomicMax[dsl.U32], dsl.AtomicMin[dsl.U32], dsl.AtomicOr[dsl.U32], dsl.AtomicExch[dsl.U32],
+		dsl.AtomicAdd[dsl.U32], dsl.AtomicMax[dsl.U32], dsl.AtomicMin[dsl.U32], dsl.AtomicOr[dsl.U32],
+		dsl.AtomicExch[dsl.U32],
 	} {
 		r = f(e.words, at, r, gpu)
 	}
@@ -190,7 +192,8 @@ func (e *everything) sync() {
 		k.LaunchDependents()
 		k.WaitForPrior()
 	}
-	k.Roles(dsl.Role{Name: "producer", First: 2, End: 3, Body: producer}, dsl.Role{Name: "consumer", First: 0, End: 2, Body: consumer},
+	k.Roles(dsl.Role{Name: "producer", First: 2, End: 3, Body: producer},
+		dsl.Role{Name: "consumer", First: 0, End: 2, Body: consumer},
 		dsl.Role{Name: "group", First: 4, End: 8, Body: e.group})
 	k.ClusterBarrier()
 }

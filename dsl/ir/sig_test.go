@@ -51,7 +51,8 @@ var changes = []struct {
 			return false
 		}
 		in.Mem[0].Buf = buf(k, "full", false)
-		if slices.Contains([]ir.Op{ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarArriveAt, ir.OpMBarExpect, ir.OpMBarTest, ir.OpWaitMBar}, in.Op) {
+		if slices.Contains([]ir.Op{ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarArriveAt, ir.OpMBarExpect,
+			ir.OpMBarTest, ir.OpWaitMBar}, in.Op) {
 			in.Mem[0].Buf = buf(k, "tile", false)
 		}
 		return true

@@ -124,7 +124,8 @@ func named(in *Instr) ([]Type, error) {
 		return nil, err
 	}
 	if in.Attr.Imm < 1 || in.Attr.Imm > 15 || in.Attr.N < 32 || in.Attr.N%32 != 0 {
-		return nil, fmt.Errorf("has id %d and %d threads, want id 1 to 15 and a positive multiple of 32", in.Attr.Imm, in.Attr.N)
+		return nil, fmt.Errorf("has id %d and %d threads, want id 1 to 15 and a positive multiple of 32", in.Attr.Imm,
+			in.Attr.N)
 	}
 	return nil, nil
 }
@@ -189,7 +190,8 @@ func abortable(in *Instr) ([]Type, error) {
 	if len(in.Mem) == 2 {
 		return []Type{Pred}, nil
 	}
-	if n := in.Mem[2]; n.Buf.Elem != U32 || n.Buf.Space != Shared || n.Buf.Root != nil || n.Buf.Align < 16 || n.Index != nil && !(n.Index.Const && n.Index.Bits == 0) {
+	if n := in.Mem[2]; n.Buf.Elem != U32 || n.Buf.Space != Shared || n.Buf.Root != nil || n.Buf.Align < 16 ||
+		n.Index != nil && !(n.Index.Const && n.Index.Bits == 0) {
 		return nil, fmt.Errorf("notes in %s, want u32 in shared memory, aligned to 16, and no index", n)
 	}
 	if in.Attr.N < 1 {

@@ -24,7 +24,8 @@ const (
 	numTypes
 )
 
-var typeNames = [numTypes]string{"invalid", "pred", "u16", "i32", "u32", "u64", "f32", "bf16", "f16", "bf16x2", "f16x2", "e4m3x2", "b128", "mbar"}
+var typeNames = [numTypes]string{"invalid", "pred", "u16", "i32", "u32", "u64", "f32", "bf16", "f16", "bf16x2", "f16x2",
+	"e4m3x2", "b128", "mbar"}
 
 var typeSizes = [numTypes]int{0, 0, 2, 4, 4, 8, 4, 2, 2, 4, 4, 2, 16, 8}
 

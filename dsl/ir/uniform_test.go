@@ -218,7 +218,8 @@ var accepted = []struct {
 				k.If(stage.Get().EqC(0), func() { k.NamedBarrier(id, warps) })
 			}
 		}
-		k.Roles(dsl.Role{Name: "producer", First: 3, End: 4, Body: turn(1, 1)}, dsl.Role{Name: "consumer", First: 0, End: 3, Body: turn(2, 3)})
+		k.Roles(dsl.Role{Name: "producer", First: 3, End: 4, Body: turn(1, 1)},
+			dsl.Role{Name: "consumer", First: 0, End: 3, Body: turn(2, 3)})
 	}},
 	{"a collective of one warp", func(k kern) {
 		k.If(k.Warp().EqC(0), func() { sink(k, dsl.WarpSum(k.Lane())) })

@@ -25,7 +25,8 @@ const (
 	KindUnused              // something is computed or declared in vain
 )
 
-var kindNames = [...]string{"shape", "head", "type", "value", "control", "sync", "init", "place", "memory", "literal", "unused"}
+var kindNames = [...]string{"shape", "head", "type", "value", "control", "sync", "init", "place", "memory", "literal",
+	"unused"}
 
 // String is the kind's name in lower case.
 func (k Kind) String() string { return kindNames[k] }

@@ -93,5 +93,6 @@ func TestVerifyErrorsAreTyped(t *testing.T) {
 	}
 	require.Equal(t, []ir.Kind{ir.KindControl, ir.KindValue, ir.KindUnused, ir.KindControl}, kinds)
 	require.Nil(t, ir.Errors(nil))
-	require.Equal(t, []string{"control", "value", "unused"}, []string{kinds[0].String(), kinds[1].String(), kinds[2].String()})
+	require.Equal(t, []string{"control", "value", "unused"},
+		[]string{kinds[0].String(), kinds[1].String(), kinds[2].String()})
 }

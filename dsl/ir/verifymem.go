@@ -18,7 +18,8 @@ func (v *verifier) memoryMap() {
 		what := fmt.Sprintf("%s buffer %s", b.Space, b)
 		switch {
 		case b.Align < b.Elem.Size() || b.Align&(b.Align-1) != 0:
-			v.errorf(KindPlace, b.Pos, what, "is aligned to %d bytes, want a power of two that is at least the element's %d", b.Align, b.Elem.Size())
+			v.errorf(KindPlace, b.Pos, what, "is aligned to %d bytes, want a power of two that is at least the element's %d",
+				b.Align, b.Elem.Size())
 		case b.Space == Global && b.Elem == MBar:
 			v.errorf(KindPlace, b.Pos, what, "holds mbarriers, which live in shared memory only")
 		case b.Space == Shared && b.ReadOnly:
@@ -26,7 +27,8 @@ func (v *verifier) memoryMap() {
 		case b.Host == HostKeeps && (b.Space == Shared || b.ReadOnly):
 			v.errorf(KindPlace, b.Pos, what, "is one that the host keeps, want global memory that is not read-only")
 		case b.Host != HostNone && b.Host != HostKeeps && (b.Space == Shared || b.Elem != U32 || b.ReadOnly):
-			v.errorf(KindPlace, b.Pos, what, "is one that the host %s while the kernel runs, want global memory of u32 that is not read-only", b.Host)
+			v.errorf(KindPlace, b.Pos, what,
+				"is one that the host %s while the kernel runs, want global memory of u32 that is not read-only", b.Host)
 		case b.Map != nil:
 			v.tensorMap(b, what)
 		case b.Space == Shared && b.Len == 0:
@@ -45,13 +47,16 @@ func (v *verifier) view(b *Buf) {
 	what := fmt.Sprintf("view %s", b)
 	switch {
 	case r.Root != nil || r.ID < 0 || r.ID >= len(k.Bufs) || k.Bufs[r.ID] != r || r.Space != b.Space:
-		v.errorf(KindPlace, b.Pos, what, "has the root %s, want a buffer of this kernel, of the same space, that is no view", r)
+		v.errorf(KindPlace, b.Pos, what, "has the root %s, want a buffer of this kernel, of the same space, that is no view",
+			r)
 	case b.Elem == MBar || r.Elem == MBar:
 		v.errorf(KindPlace, b.Pos, what, "sees %s as %s; mbarriers have no other form", r.Elem, b.Elem)
 	case b.Offset < 0 || r.Len > 0 && int64(b.Offset)+b.Bytes() > r.Bytes():
-		v.errorf(KindPlace, b.Pos, what, "covers bytes %d..%d of %s, which has %d", b.Offset, int64(b.Offset)+b.Bytes(), r, r.Bytes())
+		v.errorf(KindPlace, b.Pos, what, "covers bytes %d..%d of %s, which has %d", b.Offset, int64(b.Offset)+b.Bytes(), r,
+			r.Bytes())
 	case r.Align%b.Elem.Size() != 0 || b.Offset%b.Elem.Size() != 0:
-		v.errorf(KindPlace, b.Pos, what, "has elements of %d bytes at byte %d of %s, which is aligned to %d", b.Elem.Size(), b.Offset, r, r.Align)
+		v.errorf(KindPlace, b.Pos, what, "has elements of %d bytes at byte %d of %s, which is aligned to %d", b.Elem.Size(),
+			b.Offset, r, r.Align)
 	}
 }
 
@@ -61,12 +66,14 @@ func (v *verifier) sharedMap() {
 	var end int64
 	for i, b := range bs {
 		if i > 0 && int64(b.Offset) < end {
-			v.errorf(KindPlace, b.Pos, fmt.Sprintf("shared buffer %s", b), "takes bytes %d..%d, which overlap %s at %d..%d", b.Offset, int64(b.Offset)+b.Bytes(), bs[i-1], bs[i-1].Offset, end)
+			v.errorf(KindPlace, b.Pos, fmt.Sprintf("shared buffer %s", b), "takes bytes %d..%d, which overlap %s at %d..%d",
+				b.Offset, int64(b.Offset)+b.Bytes(), bs[i-1], bs[i-1].Offset, end)
 		}
 		end = max(end, int64(b.Offset)+b.Bytes())
 	}
 	if end > int64(v.k.SharedLimit) || end > int64(v.k.SharedBytes) {
-		v.errorf(KindPlace, largest(bs), "kernel "+v.k.Name, "%s", overBudget(bs, end, min(v.k.SharedLimit, max(v.k.SharedBytes, 0))))
+		v.errorf(KindPlace, largest(bs), "kernel "+v.k.Name, "%s",
+			overBudget(bs, end, min(v.k.SharedLimit, max(v.k.SharedBytes, 0))))
 	}
 }
 
@@ -155,10 +162,13 @@ func (v *verifier) address(in *Instr, m Addr, bytes int64, align int) {
 	}
 	switch {
 	case have < align:
-		v.errorf(KindMemory, in.Pos, op, "moves %d bytes at once, but %s is aligned to %d; declare it with Align(%d)", align, b, root.Align, align)
+		v.errorf(KindMemory, in.Pos, op, "moves %d bytes at once, but %s is aligned to %d; declare it with Align(%d)", align,
+			b, root.Align, align)
 		return
 	case place%int64(align) != 0:
-		v.errorf(KindMemory, in.Pos, op, "moves %d bytes at once, but %s starts at byte %d of %s memory; declare it with Align(%d)", align, b, place, b.Space, align)
+		v.errorf(KindMemory, in.Pos, op,
+			"moves %d bytes at once, but %s starts at byte %d of %s memory; declare it with Align(%d)", align, b, place, b.Space,
+			align)
 		return
 	}
 	index := int64(0)
@@ -173,7 +183,8 @@ func (v *verifier) address(in *Instr, m Addr, bytes int64, align int) {
 		return
 	}
 	if last := index + max(bytes-1, 0)/e; b.Len > 0 && (index >= b.Len || last >= b.Len) {
-		v.errorf(KindMemory, in.Pos, op, "%s reaches element %d, but the buffer ends with element %d", m, max(index, last), b.Len-1)
+		v.errorf(KindMemory, in.Pos, op, "%s reaches element %d, but the buffer ends with element %d", m, max(index, last),
+			b.Len-1)
 		return
 	}
 	if index*e%int64(align) != 0 {

@@ -33,7 +33,8 @@ func (v *verifier) tables() {
 	}
 	for i, b := range k.Bufs {
 		if b == nil || b.ID != i || b.Elem == Invalid || b.Elem == Pred || b.Elem >= numTypes || b.Len < 0 || b.Len > MaxLen {
-			v.bad(Pos{}, fmt.Sprintf("buffer %d", i), "is missing, wrongly numbered, of a length below 0 or above 2^40, or of no type that memory holds")
+			v.bad(Pos{}, fmt.Sprintf("buffer %d", i),
+				"is missing, wrongly numbered, of a length below 0 or above 2^40, or of no type that memory holds")
 		}
 	}
 }
@@ -49,7 +50,8 @@ func (v *verifier) head() {
 		refuse(Pos{}, "kernel "+k.Name, "leaves registers for %d CTAs an SM, want 0 to 32", k.PerSM)
 	}
 	if k.Grid < 0 || k.ClusterSize < 0 || k.ClusterSize > 16 {
-		refuse(Pos{}, "kernel "+k.Name, "has a grid of %d CTAs in clusters of %d, want none negative and at most 16 a cluster", k.Grid, k.ClusterSize)
+		refuse(Pos{}, "kernel "+k.Name,
+			"has a grid of %d CTAs in clusters of %d, want none negative and at most 16 a cluster", k.Grid, k.ClusterSize)
 	} else if k.ClusterSize > 1 && k.Grid%k.ClusterSize != 0 {
 		refuse(Pos{}, "kernel "+k.Name, "has a grid of %d CTAs in clusters of %d, want a multiple", k.Grid, k.ClusterSize)
 	}

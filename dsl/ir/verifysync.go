@@ -73,12 +73,16 @@ func (c *controlCheck) instr(in *Instr, at ctl) {
 	case in.Op == OpWGMMA || in.Op == OpSetMaxReg:
 		c.warpgroup(in, at)
 	case (in.Op == OpBarCTA || in.Op == OpBarCluster) && at.role != nil:
-		c.v.errorf(KindControl, in.Pos, op, "stands in role %s, whose warps %d..%d are not the whole CTA; use a named barrier or move it out of the roles", at.role.Name, at.role.First, at.role.End)
+		c.v.errorf(KindControl, in.Pos, op,
+			"stands in role %s, whose warps %d..%d are not the whole CTA; use a named barrier or move it out of the roles",
+			at.role.Name, at.role.First, at.role.End)
 	case at.scope >= need:
 	case need == Warp:
-		c.v.errorf(KindControl, in.Pos, op, "needs all 32 lanes, but stands %s; move it out, or assert the %s", at.apart(), uniformHint(at, "WarpScope"))
+		c.v.errorf(KindControl, in.Pos, op, "needs all 32 lanes, but stands %s; move it out, or assert the %s", at.apart(),
+			uniformHint(at, "WarpScope"))
 	default:
-		c.v.errorf(KindControl, in.Pos, op, "needs all threads of the CTA, but stands %s; move it out, or assert the %s", at.apart(), uniformHint(at, "CTAScope"))
+		c.v.errorf(KindControl, in.Pos, op, "needs all threads of the CTA, but stands %s; move it out, or assert the %s",
+			at.apart(), uniformHint(at, "CTAScope"))
 	}
 }
 
@@ -90,9 +94,12 @@ func (c *controlCheck) warpgroup(in *Instr, at ctl) {
 	}
 	switch {
 	case at.scope < Warp:
-		c.v.errorf(KindControl, in.Pos, in.Op.String(), "needs all lanes of four warps, but stands %s; move it out, or assert the %s", at.apart(), uniformHint(at, "CTAScope"))
+		c.v.errorf(KindControl, in.Pos, in.Op.String(),
+			"needs all lanes of four warps, but stands %s; move it out, or assert the %s", at.apart(),
+			uniformHint(at, "CTAScope"))
 	case first%4 != 0 || end%4 != 0:
-		c.v.errorf(KindSync, in.Pos, in.Op.String(), "stands in %s of warps %d..%d, want whole warpgroups: both multiples of 4", who, first, end)
+		c.v.errorf(KindSync, in.Pos, in.Op.String(),
+			"stands in %s of warps %d..%d, want whole warpgroups: both multiples of 4", who, first, end)
 	}
 }
 
@@ -116,11 +123,14 @@ func (c *controlCheck) named(in *Instr, at ctl) {
 	}
 	switch counted := in.Attr.N / 32; {
 	case at.scope < need:
-		c.v.errorf(KindControl, in.Pos, op, "barrier %d needs all %d warps of %s, but stands %s; move it out, or give those warps a role", in.Attr.Imm, warps, who, at.apart())
+		c.v.errorf(KindControl, in.Pos, op,
+			"barrier %d needs all %d warps of %s, but stands %s; move it out, or give those warps a role", in.Attr.Imm, warps,
+			who, at.apart())
 	case counted > c.v.k.Warps:
 		c.v.errorf(KindSync, in.Pos, op, "barrier %d counts %d warps, but the CTA has %d", in.Attr.Imm, counted, c.v.k.Warps)
 	case counted < warps:
-		c.v.errorf(KindSync, in.Pos, op, "barrier %d counts %d warps, but all %d warps of %s reach it", in.Attr.Imm, counted, warps, who)
+		c.v.errorf(KindSync, in.Pos, op, "barrier %d counts %d warps, but all %d warps of %s reach it", in.Attr.Imm, counted,
+			warps, who)
 	}
 }
 
@@ -140,12 +150,14 @@ func (c *controlCheck) roles(s *Roles, at ctl) {
 func (v *verifier) roleRange(r *Role, before []*Role) {
 	what := "role " + r.Name
 	if r.First < 0 || r.End > v.k.Warps || r.First >= r.End {
-		v.errorf(KindSync, r.Pos, what, "has warps %d..%d, want a range that is not empty within 0..%d", r.First, r.End, v.k.Warps)
+		v.errorf(KindSync, r.Pos, what, "has warps %d..%d, want a range that is not empty within 0..%d", r.First, r.End,
+			v.k.Warps)
 		return
 	}
 	for _, o := range before {
 		if r.First < o.End && o.First < r.End {
-			v.errorf(KindSync, r.Pos, what, "has warps %d..%d, which overlap role %s with warps %d..%d", r.First, r.End, o.Name, o.First, o.End)
+			v.errorf(KindSync, r.Pos, what, "has warps %d..%d, which overlap role %s with warps %d..%d", r.First, r.End, o.Name,
+				o.First, o.End)
 		}
 	}
 }
@@ -165,7 +177,8 @@ func (v *verifier) mbarriers() {
 		for _, m := range in.Mem {
 			if b := m.Buf.Base(); own(b) && !ready[b.ID] {
 				ready[b.ID] = true
-				v.errorf(KindInit, in.Pos, in.Op.String(), "uses the mbarriers %s, which nothing initialises; one thread calls Init before, and a barrier follows", b)
+				v.errorf(KindInit, in.Pos, in.Op.String(),
+					"uses the mbarriers %s, which nothing initialises; one thread calls Init before, and a barrier follows", b)
 			}
 		}
 	})

@@ -152,7 +152,9 @@ func (u *useCheck) instr(in *Instr) {
 			u.value(in.Pos, what, m.Index)
 		}
 		if b, k := m.Buf, u.v.k; b.ID < 0 || b.ID >= len(k.Bufs) || k.Bufs[b.ID] != b {
-			u.v.errorf(KindValue, in.Pos, what, "names %s of %s, which is no buffer of kernel %s; a buffer belongs to the kernel that declared it", b, b.Pos.Line, k.Name)
+			u.v.errorf(KindValue, in.Pos, what,
+				"names %s of %s, which is no buffer of kernel %s; a buffer belongs to the kernel that declared it", b, b.Pos.Line,
+				k.Name)
 		}
 	}
 	switch in.Op {
@@ -179,14 +181,17 @@ func (u *useCheck) value(pos Pos, what string, x *Value) {
 		return
 	}
 	if x.ID < 0 || x.ID >= len(v.defs) || v.defs[x.ID] != x {
-		v.errorf(KindValue, pos, what, "uses %s%s, which kernel %s does not define; a value belongs to the kernel that built it", x, madeAt(x), v.k.Name)
+		v.errorf(KindValue, pos, what,
+			"uses %s%s, which kernel %s does not define; a value belongs to the kernel that built it", x, madeAt(x), v.k.Name)
 		return
 	}
 	switch u.vals[x.ID] {
 	case ahead:
 		v.errorf(KindValue, pos, what, "uses %s before %s defines it", x, v.at[x.ID])
 	case ended:
-		v.errorf(KindValue, pos, what, "%s was defined at %s in %s and is used outside it; carry it out in a Var declared before", x, v.at[x.ID].Line, article(u.home[x.ID]))
+		v.errorf(KindValue, pos, what,
+			"%s was defined at %s in %s and is used outside it; carry it out in a Var declared before", x, v.at[x.ID].Line,
+			article(u.home[x.ID]))
 	}
 }
 
@@ -228,6 +233,7 @@ func (u *useCheck) variable(in *Instr, x *Var) {
 	case u.vars[x.ID] == ahead:
 		v.errorf(KindValue, in.Pos, in.Op.String(), "%s is used before %s declares it", x, d.Pos)
 	case u.vars[x.ID] == ended:
-		v.errorf(KindValue, in.Pos, in.Op.String(), "%s was declared at %s in %s and is used outside it", x, d.Pos.Line, article(u.varHome[x.ID]))
+		v.errorf(KindValue, in.Pos, in.Op.String(), "%s was declared at %s in %s and is used outside it", x, d.Pos.Line,
+			article(u.varHome[x.ID]))
 	}
 }

@@ -17,7 +17,8 @@ func (v *verifier) constant(pos Pos, what string, x *Value) {
 		ok = false
 	}
 	if !ok {
-		v.errorf(KindValue, pos, what, "uses a constant of type %s with the bits 0x%x, which the type cannot have", x.Type, x.Bits)
+		v.errorf(KindValue, pos, what, "uses a constant of type %s with the bits 0x%x, which the type cannot have", x.Type,
+			x.Bits)
 	}
 }
 

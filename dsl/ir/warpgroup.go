@@ -17,7 +17,8 @@ func (s *Instr) Columns() int {
 // wgmma checks the sums, the registers of A and how the operands in memory lie.
 func wgmma(in *Instr) ([]Type, error) {
 	if len(in.Args) != 0 || len(in.Mem) != 1 && len(in.Mem) != 2 {
-		return nil, fmt.Errorf("has %d values and %d addresses, want none and those of B, or of A and B", len(in.Args), len(in.Mem))
+		return nil, fmt.Errorf("has %d values and %d addresses, want none and those of B, or of A and B", len(in.Args),
+			len(in.Mem))
 	}
 	if err := counts(in, 0, len(in.Mem)); err != nil {
 		return nil, err
@@ -141,7 +142,8 @@ func (v *verifier) tensorMap(b *Buf, what string) {
 	case b.Space != Global || !b.ReadOnly || b.Bytes() != MapBytes || b.Align < MapPlace:
 		bad("holds a tensor map, want read-only global memory of %d bytes, aligned to %d", MapBytes, MapPlace)
 		return
-	case m.Of == nil || m.Of.Root != nil || m.Of.Space != Global || m.Of.ID < 0 || m.Of.ID >= len(v.k.Bufs) || v.k.Bufs[m.Of.ID] != m.Of:
+	case m.Of == nil || m.Of.Root != nil || m.Of.Space != Global || m.Of.ID < 0 || m.Of.ID >= len(v.k.Bufs) ||
+		v.k.Bufs[m.Of.ID] != m.Of:
 		bad("describes %s, want a root buffer of this kernel in global memory", m.Of)
 		return
 	case m.From%16 != 0 || m.From < 0 || m.Of.Align < 16:

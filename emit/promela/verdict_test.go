@@ -17,9 +17,12 @@ pan: elapsed time 0.01 seconds
 func TestVerdictsOfSpin(t *testing.T) {
 	for out, want := range map[string]Result{
 		completed: {"no fault", 686, 872},
-		"pan:1: invalid end state (at depth 5)\n    1.2e+06 states, stored\n":                                             {"deadlock", 1200000, 0},
-		"pan:1: assertion violated ((slot[0]<=V[3])||no_data_race) (at depth 9)\n":                                        {Verdict: "data race"},
-		"pan:1: assertion violated ((V[((1*10)+8)]>=mbar_phase[4])||no_mbarrier_phase_skipped) (at depth 9)\n" + "pan: x": {Verdict: "mbarrier phase skipped"},
+		"pan:1: invalid end state (at depth 5)\n    1.2e+06 states, stored\n": {
+			"deadlock", 1200000, 0},
+		"pan:1: assertion violated ((slot[0]<=V[3])||no_data_race) (at depth 9)\n": {
+			Verdict: "data race"},
+		"pan:1: assertion violated ((V[((1*10)+8)]>=mbar_phase[4])||no_mbarrier_phase_skipped) (at depth 9)\n" +
+			"pan: x": {Verdict: "mbarrier phase skipped"},
 	} {
 		r, err := Read(out)
 		require.NoError(t, err, out)

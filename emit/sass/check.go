@@ -11,7 +11,8 @@ import (
 
 // Finding is one place where the machine code does what the program does not.
 type Finding struct {
-	Address int    // of the machine instruction, bytes from the kernel's start, or its line of PTX; -1 where none is to blame
+	// of the machine instruction, bytes from the kernel's start, or its line of PTX; -1 where none is to blame
+	Address int
 	Text    string // both sides in words
 }
 
@@ -180,7 +181,8 @@ func (w *walk) label(text *emit.Source) {
 			w.r.Placed++
 		} else if weakened >= 0 {
 			w.reported[i] = true
-			w.r.Findings = append(w.r.Findings, Finding{in.address, in.say() + " is weak, where the program has " + w.p.say(weakened)})
+			w.r.Findings = append(w.r.Findings,
+				Finding{in.address, in.say() + " is weak, where the program has " + w.p.say(weakened)})
 		}
 	}
 }
@@ -250,7 +252,8 @@ func (w *walk) endless() {
 		}
 	}
 	if at >= 0 {
-		w.r.Findings = append(w.r.Findings, Finding{w.c.ins[at].address, w.c.ins[at].say() + " is in a loop that never ends, where the program has none"})
+		w.r.Findings = append(w.r.Findings,
+			Finding{w.c.ins[at].address, w.c.ins[at].say() + " is in a loop that never ends, where the program has none"})
 	}
 }
 
@@ -313,7 +316,8 @@ func (w *walk) step(at state) {
 // predicate holds anywhere. What one elected lane does for its warp is written so, and is that lane's: to it both
 // predicates are one.
 func (in *instruction) elects() (to, from int, not bool) {
-	if in.op[0] != "VOTEU" || len(in.op) < 2 || in.op[1] != "ANY" || in.guard != "" || len(in.args) != 2 || in.args[0][0] != 'U' || len(in.args[0]) != 3 {
+	if in.op[0] != "VOTEU" || len(in.op) < 2 || in.op[1] != "ANY" || in.guard != "" || len(in.args) != 2 ||
+		in.args[0][0] != 'U' || len(in.args[0]) != 3 {
 		return -1, -1, false
 	}
 	name := strings.TrimPrefix(in.args[1], "!")
@@ -363,7 +367,8 @@ func (w *walk) take(s state, in *instruction) (set int, ok bool) {
 		}
 	}
 	polls := slices.ContainsFunc(to, func(e int) bool { return w.p.places[e].in != nil && w.p.places[e].in.Op.Waits() })
-	if near := slices.DeleteFunc(slices.Clone(to), func(e int) bool { return !slices.Contains(labels, e) }); len(near) > 0 && !polls {
+	if near := slices.DeleteFunc(slices.Clone(to),
+		func(e int) bool { return !slices.Contains(labels, e) }); len(near) > 0 && !polls {
 		to = near
 	}
 	for _, e := range to {

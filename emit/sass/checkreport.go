@@ -17,7 +17,8 @@ func stands(machine, place string) bool {
 
 // weakens says whether a plain access moves data as a strong access of the program does.
 func weakens(machine, place string) bool {
-	return machine == plainLoad && strings.HasPrefix(place, "ld.") || machine == plainStore && strings.HasPrefix(place, "st.")
+	return machine == plainLoad && strings.HasPrefix(place, "ld.") || machine == plainStore &&
+		strings.HasPrefix(place, "st.")
 }
 
 // spare says whether the compiler may add one: a fence of the CTA before others, a proxy fence before an mbarrier's

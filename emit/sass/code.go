@@ -95,7 +95,8 @@ func parse(text, kernel string) (*code, error) {
 	for i, label := range to {
 		if label == "" {
 			if op := c.ins[i].op[0]; op == "BRX" || op == "CALL" || op == "JMP" || op == "BRXU" || op == "JMX" {
-				return nil, fmt.Errorf("sass: %#x: %s: branches to a computed place and calls are not followed", c.ins[i].address, c.ins[i].text)
+				return nil, fmt.Errorf("sass: %#x: %s: branches to a computed place and calls are not followed", c.ins[i].address,
+					c.ins[i].text)
 			}
 			continue
 		}
@@ -108,8 +109,8 @@ func parse(text, kernel string) (*code, error) {
 	return c, nil
 }
 
-// branches says whether an op goes to the label among its operands. BSSY and WARPSYNC.COLLECTIVE name where threads meet
-// again, which they reach one after the other.
+// branches says whether an op goes to the label among its operands. BSSY and WARPSYNC.COLLECTIVE name where threads
+// meet again, which they reach one after the other.
 func branches(op []string) bool { return op[0] == "BRA" || op[0] == "CALL" || op[0] == "JMP" }
 
 // machineKind is the kind of event or access that an instruction is, or "".

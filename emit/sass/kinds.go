@@ -48,14 +48,16 @@ func isPlain(kind string) bool {
 // accesses are exchanged with none. A proxy fence of one space orders no accesses to the other.
 func lets(event, space string) bool {
 	for _, what := range []string{"ld", "st", "rmw"} {
-		if strings.HasPrefix(event, what+".") && !strings.HasPrefix(event, what+".cta.") || strings.HasPrefix(event, what+" of shared.") {
+		if strings.HasPrefix(event, what+".") && !strings.HasPrefix(event, what+".cta.") ||
+			strings.HasPrefix(event, what+" of shared.") {
 			return true
 		}
 	}
 	if event == kindInit && space == "global" {
 		return true // a write of shared memory, which only what comes behind it orders
 	}
-	return event == proxyFence(ir.FenceGlobal) && space == "shared" || event == proxyFence(ir.FenceShared) && space == "global"
+	return event == proxyFence(ir.FenceGlobal) && space == "shared" || event == proxyFence(ir.FenceShared) &&
+		space == "global"
 }
 
 func access(what string, s ir.Scope, bits int) string { return fmt.Sprintf("%s.%s.%d", what, s, bits) }
@@ -137,7 +139,8 @@ func items(in *ir.Instr) ([]item, error) {
 		return nil, nil // no instruction of their own, or none that can be told from others
 	}
 	if e := in.Op.Info().Effect; e == ir.Writes || e == ir.Synchro {
-		return nil, fmt.Errorf("%s at %s: what it becomes in machine code is not known here; give it a case in emit/sass", in.Op, in.Pos.Line)
+		return nil, fmt.Errorf("%s at %s: what it becomes in machine code is not known here; give it a case in emit/sass",
+			in.Op, in.Pos.Line)
 	}
 	return nil, nil
 }

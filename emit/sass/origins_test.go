@@ -25,7 +25,8 @@ const somePTX = `.visible .entry k()
 
 func TestLinesOfPTXLeadThroughInlinedFunctionsToTheKernel(t *testing.T) {
 	o := sass.OriginsOf(somePTX)
-	for ptx, want := range map[int][2]int{1: {0, 0}, 2: {333, 0}, 3: {333, 0}, 4: {336, 0}, 7: {336, 0}, 10: {400, 130}, 12: {400, 112}, 99: {400, 112}} {
+	for ptx, want := range map[int][2]int{1: {0, 0}, 2: {333, 0}, 3: {333, 0}, 4: {336, 0}, 7: {336, 0}, 10: {400, 130},
+		12: {400, 112}, 99: {400, 112}} {
 		line, inside := o.At(ptx)
 		require.Equal(t, want, [2]int{line, inside}, "line %d of the PTX", ptx)
 	}

@@ -91,9 +91,15 @@ func TestDoctoredPTXIsFound(t *testing.T) {
 		"a packet's load is a vector": {func(l *listing) {
 			l.replace(l.find(t, 0, packet), ".b128 v", ".v2.b32 {a, b}")
 		}, `\(ld\.gpu\.64, line \d+ of the text\) comes behind .* where the program has .*ld\.gpu\.128 of \S+ at \S+\.go:\d+`},
-		"a release's fence is dropped": {func(l *listing) { l.replace(l.find(t, 0, `^\s*red\.release\.gpu`), "release", "relaxed") },
+		"a release's fence is dropped": {func(l *listing) {
+			l.replace(l.find(t, 0, `^\s*red\.release\.gpu`), "release",
+				"relaxed")
+		},
 			`where the program has .*membar\.gpu of red\.add at \S+\.go:\d+`},
-		"a release has the CTA's scope": {func(l *listing) { l.replace(l.find(t, 0, `^\s*red\.release\.gpu`), ".gpu", ".cta") },
+		"a release has the CTA's scope": {func(l *listing) {
+			l.replace(l.find(t, 0, `^\s*red\.release\.gpu`), ".gpu",
+				".cta")
+		},
 			`\(membar\.cta, line \d+ of the text\) .*where the program has .*membar\.gpu of red\.add at \S+\.go:\d+|nothing in the PTX stands for membar\.gpu of red\.add at \S+\.go:\d+`},
 		"a proxy fence is dropped": {func(l *listing) { l.drop(l.find(t, 0, `fence\.proxy\.async\.global`)) },
 			`where the program has .*proxy fence of global of fence\.proxy\S* at \S+\.go:\d+`},
@@ -111,7 +117,10 @@ func TestDoctoredPTXIsFound(t *testing.T) {
 		}, `\(mbarrier expect, line \d+ of the text\) comes behind bulk copy of bulk\.g2s at \S+\.go:\d+, where the program has `},
 		"a barrier of other threads": {func(l *listing) { l.replace(l.find(t, 0, `bar\.sync 1, `), "1, ", "2, ") },
 			`bar\.sync 2.* comes behind .* where the program has .*bar\.sync 1 of \d+ of bar\.sync at \S+\.go:\d+`},
-		"a packet is stored weakly": {func(l *listing) { l.replace(l.find(t, 0, `^st\.relaxed\.gpu\.global\.b128`), ".relaxed.gpu", "") },
+		"a packet is stored weakly": {func(l *listing) {
+			l.replace(l.find(t, 0, `^st\.relaxed\.gpu\.global\.b128`),
+				".relaxed.gpu", "")
+		},
 			`st\.global\.b128 .*\(store to global, line \d+ of the text\) is weak, where the program has st\.gpu\.128 of st at \S+\.go:\d+`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -127,8 +136,10 @@ func TestDoctoredPTXIsFound(t *testing.T) {
 	}
 }
 
-// ptxEvents are the instructions of PTX whose loss matters; relaxed loads are polls, and what a lost one breaks is a value.
-var ptxEvents = regexp.MustCompile(`^\s*(bar\.sync|bar\.arrive|mbarrier\.\w|cp\.async\.bulk|red\.|atom\.|st\.relaxed|ld\.acquire|fence\.(proxy|acq_rel|sc))`)
+// ptxEvents are the instructions of PTX whose loss matters; relaxed loads are polls, and what a lost one breaks is a
+// value.
+var ptxEvents = regexp.MustCompile(
+	`^\s*(bar\.sync|bar\.arrive|mbarrier\.\w|cp\.async\.bulk|red\.|atom\.|st\.relaxed|ld\.acquire|fence\.(proxy|acq_rel|sc))`)
 
 // TestEveryLostEventOfPTXIsFound drops synchronising instructions one at a time: all of them with -deep, else some. One
 // stands under a condition that the program has, too, with nothing behind it that tells.

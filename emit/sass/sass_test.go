@@ -168,7 +168,10 @@ func TestDoctoredMachineCodeIsFound(t *testing.T) {
 		}, `SYNCS\.ARRIVE\S* .*\(mbarrier expect, line \d+ of the text\) comes behind .*bulk copy of bulk\.g2s at \S+\.go:\d+`},
 		"a barrier of other threads": {func(l *listing) { l.replace(l.find(t, 0, `BAR\.SYNC\S* 0x1, `), "0x1, ", "0x2, ") },
 			`BAR\.SYNC\S* 0x2.* comes behind .* where the program has .*bar\.sync 1 of \d+ of bar\.sync at \S+\.go:\d+`},
-		"a packet is stored weakly": {func(l *listing) { l.replace(l.find(t, 0, `STG\.E\.128\.STRONG\.GPU`), ".STRONG.GPU", "") },
+		"a packet is stored weakly": {func(l *listing) {
+			l.replace(l.find(t, 0, `STG\.E\.128\.STRONG\.GPU`), ".STRONG.GPU",
+				"")
+		},
 			`STG\.E\.128 .*\(store to global, line \d+ of the text\) is weak, where the program has st\.gpu\.128 of st at \S+\.go:\d+`},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -184,7 +187,8 @@ func TestDoctoredMachineCodeIsFound(t *testing.T) {
 
 // events are instructions whose loss matters. Left out are those that the compiler adds of its own (fences of the CTA,
 // lines of L1 dropped), and relaxed loads: polls repeat them, and what a lost one breaks is a value.
-var events = regexp.MustCompile(` (MEMBAR\.\S+\.(GPU|SYS)|BAR\.\S+|SYNCS\.\S+|UBLKCP\S*|REDG\S*|ATOMG\S*|STG\S*\.STRONG\S*|FENCE\.VIEW\.ASYNC\.G) `)
+var events = regexp.MustCompile(
+	` (MEMBAR\.\S+\.(GPU|SYS)|BAR\.\S+|SYNCS\.\S+|UBLKCP\S*|REDG\S*|ATOMG\S*|STG\S*\.STRONG\S*|FENCE\.VIEW\.ASYNC\.G) `)
 
 // TestEveryLostEventIsFound drops synchronising instructions one at a time: all of them with -deep, else some. Three
 // have copies elsewhere and stand under conditions that the program has, too: without one the code looks as where its

@@ -48,7 +48,8 @@ func (e *endless) Leave(batch.Stats, error)         {}
 func BenchmarkAStepOf16Sequences(b *testing.B) {
 	for name, page := range map[string]int{"page1": 1, "page16": 16} {
 		b.Run(name, func(b *testing.B) {
-			s, err := batch.New(batch.Options{Stepper: &quick{16}, Pool: pages.New((1 << 22) / page), Page: page, Vocab: 10, Positions: 1 << 30, StepsPerLaunch: 1})
+			s, err := batch.New(batch.Options{Stepper: &quick{16}, Pool: pages.New((1 << 22) / page), Page: page, Vocab: 10,
+				Positions: 1 << 30, StepsPerLaunch: 1})
 			require.NoError(b, err)
 			e := &endless{}
 			for i := range 16 {

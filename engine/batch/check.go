@@ -34,7 +34,8 @@ func (s *Scheduler) Check() error {
 	}
 	inTree, _ := s.tree.Pages()
 	if shared != inTree || inTree+all+s.pool.Free() != s.pool.Size() {
-		errs = append(errs, fmt.Errorf("%d pages in the tree, which holds %d, %d of jobs alone, %d free: want %d together", inTree, shared, all, s.pool.Free(), s.pool.Size()))
+		errs = append(errs, fmt.Errorf("%d pages in the tree, which holds %d, %d of jobs alone, %d free: want %d together",
+			inTree, shared, all, s.pool.Free(), s.pool.Size()))
 	}
 	return errors.Join(errs...)
 }
@@ -50,7 +51,8 @@ func (s *Scheduler) checkJob(j *job, queued bool) error {
 	case j.cached >= len(j.tokens):
 		return fmt.Errorf("job %d has %d tokens, %d of them cached", j.id, len(j.tokens), j.cached)
 	case len(j.pages) != s.pagesOf(j.cached) || j.cursor.Pages() != whole:
-		return fmt.Errorf("job %d has %d tokens cached in %d pages of %d, %d of them in the tree", j.id, j.cached, len(j.pages), s.o.Page, j.cursor.Pages())
+		return fmt.Errorf("job %d has %d tokens cached in %d pages of %d, %d of them in the tree", j.id, j.cached,
+			len(j.pages), s.o.Page, j.cursor.Pages())
 	}
 	return nil
 }

@@ -21,7 +21,8 @@
 // all; those that have waited longest come first. A page is then known by its tokens
 // and the pieces they came in, and of pages that are remembered a sequence takes over as
 // many as end where a piece does. What a sequence has chosen came token by token, and
-// comes so again when it was sent back. Pieces of more tokens than a step has rows are launches of their own (Prefiller).
+// comes so again when it was sent back. Pieces of more tokens than a step has rows are launches of their own
+// (Prefiller).
 //
 // Parts that are cut at fixed places are as many as a sequence is long, and a kernel has
 // room for so many: where those of all sequences are too many for one launch, it is of

@@ -133,7 +133,9 @@ func newBench(t *testing.T, z sizes) *bench {
 	if z.seed != 0 {
 		pool = pages.NewShuffled(z.pages, z.seed)
 	}
-	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, Beside: z.beside, DraftRows: z.drafts, Short: z.short, StepsPerLaunch: max(1, z.steps)})
+	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions,
+		MaxSequences: z.sequences, Piece: z.piece, Beside: z.beside, DraftRows: z.drafts, Short: z.short,
+		StepsPerLaunch: max(1, z.steps)})
 	require.NoError(t, err)
 	return &bench{s, t, f, pool, z}
 }

@@ -30,8 +30,8 @@ type job struct {
 }
 
 func (s *Scheduler) job(prompt []int, c Client) *job {
-	j := &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt), piece: s.o.Piece, longest: s.o.Piece, short: s.isShort(len(prompt)),
-		plain: s.o.Piece == 0 && s.o.Short == 0}
+	j := &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt), piece: s.o.Piece,
+		longest: s.o.Piece, short: s.isShort(len(prompt)), plain: s.o.Piece == 0 && s.o.Short == 0}
 	if j.scores() {
 		j.piece = min(j.piece, s.o.Stepper.Rows())
 	}

@@ -90,6 +90,7 @@ func (s *Scheduler) waitsForPieces(j *job) bool {
 		return false
 	}
 	return slices.ContainsFunc(s.running, func(o *job) bool {
-		return o.id < j.id && o.cursor.Same(&j.cursor) && len(o.keys) >= end && slices.Equal(o.keys[j.cached:end], j.keys[j.cached:end])
+		return o.id < j.id && o.cursor.Same(&j.cursor) && len(o.keys) >= end &&
+			slices.Equal(o.keys[j.cached:end], j.keys[j.cached:end])
 	})
 }

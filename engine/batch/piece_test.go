@@ -143,8 +143,10 @@ func TestASharedPromptIsComputedOnceInPieces(t *testing.T) {
 }
 
 func TestPiecesThatNoStepHoldsAreRefused(t *testing.T) {
-	for piece, want := range map[int]string{-1: "pieces of -1 tokens, want 1 to the 4 of a launch, or 0 for any", 5: "pieces of 5 tokens, want 1 to the 4 of a launch, or 0 for any"} {
-		_, err := batch.New(batch.Options{Stepper: &batchtest.Stepper{T: 4}, Pool: pages.New(3), Page: 4, Vocab: 9, Positions: 9, StepsPerLaunch: 1, Piece: piece})
+	for piece, want := range map[int]string{-1: "pieces of -1 tokens, want 1 to the 4 of a launch, or 0 for any",
+		5: "pieces of 5 tokens, want 1 to the 4 of a launch, or 0 for any"} {
+		_, err := batch.New(batch.Options{Stepper: &batchtest.Stepper{T: 4}, Pool: pages.New(3), Page: 4, Vocab: 9,
+			Positions: 9, StepsPerLaunch: 1, Piece: piece})
 		require.EqualError(t, err, want)
 	}
 }
@@ -156,10 +158,13 @@ func TestAPromptBesideOthersHasShorterLaunches(t *testing.T) {
 	b.step()
 	b.add(count(40, 38), 1)
 	b.all()
-	require.Equal(t, []string{"1 0+1", "1 0+6", "1 1+1 6+3", "1 9+6", "1 2+1 15+3", "1 18+6", "1 3+1 24+3", "1 27+11"}, b.f.Log)
+	require.Equal(t, []string{"1 0+1", "1 0+6", "1 1+1 6+3", "1 9+6", "1 2+1 15+3", "1 18+6", "1 3+1 24+3", "1 27+11"},
+		b.f.Log)
 	b.close()
 	for _, wrong := range []int{4, 17} {
-		_, err := batch.New(batch.Options{Stepper: b.f, Pool: pages.New(5), Page: 4, Vocab: 9, Positions: 9, StepsPerLaunch: 1, Beside: wrong})
-		require.ErrorContains(t, err, "tokens of a prompt beside others, want more than the 4 rows of a step and at most the 16 of a launch, or 0")
+		_, err := batch.New(batch.Options{Stepper: b.f, Pool: pages.New(5), Page: 4, Vocab: 9, Positions: 9,
+			StepsPerLaunch: 1, Beside: wrong})
+		require.ErrorContains(t, err,
+			"tokens of a prompt beside others, want more than the 4 rows of a step and at most the 16 of a launch, or 0")
 	}
 }

@@ -34,7 +34,8 @@ func TestWhateverHappensEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		}
 		runRandom(t, z, r, 60, seen)
 	}
-	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 500, "stopped": 100, "drawn": 300, "scored": 300, "failed": 20} {
+	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 500,
+		"stopped": 100, "drawn": 300, "scored": 300, "failed": 20} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
@@ -62,19 +63,21 @@ func TestInPiecesEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		}
 		runRandom(t, z, r, 60, seen)
 	}
-	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 300, "stopped": 100, "drawn": 300, "scored": 300, "failed": 20, "too much": 100} {
+	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 300,
+		"stopped": 100, "drawn": 300, "scored": 300, "failed": 20, "too much": 100} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
 }
 
-// With drafts, of models that repeat themselves and of some that do not, each gets what it would alone: also with few pages, whoever
-// leaves, and whatever tokens end a launch.
+// With drafts, of models that repeat themselves and of some that do not, each gets what it would alone: also with few
+// pages, whoever leaves, and whatever tokens end a launch.
 func TestWithDraftsEveryJobGetsWhatItWouldAlone(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 6))
-		z := sizes{rows: 1 + r.IntN(16), page: 1 << r.IntN(4), steps: 1 + r.IntN(9), seed: seed, drafts: 1 + r.IntN(9), few: 1 + r.IntN(4)}
+		z := sizes{rows: 1 + r.IntN(16), page: 1 << r.IntN(4), steps: 1 + r.IntN(9), seed: seed, drafts: 1 + r.IntN(9),
+			few: 1 + r.IntN(4)}
 		z.pages = 1 + (20+r.IntN(150))/z.page
 		z.sequences = 1 + r.IntN(z.rows)
 		if r.IntN(3) == 0 {
@@ -82,14 +85,15 @@ func TestWithDraftsEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		}
 		runRandom(t, z, r, 40, seen)
 	}
-	for what, least := range map[string]int{"whole": 300, "gone": 100, "full": 30, "preempted": 100, "reused": 300, "stopped": 20, "drafted": 5000, "accepted": 3000} {
+	for what, least := range map[string]int{"whole": 300, "gone": 100, "full": 30, "preempted": 100, "reused": 300,
+		"stopped": 20, "drafted": 5000, "accepted": 3000} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
 }
 
-// Where keys of short sequences are others, each gets what it would alone, with drafts and without: also who grows beyond, who
-// begins like one that did or did not, and who runs beside the other kind.
+// Where keys of short sequences are others, each gets what it would alone, with drafts and without: also who grows
+// beyond, who begins like one that did or did not, and who runs beside the other kind.
 func TestShortAndLongSequencesGetWhatTheyWouldAlone(t *testing.T) {
 	seen := map[string]int{}
 	for seed := range uint64(100) {
@@ -105,7 +109,8 @@ func TestShortAndLongSequencesGetWhatTheyWouldAlone(t *testing.T) {
 		}
 		runRandom(t, z, r, 40, seen)
 	}
-	for what, least := range map[string]int{"whole": 300, "gone": 100, "preempted": 100, "reused": 300, "drawn": 100, "scored": 100, "accepted": 1000, "grown": 100} {
+	for what, least := range map[string]int{"whole": 300, "gone": 100, "preempted": 100, "reused": 300, "drawn": 100,
+		"scored": 100, "accepted": 1000, "grown": 100} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
@@ -155,8 +160,8 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 	for range 1 + r.IntN(1+b.Limit()/3) {
 		prompt = append(prompt, r.IntN(3))
 	}
-	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0 && b.z.few == 0, scores: r.IntN(5) == 0 && b.z.few == 0,
-		piece: b.z.piece, few: b.z.few, short: b.z.short}
+	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0 && b.z.few == 0,
+		scores: r.IntN(5) == 0 && b.z.few == 0, piece: b.z.piece, few: b.z.few, short: b.z.short}
 	if c.scores {
 		c.piece = min(c.piece, b.z.rows)
 	}

@@ -23,14 +23,14 @@ type Options struct {
 	// end at its multiples and at the prompt's end, whatever else runs: see the package's
 	// documentation. 0 shares rows as there are.
 	Piece int
-	// Beside is how many tokens of a prompt a Prefiller's launch has at most while other sequences run, without Piece: more
-	// than the stepper's rows; 0 for as many as the launch takes.
+	// Beside is how many tokens of a prompt a Prefiller's launch has at most while other sequences run, without Piece:
+	// more than the stepper's rows; 0 for as many as the launch takes.
 	Beside int
 	// Short other than 0 is how many tokens a sequence has at most whose keys are other ones than a longer sequence's
 	// (models.Config.ShortPositions): see short.go.
 	Short int
-	// DraftRows is how many rows a step may have for drafts to be among them: see lookup.go. 0 has none; it does not go with
-	// Piece, since what comes together is not up to the prompt alone.
+	// DraftRows is how many rows a step may have for drafts to be among them: see lookup.go. 0 has none; it does not go
+	// with Piece, since what comes together is not up to the prompt alone.
 	DraftRows int
 	// StepsPerLaunch is how many steps a launch has at most, at least 1.
 	StepsPerLaunch int
@@ -70,26 +70,30 @@ func New(o Options) (*Scheduler, error) {
 	}
 	switch {
 	case o.MaxSequences < 1 || o.MaxSequences > most:
-		return nil, fmt.Errorf("%d sequences at a time, want 1 to %d: each needs a row of every step, of which there are %d", o.MaxSequences, most, rows)
+		return nil, fmt.Errorf("%d sequences at a time, want 1 to %d: each needs a row of every step, of which there are %d",
+			o.MaxSequences, most, rows)
 	case o.Piece < 0 || o.Piece > alone:
 		return nil, fmt.Errorf("pieces of %d tokens, want 1 to the %d of a launch, or 0 for any", o.Piece, alone)
 	case o.Beside != 0 && (o.Beside <= rows || o.Beside > alone):
 		return nil, fmt.Errorf("launches of %d tokens of a prompt beside others, want more than the %d rows of a step and at most the %d of a launch, or 0", o.Beside, rows, alone)
 	case o.DraftRows < 0 || o.DraftRows > 0 && o.Piece > 0:
-		return nil, fmt.Errorf("%d rows for drafts with pieces of %d tokens, want at least 0, and one or the other", o.DraftRows, o.Piece)
+		return nil, fmt.Errorf("%d rows for drafts with pieces of %d tokens, want at least 0, and one or the other",
+			o.DraftRows, o.Piece)
 	case o.Short < 0:
 		return nil, fmt.Errorf("short sequences of %d tokens, want at least 0", o.Short)
 	case o.StepsPerLaunch < 1:
 		return nil, fmt.Errorf("%d steps a launch, want at least 1", o.StepsPerLaunch)
 	case o.Page < 1 || o.Positions < 1 || o.Pool.Size() < 1:
-		return nil, fmt.Errorf("%d pages of %d tokens and %d positions, want at least 1 each", o.Pool.Size(), o.Page, o.Positions)
+		return nil, fmt.Errorf("%d pages of %d tokens and %d positions, want at least 1 each", o.Pool.Size(), o.Page,
+			o.Positions)
 	case o.Pool.Free() != o.Pool.Size():
 		return nil, fmt.Errorf("%d of %d KV pages are free, want all", o.Pool.Free(), o.Pool.Size())
 	}
 	if o.Interrupt == nil {
 		o.Interrupt = func() bool { return false }
 	}
-	return &Scheduler{o: o, pool: o.Pool, tree: prefix.New(o.Pool, o.Page), limit: min(o.Pool.Size()*o.Page, o.Positions)}, nil
+	return &Scheduler{o: o, pool: o.Pool, tree: prefix.New(o.Pool, o.Page), limit: min(o.Pool.Size()*o.Page, o.Positions)},
+		nil
 }
 
 // Limit is how many tokens a sequence can have in the cache.

@@ -157,11 +157,15 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	_, err := held.Take(1)
 	require.NoError(t, err)
 	for want, change := range map[string]func(*batch.Options){
-		"a stepper of 0 rows, want at least 1":                                                     func(o *batch.Options) { o.Stepper = &batchtest.Stepper{} },
-		"5 sequences at a time, want 1 to 4: each needs a row of every step, of which there are 4": func(o *batch.Options) { o.MaxSequences = 5 },
-		"0 steps a launch, want at least 1":                                                        func(o *batch.Options) { o.StepsPerLaunch = 0 },
-		"3 pages of 0 tokens and 9 positions, want at least 1 each":                                func(o *batch.Options) { o.Page = 0 },
-		"2 of 3 KV pages are free, want all":                                                       func(o *batch.Options) { o.Pool = held },
+		"a stepper of 0 rows, want at least 1": func(o *batch.Options) {
+			o.Stepper = &batchtest.Stepper{}
+		},
+		"5 sequences at a time, want 1 to 4: each needs a row of every step, of which there are 4": func(o *batch.Options) {
+			o.MaxSequences = 5
+		},
+		"0 steps a launch, want at least 1":                         func(o *batch.Options) { o.StepsPerLaunch = 0 },
+		"3 pages of 0 tokens and 9 positions, want at least 1 each": func(o *batch.Options) { o.Page = 0 },
+		"2 of 3 KV pages are free, want all":                        func(o *batch.Options) { o.Pool = held },
 	} {
 		o := batch.Options{Stepper: &batchtest.Stepper{T: 4}, Pool: pages.New(3), Page: 4, Vocab: 9, Positions: 9,
 			StepsPerLaunch: 1}

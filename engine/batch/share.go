@@ -83,7 +83,8 @@ func (s *Scheduler) waits(j *job, parts []part) bool {
 		return false
 	}
 	return slices.ContainsFunc(parts, func(p part) bool {
-		return p.j.cursor.Same(&j.cursor) && len(p.j.tokens) >= end && slices.Equal(p.j.tokens[j.cached:end], j.tokens[j.cached:end])
+		return p.j.cursor.Same(&j.cursor) && len(p.j.tokens) >= end &&
+			slices.Equal(p.j.tokens[j.cached:end], j.tokens[j.cached:end])
 	})
 }
 

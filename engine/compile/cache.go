@@ -80,7 +80,8 @@ func (j *job) cached(ctx context.Context, dir string) (*Result, error) {
 	defer lock.Close()
 	if _, err := lock.TryLockContext(ctx, 20*time.Millisecond); ctx.Err() != nil {
 		return nil, ctx.Err()
-	} else if err != nil { // a file system without locks: more processes than one may compile, and the last one's entry stays
+		// a file system without locks: more processes than one may compile, and the last one's entry stays
+	} else if err != nil {
 		damage = errors.Join(damage, err)
 	}
 	if r, _ := load(dir, key); r != nil { // another one was faster
@@ -140,7 +141,8 @@ func load(dir, key string) (*Result, error) {
 // sweep removes what a process that was killed while it stored this entry left beside it. The caller has the entry's
 // lock.
 func sweep(dir, key string) {
-	left, _ := filepath.Glob(filepath.Join(dir, "."+key+".*-*")) // a folder with *, ? or [ in its name may hide some: they only take room
+	// a folder with *, ? or [ in its name may hide some: they only take room
+	left, _ := filepath.Glob(filepath.Join(dir, "."+key+".*-*"))
 	for _, path := range left {
 		os.Remove(path) // as above
 	}

@@ -59,12 +59,24 @@ func TestWhateverDecidesTheCubinIsInTheKey(t *testing.T) {
 
 func TestADamagedEntryIsCompiledAgainAndReplaced(t *testing.T) {
 	for name, damage := range map[string]func(t *testing.T, cubin, figures string){
-		"a bit of the cubin":    func(t *testing.T, cubin, _ string) { change(t, cubin, func(b []byte) []byte { b[5] ^= 1; return b }) },
-		"a shorter cubin":       func(t *testing.T, cubin, _ string) { change(t, cubin, func(b []byte) []byte { return b[:3] }) },
-		"an empty cubin":        func(t *testing.T, cubin, _ string) { change(t, cubin, func([]byte) []byte { return nil }) },
-		"no cubin":              func(t *testing.T, cubin, _ string) { require.NoError(t, os.Remove(cubin)) },
-		"half the figures":      func(t *testing.T, _, f string) { change(t, f, func(b []byte) []byte { return b[:len(b)/2] }) },
-		"figures that are none": func(t *testing.T, _, f string) { change(t, f, func([]byte) []byte { return []byte("[]") }) },
+		"a bit of the cubin": func(t *testing.T, cubin,
+			_ string) {
+			change(t, cubin, func(b []byte) []byte { b[5] ^= 1; return b })
+		},
+		"a shorter cubin": func(t *testing.T, cubin,
+			_ string) {
+			change(t, cubin, func(b []byte) []byte { return b[:3] })
+		},
+		"an empty cubin": func(t *testing.T, cubin, _ string) { change(t, cubin, func([]byte) []byte { return nil }) },
+		"no cubin":       func(t *testing.T, cubin, _ string) { require.NoError(t, os.Remove(cubin)) },
+		"half the figures": func(t *testing.T, _,
+			f string) {
+			change(t, f, func(b []byte) []byte { return b[:len(b)/2] })
+		},
+		"figures that are none": func(t *testing.T, _,
+			f string) {
+			change(t, f, func([]byte) []byte { return []byte("[]") })
+		},
 		"another register count": func(t *testing.T, _, f string) {
 			change(t, f, func(b []byte) []byte { return []byte(strings.Replace(string(b), "103", "104", 1)) })
 		},

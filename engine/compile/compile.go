@@ -125,7 +125,8 @@ func (r *Result) WriteFile(path string) error { return whole.Write(path, r.Cubin
 // IsCubin says whether a file is a cubin, this program's or another's, by its first 20 bytes or more: it is a
 // little-endian ELF file of the machine that stands for CUDA, 190.
 func IsCubin(head []byte) bool {
-	return len(head) >= 20 && bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) && binary.LittleEndian.Uint16(head[18:]) == 190
+	return len(head) >= 20 && bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) &&
+		binary.LittleEndian.Uint16(head[18:]) == 190
 }
 
 // ErrNoCompiler is what [Kernel] returns (wrapped, with every place it looked) when there is neither nvcc nor NVRTC.

@@ -21,8 +21,8 @@ func TestFiguresOfACompilation(t *testing.T) {
 	require.Positive(t, r.Took)
 	require.GreaterOrEqual(t, r.Elapsed, r.Took)
 	r.Took, r.Elapsed = 0, 0
-	require.Equal(t, &Result{Cubin: []byte("\x7fELFone\n"), Compiler: "nvcc 13.0.88", Arch: "sm_90a", Function: "k", Registers: 103, SpillStores: 4,
-		SpillLoads: 8, SpillBytes: 12, Stack: 16, Barriers: 2, Shared: 64, Bytes: 8,
+	require.Equal(t, &Result{Cubin: []byte("\x7fELFone\n"), Compiler: "nvcc 13.0.88", Arch: "sm_90a", Function: "k",
+		Registers: 103, SpillStores: 4, SpillLoads: 8, SpillBytes: 12, Stack: 16, Barriers: 2, Shared: 64, Bytes: 8,
 		Unchecked: "there is only the text, no program"}, r)
 	require.NoDirExists(t, opt.Dir)
 	empty(t, os.Getenv("TMPDIR"))
@@ -59,8 +59,12 @@ func TestMistakesOfTheCallerAreNamed(t *testing.T) {
 	opt, _ := fake(t)
 	for want, call := range map[string]func() (Source, Options){
 		`compile: kernel of test: architecture "sm_80" is unknown, want one of: sm_90a`: func() (Source, Options) { s := source("x"); s.Arch = "sm_80"; return s, opt },
-		`compile: kernel of test: the text is empty`:                                    func() (Source, Options) { s := source("x"); s.Text = nil; return s, opt },
-		`compile: kernel of test: compiler "clang" is unknown, want nvcc or nvrtc`:      func() (Source, Options) { o := opt; o.With = "clang"; return source("x"), o },
+		`compile: kernel of test: the text is empty`: func() (Source, Options) {
+			s := source("x")
+			s.Text = nil
+			return s, opt
+		},
+		`compile: kernel of test: compiler "clang" is unknown, want nvcc or nvrtc`: func() (Source, Options) { o := opt; o.With = "clang"; return source("x"), o },
 	} {
 		s, o := call()
 		_, err := Kernel(t.Context(), s, o)

@@ -85,7 +85,8 @@ func (r *refusal) Error() string { return r.compiler + ": " + r.cause.Error() }
 
 var (
 	// kernel.cu(200): error: …, kernel.cu(200): error #20-D: …, kernel.cu:200:7: fatal error: …
-	frontForm = regexp.MustCompile(`^(?:.*[/\\])?` + regexp.QuoteMeta(emit.KernelFile) + `(?:\((\d+)\)|:(\d+):\d+): (?:catastrophic |fatal )?error(?: #[0-9A-Z-]+)?: (.*)$`)
+	frontForm = regexp.MustCompile(`^(?:.*[/\\])?` + regexp.QuoteMeta(emit.KernelFile) +
+		`(?:\((\d+)\)|:(\d+):\d+): (?:catastrophic |fatal )?error(?: #[0-9A-Z-]+)?: (.*)$`)
 	// ptxas /tmp/kernel.ptx, line 541; error   : …
 	ptxasForm = regexp.MustCompile(`(?m)^ptxas .*, line (\d+); (?:error|fatal)\s*: (.*)$`)
 	// ptxas error   : …, nvcc fatal   : …, nvrtc: error: …

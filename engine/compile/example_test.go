@@ -28,5 +28,6 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Printf("%s: %d registers, %d bytes spilled, from the cache: %v\n", res.Function, res.Registers, res.SpillBytes, res.Cached)
+	fmt.Printf("%s: %d registers, %d bytes spilled, from the cache: %v\n", res.Function, res.Registers, res.SpillBytes,
+		res.Cached)
 }

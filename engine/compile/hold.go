@@ -81,4 +81,5 @@ const HeldPTX = "the PTX was held against the program, not the machine code that
 
 // ErrUnchecked is what [Result.Held] returns (wrapped, with the reason) where the machine code was not held against the
 // program.
-var ErrUnchecked = errors.New("the machine code was not held against the program: fences, barriers, copies and ordered accesses of the cubin are not checked")
+var ErrUnchecked = errors.New(
+	"the machine code was not held against the program: fences, barriers, copies and ordered accesses of the cubin are not checked")

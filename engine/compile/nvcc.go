@@ -17,11 +17,13 @@ func (c *nvccCompiler) name() string { return "nvcc " + c.Version }
 
 // identity has what nvcc takes from its environment too.
 func (c *nvccCompiler) identity(target emit.Target, extra []string) []string {
-	id := append([]string{c.name(), "prepend " + os.Getenv("NVCC_PREPEND_FLAGS"), "append " + os.Getenv("NVCC_APPEND_FLAGS")}, target.NvccFlags()...)
+	id := append([]string{c.name(), "prepend " + os.Getenv("NVCC_PREPEND_FLAGS"),
+		"append " + os.Getenv("NVCC_APPEND_FLAGS")}, target.NvccFlags()...)
 	return append(id, extra...)
 }
 
-func (c *nvccCompiler) compile(ctx context.Context, text []byte, target emit.Target, extra []string) ([]byte, string, error) {
+func (c *nvccCompiler) compile(ctx context.Context, text []byte, target emit.Target,
+	extra []string) ([]byte, string, error) {
 	dir, err := os.MkdirTemp("", "mkgen-compile-")
 	if err != nil {
 		return nil, "", err

@@ -120,7 +120,8 @@ func openNVRTC() (compiler, error) {
 // openLibrary opens one candidate, its builtins first where its folder is known.
 func openLibrary(lib *C.mkgen_nvrtc, path string) bool {
 	if filepath.IsAbs(path) {
-		builtins, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "libnvrtc-builtins.so.*")) // the pattern is well-formed
+		// the pattern is well-formed
+		builtins, _ := filepath.Glob(filepath.Join(filepath.Dir(path), "libnvrtc-builtins.so.*"))
 		for _, b := range builtins {
 			name := C.CString(b)
 			C.mkgen_nvrtc_keep(name)
@@ -146,7 +147,8 @@ func (c *nvrtcCompiler) identity(target emit.Target, extra []string) []string {
 	return append([]string{c.name(), build}, nvrtcArguments(target, extra)...)
 }
 
-func (c *nvrtcCompiler) compile(ctx context.Context, text []byte, target emit.Target, extra []string) ([]byte, string, error) {
+func (c *nvrtcCompiler) compile(ctx context.Context, text []byte, target emit.Target,
+	extra []string) ([]byte, string, error) {
 	return c.made(ctx, text, target, extra, false)
 }
 
@@ -157,7 +159,8 @@ func (c *nvrtcCompiler) ptx(ctx context.Context, text []byte, target emit.Target
 
 // made compiles in this process, and returns the cubin or the PTX. NVRTC of CUDA 13 is told to stop when ctx ends; an
 // older one goes on in the background, and what it makes is dropped.
-func (c *nvrtcCompiler) made(ctx context.Context, text []byte, target emit.Target, extra []string, ptx bool) ([]byte, string, error) {
+func (c *nvrtcCompiler) made(ctx context.Context, text []byte, target emit.Target, extra []string,
+	ptx bool) ([]byte, string, error) {
 	type outcome struct {
 		made []byte
 		log  string
@@ -227,7 +230,8 @@ func (c *nvrtcCompiler) program(text []byte, args []string, stop *C.int, ptx boo
 }
 
 // fetch reads one of NVRTC's pairs of a size and a getter.
-func (c *nvrtcCompiler) fetch(what string, p unsafe.Pointer, size func(*C.size_t) C.int, get func(*C.char) C.int) ([]byte, error) {
+func (c *nvrtcCompiler) fetch(what string, p unsafe.Pointer, size func(*C.size_t) C.int,
+	get func(*C.char) C.int) ([]byte, error) {
 	n := (*C.size_t)(C.calloc(1, C.sizeof_size_t))
 	defer C.free(unsafe.Pointer(n))
 	if code := size(n); code != 0 {

@@ -56,7 +56,8 @@ func (n *net) list(from int32, open, shut byte, lo, hi int, element func(int32) 
 }
 
 func (n *net) boolean(from int32) int32 {
-	return n.either(from, func(s int32) int32 { return n.text(s, "true") }, func(s int32) int32 { return n.text(s, "false") })
+	return n.either(from, func(s int32) int32 { return n.text(s, "true") },
+		func(s int32) int32 { return n.text(s, "false") })
 }
 
 func (n *net) null(from int32) int32 { return n.text(from, "null") }
@@ -183,7 +184,8 @@ func (n *net) anyString(from int32) int32 {
 
 // quoted is a string of lo to hi characters, hi below 0 for any number.
 func (n *net) quoted(from int32, lo, hi int) int32 {
-	s := n.times(n.byte(from, '"', '"'), lo, hi, func(s int32) int32 { return n.call(s, n.rule("character", n.character)) })
+	s := n.times(n.byte(from, '"', '"'), lo, hi,
+		func(s int32) int32 { return n.call(s, n.rule("character", n.character)) })
 	return n.byte(s, '"', '"')
 }
 

@@ -35,7 +35,8 @@ func (c *schemas) object(from int32, o object, at string) int32 {
 	case len(properties.names) == 0 && (more == "" || more == "true"):
 		return c.anyObject(from)
 	case len(properties.names) == 0:
-		rest := c.rule("more "+at, func(s int32) int32 { return c.value(s, o.values["additionalProperties"], at+"/additionalProperties") })
+		rest := c.rule("more "+at,
+			func(s int32) int32 { return c.value(s, o.values["additionalProperties"], at+"/additionalProperties") })
 		return c.dictionary(from, func(s int32) int32 { return c.call(s, rest) })
 	}
 	if c.err != nil {
@@ -144,7 +145,8 @@ func (c *schemas) array(from int32, o object, at string) int32 {
 		s = c.value(s, one, fmt.Sprintf("%s/prefixItems/%d", at, i))
 	}
 	if o.has("items") && more || lo > len(prefix) {
-		s = c.times(s, max(0, lo-len(prefix)), max(-1, hi-len(prefix)), func(s int32) int32 { return item(c.white(c.byte(s, ',', ','))) })
+		s = c.times(s, max(0, lo-len(prefix)), max(-1, hi-len(prefix)),
+			func(s int32) int32 { return item(c.white(c.byte(s, ',', ','))) })
 	}
 	return c.byte(c.white(s), ']', ']')
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// bigVocab has as many tokens as Llama 3's and of like kinds: bytes, numbers of up to three digits, words with and without
-// a space before them, in several scripts, runs of spaces, pieces of code with quotes, escapes and line breaks, and pieces
-// of characters.
+// bigVocab has as many tokens as Llama 3's and of like kinds: bytes, numbers of up to three digits, words with and
+// without a space before them, in several scripts, runs of spaces, pieces of code with quotes, escapes and line breaks,
+// and pieces of characters.
 func bigVocab() *Vocab {
 	r := rand.New(rand.NewPCG(1, 1))
 	texts := make([][]byte, 0, 128_256)
@@ -117,8 +117,9 @@ func TestMasksAreThoseOfAWalkOverAllTokens(t *testing.T) {
 		require.NoError(t, err, "%s", raw)
 		answer(t, g, seed, 40, check)
 	}
-	for seed, schema := range []string{orderSchema, `{"type":"string","maxLength":20}`, `{"type":"string","minLength":3,"maxLength":9}`,
-		`{"type":"object"}`, `{"type":"string","pattern":"^[^x]*$"}`, `{"anyOf":[{"const":"ab"},{"type":"string","maxLength":5}]}`} {
+	for seed, schema := range []string{orderSchema, `{"type":"string","maxLength":20}`,
+		`{"type":"string","minLength":3,"maxLength":9}`, `{"type":"object"}`, `{"type":"string","pattern":"^[^x]*$"}`,
+		`{"anyOf":[{"const":"ab"},{"type":"string","maxLength":5}]}`} {
 		g, err := big.Schema([]byte(schema))
 		require.NoError(t, err)
 		answer(t, g, uint64(seed), 20, check)

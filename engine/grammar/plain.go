@@ -2,15 +2,16 @@ package grammar
 
 import "unicode/utf8"
 
-// Most places of a text are within strings, where nearly all tokens lead on, each to a place that depends on its number of
-// characters alone. So the tokens of plain characters, which JSON needs no escape for, are sorted by their number of
+// Most places of a text are within strings, where nearly all tokens lead on, each to a place that depends on its number
+// of characters alone. So the tokens of plain characters, which JSON needs no escape for, are sorted by their number of
 // characters beforehand. Where all plain characters lead to one place, and all from there to one more, and so on, their
 // part of a mask is known without a walk over them.
 
 // plainChars is how many characters such a token has at most; longer ones are walked over.
 const plainChars = 16
 
-// plainLength is how many characters a text of plain ones has; ok is false for others, for none and for more than plainChars.
+// plainLength is how many characters a text of plain ones has; ok is false for others, for none and for more than
+// plainChars.
 func plainLength(text []byte) (n int, ok bool) {
 	for len(text) > 0 {
 		r, size := utf8.DecodeRune(text)
@@ -42,8 +43,8 @@ func (v *Vocab) setPlain(tokens []int) (odd []int) {
 	return odd
 }
 
-// plainRun is how many plain characters, whichever, lead on from a place, at most plainChars; ok is false where it matters
-// which they are.
+// plainRun is how many plain characters, whichever, lead on from a place, at most plainChars; ok is false where it
+// matters which they are.
 func (g *Grammar) plainRun(p *place) (n int, ok bool) {
 	for ; n < plainChars; n++ {
 		if !p.asked {
@@ -58,7 +59,8 @@ func (g *Grammar) plainRun(p *place) (n int, ok bool) {
 	return n, true
 }
 
-// afterPlain is the place that every plain character leads to, nil where none leads on; ok is false where there are several.
+// afterPlain is the place that every plain character leads to, nil where none leads on; ok is false where there are
+// several.
 func (g *Grammar) afterPlain(p *place) (to *place, ok bool) {
 	for i, part := range plainParts {
 		end, alike := p, true
@@ -76,8 +78,8 @@ func (g *Grammar) afterPlain(p *place) (to *place, ok bool) {
 	return to, true
 }
 
-// afterAny is the place that all bytes of a range lead to, nil where none leads on or p is nil; ok is false where there are
-// several.
+// afterAny is the place that all bytes of a range lead to, nil where none leads on or p is nil; ok is false where there
+// are several.
 func (g *Grammar) afterAny(p *place, lo, hi byte) (to *place, ok bool) {
 	if p == nil {
 		return nil, true

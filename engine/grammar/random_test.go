@@ -18,8 +18,9 @@ func testVocab() *Vocab {
 	for b := range 256 {
 		texts = append(texts, string([]byte{byte(b)}))
 	}
-	texts = append(texts, `{"`, `":`, `": `, `, "`, `",`, `"}`, `}}`, `]}`, `[1`, `[[`, `true`, `fals`, `null`, `nul`, `12`, `0.5`, `e+`, `-1`, `abc`, `a"`,
-		`\n`, `\u00`, `é`, "\xc3", "漢字", "\xe6\xbc", "\"\n", "\n  ", " ", "name", "a\": ", "abc", "2024-", ":00", "<end>")
+	texts = append(texts, `{"`, `":`, `": `, `, "`, `",`, `"}`, `}}`, `]}`, `[1`, `[[`, `true`, `fals`, `null`, `nul`,
+		`12`, `0.5`, `e+`, `-1`, `abc`, `a"`, `\n`, `\u00`, `é`, "\xc3", "漢字", "\xe6\xbc", "\"\n", "\n  ", " ", "name",
+		"a\": ", "abc", "2024-", ":00", "<end>")
 	v := NewVocab(len(texts), func(token int) []byte { return []byte(texts[token]) }, []int{len(texts) - 1})
 	return v
 }
@@ -57,7 +58,8 @@ func (r *random) schema() (schema map[string]any, value any) {
 	case 3:
 		lo := r.IntN(3000) - 1500
 		hi := lo + r.IntN(1200)
-		return map[string]any{"type": "integer", pick(r, "minimum", "minimum"): lo, "exclusiveMaximum": float64(hi) + 0.5}, lo + r.IntN(hi-lo+1)
+		return map[string]any{"type": "integer", pick(r, "minimum", "minimum"): lo, "exclusiveMaximum": float64(hi) + 0.5},
+			lo + r.IntN(hi-lo+1)
 	case 4:
 		lo := r.IntN(300) - 150
 		hi := lo + 1 + r.IntN(200)
@@ -69,7 +71,8 @@ func (r *random) schema() (schema map[string]any, value any) {
 		n := len([]rune(s))
 		return map[string]any{"type": "string", "minLength": max(0, n-r.IntN(3)), "maxLength": n + r.IntN(3)}, s
 	case 7:
-		of := pick(r, [2]string{`^a[bc]{1,3}(d|\d+)?$`, "abc12"}, [2]string{`"\\?x`, `"x`}, [2]string{`^(?i)Yes|no$`, "yEs"}, [2]string{`^[^a-z]+$`, "É\t漢"})
+		of := pick(r, [2]string{`^a[bc]{1,3}(d|\d+)?$`, "abc12"}, [2]string{`"\\?x`, `"x`}, [2]string{`^(?i)Yes|no$`, "yEs"},
+			[2]string{`^[^a-z]+$`, "É\t漢"})
 		return map[string]any{"type": "string", "pattern": of[0]}, of[1]
 	case 8:
 		v := []any{r.text(), r.IntN(9), nil, true, map[string]any{"a": []any{1, "x"}}}
@@ -149,7 +152,8 @@ func (r *random) object() (map[string]any, any) {
 			value.values[name] = v
 		}
 	}
-	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false}, value
+	return map[string]any{"type": "object", "properties": properties, "required": required, "additionalProperties": false},
+		value
 }
 
 // sample draws an answer; ok is false when it has not come to its end.

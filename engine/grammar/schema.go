@@ -19,8 +19,8 @@ func (e *Error) Error() string { return e.At + ": " + e.Problem }
 var types = []string{"object", "array", "string", "number", "integer", "boolean", "null"}
 
 // notes are keywords that say nothing about values, or are looked at from elsewhere.
-var notes = []string{"title", "description", "default", "examples", "example", "$schema", "$id", "$comment", "$anchor", "deprecated", "readOnly",
-	"writeOnly", "$defs", "definitions"}
+var notes = []string{"title", "description", "default", "examples", "example", "$schema", "$id", "$comment", "$anchor",
+	"deprecated", "readOnly", "writeOnly", "$defs", "definitions"}
 
 // of says which types a keyword is about; other keywords stand alone.
 var of = map[string]string{"properties": "object", "required": "object", "additionalProperties": "object",

@@ -92,7 +92,8 @@ func (t *Tree) Check() (err error) {
 				idle++
 			}
 			if refs < 1 || refs > above || seen[p] {
-				err = fmt.Errorf("page %d of the tree is held %d times, the one before it %d; seen before: %v", p, refs, above, seen[p])
+				err = fmt.Errorf("page %d of the tree is held %d times, the one before it %d; seen before: %v", p, refs, above,
+					seen[p])
 			}
 			above, seen[p] = refs, true
 		}

@@ -102,7 +102,8 @@ func (t *Tree) Follow(c *Cursor, tokens []int) []uint32 {
 			return out
 		}
 		n := 1
-		for n < len(next.pages) && (n+1)*t.page <= len(tokens) && slices.Equal(next.tokens[n*t.page:(n+1)*t.page], tokens[n*t.page:(n+1)*t.page]) {
+		for n < len(next.pages) && (n+1)*t.page <= len(tokens) &&
+			slices.Equal(next.tokens[n*t.page:(n+1)*t.page], tokens[n*t.page:(n+1)*t.page]) {
 			n++
 		}
 		next = next.split(n, t.page)

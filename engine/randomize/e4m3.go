@@ -11,7 +11,8 @@ func (b *builder) e4m3(m matrix) {
 	k := b.k
 	codes, tile := dsl.View[dsl.U32](b.weights), int(m.TileBytes()/4)
 	k.For(k.U32(0), k.U32(b.layers(m)), func(l u32) {
-		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).Named("image")
+		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).
+			Named("image")
 		k.ForStep(dsl.Uniform(b.first.ShrC(5), dsl.WarpScope), k.U32(m.Rows), b.plan.SMs*warps, func(row u32) {
 			r := row.RemC(pipeline.TileRows).Named("row_in_tile")
 			source := b.rows.Load(row.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))

@@ -16,9 +16,11 @@ func (b *builder) e4m3Blocks(m matrix) {
 	k := b.k
 	blocks, runs := m.KPadded/pipeline.BlockSize, (m.Tiles+blockTiles-1)/blockTiles
 	k.For(k.U32(0), k.U32(b.layers(m)), func(l u32) {
-		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).Named("image")
+		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).
+			Named("image")
 		k.ForStep(dsl.Uniform(b.first.ShrC(5), dsl.WarpScope), k.U32(blocks*runs), b.plan.SMs*warps, func(i u32) {
-			column, first := i.RemC(blocks).MulC(pipeline.BlockSize).Named("column"), i.DivC(blocks).MulC(blockTiles).Named("first_tile")
+			column, first := i.RemC(blocks).MulC(pipeline.BlockSize).Named("column"),
+				i.DivC(blocks).MulC(blockTiles).Named("first_tile")
 			for parity := range 2 {
 				was, exponent := dsl.NewVar(k.U32(noBlock), "block"), dsl.NewVar(k.U32(0), "exponent")
 				k.For(first, first.AddC(blockTiles).MinC(m.Tiles), func(tile u32) {
@@ -111,7 +113,8 @@ func (b *builder) blockUnit(m matrix, l u32, tile dsl.Val[dsl.U64], first, colum
 		codes.StoreN(tile.Add(dsl.Cast[dsl.U64](to)), words)
 	})
 	k.If(lane.EqC(0), func() {
-		scale := in.AddC(m.Format.Columns() * pipeline.TileRows / 4).Add(first.AndC(1).MulC(2)).Add(column.DivC(pipeline.BlockSize).AndC(1))
+		scale := in.AddC(m.Format.Columns() * pipeline.TileRows / 4).Add(first.AndC(1).MulC(2)).
+			Add(column.DivC(pipeline.BlockSize).AndC(1))
 		there := column.LtC(m.K) // and not padding alone
 		codes.Store(tile.Add(dsl.Cast[dsl.U64](scale)), dsl.Select(there, exponent.ShlC(23), k.U32(0)))
 	})

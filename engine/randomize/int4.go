@@ -7,15 +7,16 @@ import (
 )
 
 // int4 writes a matrix of integers in every layer, a row a warp: lane l has columns 4l to 4l + 3 of a block, which
-// lie in the nibbles of a word that the lane 16 on has the others of, or are a word (package i4). A row's largest magnitude
-// makes its scale, where it is one group, and its factor, of nvfp4.
+// lie in the nibbles of a word that the lane 16 on has the others of, or are a word (package i4). A row's largest
+// magnitude makes its scale, where it is one group, and its factor, of nvfp4.
 func (b *builder) int4(m matrix) {
 	k := b.k
 	shape, _ := m.Format.Int4(m.K)
 	tile, whole, sixteen := int(m.TileBytes()/4), shape.Group == i4.Whole, m.Format == pipeline.FormatNVFP4
 	words, entries := dsl.View[dsl.U32](b.weights), dsl.View[dsl.BF16](b.weights)
 	k.For(k.U32(0), k.U32(b.layers(m)), func(l u32) {
-		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).Named("image")
+		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).
+			Named("image")
 		k.ForStep(dsl.Uniform(b.first.ShrC(5), dsl.WarpScope), k.U32(m.Rows), b.plan.SMs*warps, func(row u32) {
 			r := row.RemC(pipeline.TileRows).Named("row_in_tile")
 			source := b.rows.Load(row.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))
@@ -26,14 +27,16 @@ func (b *builder) int4(m matrix) {
 				column := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).Named("column")
 				for i := range 2 {
 					lo, hi := dsl.Unpack(b.two(tensor, first.Add(column), 2*i))
-					v = append(v, dsl.Select(column.AddC(2*i).LtC(m.K), lo, k.F32(0)), dsl.Select(column.AddC(2*i+1).LtC(m.K), hi, k.F32(0)))
+					v = append(v, dsl.Select(column.AddC(2*i).LtC(m.K), lo, k.F32(0)),
+						dsl.Select(column.AddC(2*i+1).LtC(m.K), hi, k.F32(0)))
 				}
 				return v
 			}
 			most := dsl.NewVar(k.F32(0), "most")
 			var factor u32 // of a row, its exponent
 			if whole || sixteen {
-				k.For(k.U32(0), k.U32(m.KPadded/i4.Columns), func(block u32) { most.Set(largest(most.Get(), four(block))) }, dsl.Unroll(1))
+				k.For(k.U32(0), k.U32(m.KPadded/i4.Columns), func(block u32) { most.Set(largest(most.Get(), four(block))) },
+					dsl.Unroll(1))
 				most.Set(dsl.WarpMax(most.Get()))
 				bits := k.U32(0)
 				if whole {
@@ -119,7 +122,8 @@ func largest(most f32, v []f32) f32 {
 	return most
 }
 
-// scaleAs is a scale's bits as a bf16 that the format's scales can hold: pipeline's rule for binary16, of what is under 2¹⁶.
+// scaleAs is a scale's bits as a bf16 that the format's scales can hold: pipeline's rule for binary16, of what is under
+// 2¹⁶.
 func (b *builder) scaleAs(f pipeline.Format, scale u32) u32 {
 	if f.F16Scales() {
 		scale = scale.MaxC((127 - 14) << 7)
@@ -187,8 +191,8 @@ func (b *builder) fromE4M3(code u32) f32 {
 	return lo
 }
 
-// bytes are the codes of a lane's four columns in a word, less a number, of 8 bits: scale is the bits of a power of two as
-// a bf16.
+// bytes are the codes of a lane's four columns in a word, less a number, of 8 bits: scale is the bits of a power of two
+// as a bf16.
 func (b *builder) bytes(v []f32, scale, less u32) u32 {
 	k, word := b.k, b.k.U32(0)
 	const round = 0x1.8p23 // adding it to what is small leaves the nearest integer in the low bits
@@ -200,7 +204,8 @@ func (b *builder) bytes(v []f32, scale, less u32) u32 {
 	return word
 }
 
-// codes are those of a lane's four columns, less a number: the lanes below 16 store the word of theirs and the other lanes'.
+// codes are those of a lane's four columns, less a number: the lanes below 16 store the word of theirs and the other
+// lanes'.
 //
 // A code's magnitude is counted in parts of the scale, which are exact: it is at least j where that is above
 // j − 1/2, or of E2M1 what is halfway to j, or just that, where the even one of two is j.

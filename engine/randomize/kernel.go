@@ -35,7 +35,8 @@ func New(mk *megakernel.Kernel) (*Kernel, error) {
 	k := dsl.New("mkgen_random", dsl.Options{Warps: warps, Grid: mk.Options.SMs, Doc: []string{
 		fmt.Sprintf("Random weights of %s, packed.", mk.Config.Name)}})
 	b := &builder{shape: s, k: k, first: k.CTA().MulC(32 * warps).Add(k.Tid())}
-	b.weights = dsl.View[dsl.BF16x2](dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16, dsl.Doc("out: packed matrices")))
+	b.weights = dsl.View[dsl.BF16x2](dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16,
+		dsl.Doc("out: packed matrices")))
 	b.rows = b.table(bufRows, len(s.rows), "of each packed row: its tensor in the layer, and its row there")
 	b.tensors = b.table(bufTensors, tensorWords*len(s.names()), "[tensors] key, and scale as f32")
 	for _, m := range s.matrices {
@@ -165,7 +166,8 @@ func (b *builder) firstTensor(m matrix, l u32) u32 {
 // eachUnit calls body for this thread's units of 16 bytes of a matrix in layer l: with the
 // unit's number in the matrix, and with what writes it.
 func (b *builder) eachUnit(m matrix, l u32, body func(u u32, to func(v []pair))) {
-	image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 16)).AddC(int((b.plan.Image(m.layer) + m.Start) / 16)).Named("image")
+	image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 16)).AddC(int((b.plan.Image(m.layer) + m.Start) / 16)).
+		Named("image")
 	b.k.ForStep(b.first, b.k.U32(m.Tiles*m.KPadded), b.plan.SMs*32*warps, func(u u32) {
 		body(u, func(v []pair) { b.weights.StoreN(image.Add(dsl.Cast[dsl.U64](u)).MulC(unit/2), v) })
 	}, dsl.Unroll(1))

@@ -75,7 +75,8 @@ func sparse(b *testing.B, dtype models.DType) (dir string, mk *megakernel.Kernel
 	require.NoError(b, err)
 	var list []checkpoint.Tensor
 	for _, t := range synth.Tensors(c) {
-		list = append(list, checkpoint.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape, Data: make([]byte, t.Elems()*int64(dtype.Bytes()))})
+		list = append(list, checkpoint.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape,
+			Data: make([]byte, t.Elems()*int64(dtype.Bytes()))})
 	}
 	f, err := os.Create(filepath.Join(dir, checkpoint.SingleFile))
 	require.NoError(b, err)

@@ -70,8 +70,8 @@ func OpenBundle(ctx context.Context, members []Member, w Weights, o Options) (*B
 	return b, nil
 }
 
-// AddPrefill opens a prefill kernel beside the others, on a device of its own: launches of one sequence with more tokens than
-// the others have rows go through the one of the fewest tokens that has enough.
+// AddPrefill opens a prefill kernel beside the others, on a device of its own: launches of one sequence with more
+// tokens than the others have rows go through the one of the fewest tokens that has enough.
 func (b *Bundle) AddPrefill(p *megakernel.Prefill, dev Device) error {
 	r, err := openPrefill(p, dev, b.owner, b.layer, b.pages, b.guard)
 	if err != nil {
@@ -199,8 +199,8 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 	return b.last.Run(ctx, q)
 }
 
-// narrowest is the kernel with the fewest rows that has enough, and draws where it must; else the last of the widest, which
-// refuses what it cannot do, or feeds a prompt's tokens row by row.
+// narrowest is the kernel with the fewest rows that has enough, and draws where it must; else the last of the widest,
+// which refuses what it cannot do, or feeds a prompt's tokens row by row.
 func (b *Bundle) narrowest(rows int, draws bool) *Session {
 	for _, s := range b.of {
 		if min(rows, b.Rows()) <= s.Rows() && (s.mk.Draws() || !draws) {
@@ -210,8 +210,8 @@ func (b *Bundle) narrowest(rows int, draws bool) *Session {
 	return b.of[len(b.of)-1]
 }
 
-// prefill runs a launch of the prefill kernel that fits. That kernel takes the highest logit; a sequence that draws has its
-// first token drawn here, as a kernel would.
+// prefill runs a launch of the prefill kernel that fits. That kernel takes the highest logit; a sequence that draws has
+// its first token drawn here, as a kernel would.
 func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -250,7 +250,8 @@ func (b *Bundle) readPrompt() error {
 	return b.prompt.Logits(b.logits)
 }
 
-// Choice is the token that follows new token k of sequence i of the last launch, which had several rows; see batch.Stepper.
+// Choice is the token that follows new token k of sequence i of the last launch, which had several rows; see
+// batch.Stepper.
 func (b *Bundle) Choice(i, k int) (int, error) {
 	if b.prompt != nil {
 		return 0, errors.New("the choice of a row after a launch of a prompt, which makes the last one's alone")

@@ -33,7 +33,8 @@ func members(t *testing.T, o megakernel.Options, rows ...int) (all []runtime.Mem
 func openBundle(t *testing.T, all []runtime.Member, o runtime.Options) (*runtime.Bundle, error) {
 	t.Helper()
 	o.Pages, o.Guard = 12, 11
-	return runtime.OpenBundle(t.Context(), all, runtime.FromTensors(synth.NewWeights(1, all[0].Kernel.Config), runtime.LoadOptions{}), o)
+	return runtime.OpenBundle(t.Context(), all, runtime.FromTensors(synth.NewWeights(1, all[0].Kernel.Config),
+		runtime.LoadOptions{}), o)
 }
 
 // ran is whether a member's device has run a launch since the last call.
@@ -61,7 +62,9 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 	require.ErrorContains(t, err, "before the first launch")
 	logits, pages := make([]float32, 320), []uint32{6, 2, 9, 4}
 	launch := func(steps, cached int, quiet bool, feed ...int) [][]int {
-		got, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: feed, Cached: cached, Pages: pages}}, Steps: steps, Quiet: quiet})
+		got, err := b.Run(t.Context(),
+			batch.StepRequest{Sequences: []batch.Sequence{{New: feed, Cached: cached, Pages: pages}}, Steps: steps,
+				Quiet: quiet})
 		require.NoError(t, err)
 		return got
 	}
@@ -83,7 +86,8 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 	require.Equal(t, [][]int{{want[1]}, {want[2]}, {want[3]}, {want[4]}}, got)
 	require.NoError(t, b.Logits(0, logits))
 	require.ErrorContains(t, b.Logits(1, logits), "logits of sequence 1, the last launch had 1")
-	two := batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{want[0]}, Cached: 9, Pages: pages[:3]}, {New: []int{3}, Pages: []uint32{0}}}}
+	two := batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{want[0]}, Cached: 9, Pages: pages[:3]},
+		{New: []int{3}, Pages: []uint32{0}}}}
 	together, err := b.Run(t.Context(), two)
 	require.NoError(t, err)
 	only(0)
@@ -95,7 +99,8 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 // and takes the highest logit for the others. Tokens are what the host draws from the logits.
 func TestABundleDrawsInKernelsThatCan(t *testing.T) {
 	ofValues(t)
-	all := append(members(t, megakernel.Options{Page: 4}, 2, 1), members(t, megakernel.Options{Page: 4, Draws: true}, 2, 1)...)
+	all := append(members(t, megakernel.Options{Page: 4}, 2, 1),
+		members(t, megakernel.Options{Page: 4, Draws: true}, 2, 1)...)
 	b, err := openBundle(t, all, runtime.Options{Steps: 4})
 	require.NoError(t, err)
 	sampled := sampling.Params{Temperature: 2, TopK: 40, TopP: 0.9, Seed: 5}
@@ -103,7 +108,8 @@ func TestABundleDrawsInKernelsThatCan(t *testing.T) {
 	for _, c := range []struct {
 		rows []sampling.Params
 		ran  int
-	}{{[]sampling.Params{{}}, 1}, {[]sampling.Params{sampled}, 3}, {make([]sampling.Params, 2), 0}, {[]sampling.Params{{}, sampled}, 2}} {
+	}{{[]sampling.Params{{}}, 1}, {[]sampling.Params{sampled}, 3}, {make([]sampling.Params, 2), 0},
+		{[]sampling.Params{{}, sampled}, 2}} {
 		q := batch.StepRequest{Steps: 1}
 		for i, p := range c.rows {
 			q.Sequences = append(q.Sequences, batch.Sequence{New: []int{7 + i}, Pages: []uint32{uint32(i)},
@@ -151,9 +157,12 @@ func TestKernelsThatCannotShareAreRefused(t *testing.T) {
 	}{
 		{nil, runtime.Options{}, "a bundle of no kernel, want at least one"},
 		{members(t, megakernel.Options{}, 2, 2), runtime.Options{}, "two kernels of 2 rows in a bundle, want one"},
-		{members(t, megakernel.Options{}, 4, 2), runtime.Options{Pin: 32}, "parts pinned at multiples of 32 tokens in a bundle of 2 kernels, the widest of 4 rows; want one, of several rows"},
-		{append(members(t, megakernel.Options{Page: 4}, 1), members(t, megakernel.Options{}, 2)...), runtime.Options{}, "want one model and one cache"},
-		{append(members(t, megakernel.Options{MLP: megakernel.MLPFused}, 1), members(t, megakernel.Options{}, 2)...), runtime.Options{}, "packed"},
+		{members(t, megakernel.Options{}, 4, 2), runtime.Options{Pin: 32},
+			"parts pinned at multiples of 32 tokens in a bundle of 2 kernels, the widest of 4 rows; want one, of several rows"},
+		{append(members(t, megakernel.Options{Page: 4}, 1), members(t, megakernel.Options{}, 2)...), runtime.Options{},
+			"want one model and one cache"},
+		{append(members(t, megakernel.Options{MLP: megakernel.MLPFused}, 1), members(t, megakernel.Options{}, 2)...),
+			runtime.Options{}, "packed"},
 	} {
 		_, err := runtime.OpenBundle(t.Context(), c.all, nil, c.o)
 		require.ErrorContains(t, err, c.want)
@@ -166,7 +175,9 @@ func TestABundleOfOneRow(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 1, b.Rows())
 	require.Positive(t, b.Loaded().Bytes)
-	_, err = b.Run(t.Context(), batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{3}, Pages: []uint32{0}}, {New: []int{4}, Pages: []uint32{1}}}})
+	_, err = b.Run(t.Context(),
+		batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{3}, Pages: []uint32{0}},
+			{New: []int{4}, Pages: []uint32{1}}}})
 	require.ErrorContains(t, err, "2 sequences with 2 tokens to feed, want 1: there is no kernel of several rows")
 
 	// A launch feeds many tokens of a prompt, as launches of a token each do.
@@ -174,7 +185,9 @@ func TestABundleOfOneRow(t *testing.T) {
 		cached, dst := 0, make([]float32, 320)
 		tokens := []int{3, 4, 5, 6, 7}
 		for i, n := range steps {
-			q := batch.StepRequest{Steps: 1, Quiet: i < len(steps)-1, Sequences: []batch.Sequence{{New: tokens[cached : cached+n], Cached: cached, Pages: []uint32{1, 0}[:(cached+n+3)/4]}}}
+			q := batch.StepRequest{Steps: 1, Quiet: i < len(steps)-1,
+				Sequences: []batch.Sequence{{New: tokens[cached : cached+n], Cached: cached,
+					Pages: []uint32{1, 0}[:(cached+n+3)/4]}}}
 			_, err := b.Run(t.Context(), q)
 			require.NoError(t, err)
 			cached += n

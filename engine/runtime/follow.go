@@ -166,7 +166,8 @@ func (l *launch) watch() error {
 		return nil
 	}
 	if l.abandoned == 2 {
-		return l.s.fail(fmt.Errorf("the kernel hangs at position %d and does not leave %v after it was told to; the GPU is free again when this process ends", l.at, 2*graceAfterAbort))
+		return l.s.fail(fmt.Errorf(
+			"the kernel hangs at position %d and does not leave %v after it was told to; the GPU is free again when this process ends", l.at, 2*graceAfterAbort))
 	}
 	l.changed = time.Now()
 	l.abandoned++

@@ -54,7 +54,8 @@ func TestAGraphOnAGPURunsAsOftenAsAsked(t *testing.T) {
 	built, err := k.Finish()
 	require.NoError(t, err)
 	node := func(layer uint64) ir.Node { return ir.Node{Scalars: map[string]uint64{"layer": layer}} }
-	g := &ir.Graph{Kernels: []*ir.Kernel{built}, Nodes: []ir.Node{node(0), node(1), node(2)}, Dependent: true, Repeat: "steps"}
+	g := &ir.Graph{Kernels: []*ir.Kernel{built}, Nodes: []ir.Node{node(0), node(1), node(2)}, Dependent: true,
+		Repeat: "steps"}
 	_, err = runtime.NewGPUGraph(g, dev, nil)
 	require.EqualError(t, err, "0 cubins of a graph of 1 kernels")
 	gpu, err = runtime.NewGPUGraph(g, dev, [][]byte{[]byte("\x7fELF")})
@@ -80,7 +81,8 @@ func TestAGraphOnAGPURunsAsOftenAsAsked(t *testing.T) {
 	require.NoError(t, gpu2.Read("x", 0, got))
 	require.Equal(t, []byte{15, 0, 0, 0}, got)
 	require.NoError(t, gpu2.Close())
-	restore, err := gpu.SwapGraph(&ir.Graph{Kernels: g.Kernels, Nodes: g.Nodes[:1], Repeat: "steps"}, [][]byte{[]byte("\x7fELF")})
+	restore, err := gpu.SwapGraph(&ir.Graph{Kernels: g.Kernels, Nodes: g.Nodes[:1], Repeat: "steps"},
+		[][]byte{[]byte("\x7fELF")})
 	require.NoError(t, err)
 	launch(1, 10)
 	restore()

@@ -102,8 +102,8 @@ func (g *GPU) step(scalars map[string]uint64) (launches []cuda.GraphLaunch, err 
 			return nil, err
 		}
 		k := g.graph.Kernels[n.Kernel]
-		launches = append(launches, cuda.GraphLaunch{Function: g.graph.functions[n.Kernel], Grid: k.Grid, Block: 32 * k.Warps, Shared: k.SharedBytes,
-			Params: bytes.Clone(g.block), Dependent: g.graph.Dependent && i > 0})
+		launches = append(launches, cuda.GraphLaunch{Function: g.graph.functions[n.Kernel], Grid: k.Grid, Block: 32 * k.Warps,
+			Shared: k.SharedBytes, Params: bytes.Clone(g.block), Dependent: g.graph.Dependent && i > 0})
 	}
 	return launches, nil
 }

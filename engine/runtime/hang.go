@@ -38,7 +38,8 @@ type waitGroup struct {
 
 func (g waitGroup) String() string {
 	s := g.first
-	return fmt.Sprintf("SM %s: %s in %s, layer %d, %s (%s)", ranges(g.sms), s.Site.Role, where(s.Site), s.Layer, s.Waits(), s.Site.Line)
+	return fmt.Sprintf("SM %s: %s in %s, layer %d, %s (%s)", ranges(g.sms), s.Site.Role, where(s.Site), s.Layer, s.Waits(),
+		s.Site.Line)
 }
 
 // where is the phase and the task around a wait.

@@ -187,7 +187,8 @@ func (g *Image) create(l *load) *imageFile {
 		return nil
 	}
 	f.lock = flock.New(f.path + ".lock")
-	if ours, err := f.lock.TryLock(); err == nil && !ours { // an error: a file system without locks, where the last image stays
+	// an error: a file system without locks, where the last image stays
+	if ours, err := f.lock.TryLock(); err == nil && !ours {
 		f.lock.Close()
 		return nil
 	}

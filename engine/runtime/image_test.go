@@ -37,15 +37,17 @@ func (c countedRows) Row(tensor string, row int, dst []uint16) error {
 }
 
 // imaged loads with an image cache; notes get what a user is told.
-func imaged(t *testing.T, mk *megakernel.Kernel, w megakernel.Tensors, g runtime.Image) (stats runtime.LoadStats, notes []string) {
+func imaged(t *testing.T, mk *megakernel.Kernel, w megakernel.Tensors,
+	g runtime.Image) (stats runtime.LoadStats, notes []string) {
 	t.Helper()
 	g.Note = func(text string) { notes = append(notes, text) }
 	dev := newMemory(mk)
 	last := int64(0)
-	stats, err := runtime.FromTensors(w, runtime.LoadOptions{Check: true, Image: &g, Workers: 3, Progress: func(done, _ int64) {
-		require.Greater(t, done, last)
-		last = done
-	}}).Load(t.Context(), mk, dev)
+	stats, err := runtime.FromTensors(w,
+		runtime.LoadOptions{Check: true, Image: &g, Workers: 3, Progress: func(done, _ int64) {
+			require.Greater(t, done, last)
+			last = done
+		}}).Load(t.Context(), mk, dev)
 	require.NoError(t, err)
 	require.Equal(t, stats.Bytes, last)
 	require.Equal(t, dev.staged.Load(), dev.freed.Load())
@@ -77,7 +79,8 @@ func TestTheSecondLoadTakesTheImage(t *testing.T) {
 	for _, mk := range []*megakernel.Kernel{mk, other} {
 		dev := newMemory(mk)
 		rows.Store(0)
-		stats, err := runtime.FromTensors(countedRows{rows: rows}, runtime.LoadOptions{Check: true, Image: &g}).Load(t.Context(), mk, dev)
+		stats, err := runtime.FromTensors(countedRows{rows: rows},
+			runtime.LoadOptions{Check: true, Image: &g}).Load(t.Context(), mk, dev)
 		require.NoError(t, err)
 		require.True(t, stats.Image)
 		require.Less(t, rows.Load(), all, "only some blocks are packed, to compare")
@@ -118,8 +121,9 @@ func TestDamagedImagesAreMadeAgain(t *testing.T) {
 		return data
 	}
 	for what, bad := range map[string][]byte{
-		"cut": good[:len(good)-1], "empty": {}, "longer": append(append([]byte(nil), good...), 0), "first byte": flip(0), "a third": flip(len(good) / 3),
-		"sums": flip(len(good) - 33), "seal": flip(len(good) - 1),
+		"cut": good[:len(good)-1], "empty": {}, "longer": append(append([]byte(nil), good...), 0), "first byte": flip(0),
+		"a third": flip(len(good) / 3),
+		"sums":    flip(len(good) - 33), "seal": flip(len(good) - 1),
 	} {
 		require.NoError(t, os.WriteFile(path, bad, 0o644))
 		stats, notes := imaged(t, mk, cheap{}, g)
@@ -166,7 +170,8 @@ func TestFailedLoadsLeaveNoImage(t *testing.T) {
 	mk := medium(t, true)
 	g := runtime.Image{Dir: t.TempDir(), Source: "a", Free: 1}
 	failure := errors.New("failed")
-	w := runtime.FromTensors(spoiled{tensor: "model.layers.1.mlp.up_proj.weight", row: 31, err: failure}, runtime.LoadOptions{Check: true, Image: &g})
+	w := runtime.FromTensors(spoiled{tensor: "model.layers.1.mlp.up_proj.weight", row: 31, err: failure},
+		runtime.LoadOptions{Check: true, Image: &g})
 	_, err := w.Load(t.Context(), mk, newMemory(mk))
 	require.ErrorIs(t, err, failure)
 	require.Empty(t, images(t, g.Dir))

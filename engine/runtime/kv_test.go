@@ -79,7 +79,8 @@ func TestDecodingWithAnE4M3Cache(t *testing.T) {
 		s, mk, err := kvSession(t, tasks.KVE4M3, scales)
 		require.NoError(t, err)
 		got := logitsOf(t, s, mk, tokens)
-		model, err := reference.NewModel(shape, reference.Synthetic(shape, 1), reference.WithE4M3Cache(reference.AsKernel(shape), shape, scales))
+		model, err := reference.NewModel(shape, reference.Synthetic(shape, 1),
+			reference.WithE4M3Cache(reference.AsKernel(shape), shape, scales))
 		require.NoError(t, err)
 		var want [][]float64
 		for _, token := range tokens {
@@ -98,8 +99,10 @@ func TestScalesOfTheCacheAreChecked(t *testing.T) {
 	for want, scales := range map[string][]float32{
 		"3 scales of the KV cache, want 8: two for each of 2 heads of 2 layers": make([]float32, 3),
 		"scale 0 of the KV cache is 0, want a positive number":                  make([]float32, n),
-		"scale 1 of the KV cache is NaN, want a positive number":                append([]float32{1, float32(math.NaN())}, make([]float32, n-2)...),
-		"scale 0 of the KV cache is +Inf, want a positive number":               append([]float32{float32(math.Inf(1))}, make([]float32, n-1)...),
+		"scale 1 of the KV cache is NaN, want a positive number": append([]float32{1, float32(math.NaN())},
+			make([]float32, n-2)...),
+		"scale 0 of the KV cache is +Inf, want a positive number": append([]float32{float32(math.Inf(1))},
+			make([]float32, n-1)...),
 	} {
 		_, _, err := kvSession(t, tasks.KVE4M3, scales)
 		require.EqualError(t, err, want)
@@ -125,7 +128,8 @@ func TestScalesComeWithTheWeights(t *testing.T) {
 		w.Tensors = synth.NewWeights(1, mk.Config)
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
-		if _, err := runtime.OpenSequence(context.Background(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.Options{Pages: 1, KVScales: given}); err != nil {
+		if _, err := runtime.OpenSequence(context.Background(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}),
+			runtime.Options{Pages: 1, KVScales: given}); err != nil {
 			return nil, err
 		}
 		raw := make([]byte, 4*len(scales))
@@ -173,7 +177,8 @@ func TestRowsOfSeveralTokensWithAnE4M3Cache(t *testing.T) {
 		r, err := runtime.Open(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, shape), runtime.LoadOptions{}),
 			runtime.Options{Pages: 20, Guard: 19, KVScales: scales})
 		require.NoError(t, err)
-		model, err := reference.NewModel(shape, reference.Synthetic(shape, 1), reference.WithE4M3Cache(reference.AsKernel(shape), shape, scales))
+		model, err := reference.NewModel(shape, reference.Synthetic(shape, 1),
+			reference.WithE4M3Cache(reference.AsKernel(shape), shape, scales))
 		require.NoError(t, err)
 		tokens := synth.Tokens(5, 0, 33, c.Vocab)
 		pages := []uint32{7, 3, 12, 0, 9, 14, 5, 1, 16}
@@ -181,7 +186,8 @@ func TestRowsOfSeveralTokensWithAnE4M3Cache(t *testing.T) {
 		piece := rows - 1
 		for at := 0; at < len(tokens); at += piece {
 			end := min(at+piece, len(tokens))
-			run(t, r, 1, batch.Sequence{New: tokens[at:end], Cached: at, Pages: pages[:(end+3)/4]}, batch.Sequence{New: []int{11}, Pages: []uint32{2}})
+			run(t, r, 1, batch.Sequence{New: tokens[at:end], Cached: at, Pages: pages[:(end+3)/4]},
+				batch.Sequence{New: []int{11}, Pages: []uint32{2}})
 			row := make([]float32, c.Vocab)
 			require.NoError(t, r.Logits(0, row))
 			wide := make([]float64, len(row))

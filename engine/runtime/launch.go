@@ -52,9 +52,10 @@ func (r *Session) Run(ctx context.Context, q batch.StepRequest) ([][]int, error)
 		return nil, fmt.Errorf("%d steps of which nobody wants the tokens, want 1", q.Steps)
 	}
 	r.nextMask = q.Mask
-	all, err := r.launch(ctx, kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps}, r.lastDraws(q.Sequences), q.Quiet, func(_ int, chosen []int) bool {
-		return q.Each == nil || q.Each(lasts(chosen))
-	})
+	all, err := r.launch(ctx, kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps}, r.lastDraws(q.Sequences),
+		q.Quiet, func(_ int, chosen []int) bool {
+			return q.Each == nil || q.Each(lasts(chosen))
+		})
 	for i, chosen := range all {
 		all[i] = lasts(chosen)
 	}

@@ -100,7 +100,8 @@ func TestADraftTreesLogitsAreThoseOfItsBranches(t *testing.T) {
 			for at := i; at >= 0; at = parents[at] {
 				branch = append([]uint32{tree[at]}, branch...)
 			}
-			alone := launched(t, r, kv.Request{Sequences: []kv.Sequence{{Pages: pages, Cached: len(prompt), New: len(branch), Tokens: branch}}})
+			alone := launched(t, r, kv.Request{Sequences: []kv.Sequence{{Pages: pages, Cached: len(prompt), New: len(branch),
+				Tokens: branch}}})
 			near(t, rowLogits(t, r, len(branch)-1), drafted[i], "token of the tree")
 			require.Equal(t, alone[0][len(branch)-1], chosen[0][2+i])
 		}
@@ -110,11 +111,13 @@ func TestADraftTreesLogitsAreThoseOfItsBranches(t *testing.T) {
 // All pages selected is no selection; fewer are something else.
 func TestASelectionOfAllPagesIsNoSelection(t *testing.T) {
 	prompt := counted(26)
-	r := raggedWith(t, megakernel.Options{Tokens: 4, Selection: true, Attention: "causal/window=8"}, runtime.Options{Pages: 24, Steps: 3})
+	r := raggedWith(t, megakernel.Options{Tokens: 4, Selection: true, Attention: "causal/window=8"},
+		runtime.Options{Pages: 24, Steps: 3})
 	pages := []uint32{5, 2, 11, 0, 7, 1, 9, 4}
 	fill(t, r, prompt, pages, 4)
 	run := func(lists [][]int) ([][]int, []float32) {
-		got := launched(t, r, kv.Request{Steps: 3, Sequences: []kv.Sequence{{Pages: pages, Cached: 26, New: 1, Tokens: []uint32{9}, Grow: true, Select: lists}}})
+		got := launched(t, r, kv.Request{Steps: 3,
+			Sequences: []kv.Sequence{{Pages: pages, Cached: 26, New: 1, Tokens: []uint32{9}, Grow: true, Select: lists}}})
 		return got, rowLogits(t, r, 0)
 	}
 	all := []int{0, 1, 2, 3, 4, 5}
@@ -182,8 +185,10 @@ func TestPinnedPartsMakeLogitsTheSameInEveryBatch(t *testing.T) {
 				{0, alone},
 				{0, []kv.Sequence{one(cached), {Pages: other, Cached: 45, New: 7, Tokens: counted(7)}}},
 				{3, []kv.Sequence{{Pages: other, Cached: 17, New: 3, Tokens: counted(3)}, one(cached)}},
-				{6, []kv.Sequence{{Pages: other, Cached: 45, New: 1, Tokens: []uint32{1}}, {Pages: third, New: 5, Tokens: counted(5)}, one(cached)}},
-				{1, []kv.Sequence{{Pages: append(pages[:cached/4:cached/4], third...), Cached: cached / 4 * 4, New: 1, Tokens: []uint32{8}}, one(cached)}},
+				{6, []kv.Sequence{{Pages: other, Cached: 45, New: 1, Tokens: []uint32{1}},
+					{Pages: third, New: 5, Tokens: counted(5)}, one(cached)}},
+				{1, []kv.Sequence{{Pages: append(pages[:cached/4:cached/4], third...), Cached: cached / 4 * 4, New: 1,
+					Tokens: []uint32{8}}, one(cached)}},
 			} {
 				launched(t, r, kv.Request{Sequences: batch.sequences, PinTokens: pin})
 				got := rowLogits(t, r, batch.row)
@@ -204,13 +209,21 @@ func TestLaunchesThatCannotBeAreRefused(t *testing.T) {
 		return kv.Request{Sequences: []kv.Sequence{one}}
 	}
 	for want, q := range map[string]kv.Request{
-		"sequence 0: 1 tokens for 2 new ones":                                      s(func(s *kv.Sequence) { s.Tokens = []uint32{1} }),
-		"sequence 0: token 320, want 0 to 319":                                     s(func(s *kv.Sequence) { s.Tokens[1] = 320 }),
-		"no token to feed in any sequence":                                         s(func(s *kv.Sequence) { s.New, s.Tokens = 0, nil }),
-		"sequence 0: mask words 3 to 3, there are 3":                               s(func(s *kv.Sequence) { s.Masks = []uint32{0, 3} }),
-		"kv: sequence 0: new token 1 has parent 1, want -1 to 0":                   s(func(s *kv.Sequence) { s.Parents = []int{-1, 1} }),
-		"kv: sequence 0: selects pages, but the kernel is built without selection": s(func(s *kv.Sequence) { s.Select = [][]int{{}, {}} }),
-		"0 sequences and 1 steps, want at least 1 and 1 to 1":                      {},
+		"sequence 0: 1 tokens for 2 new ones": s(
+			func(s *kv.Sequence) { s.Tokens = []uint32{1} }),
+		"sequence 0: token 320, want 0 to 319": s(
+			func(s *kv.Sequence) { s.Tokens[1] = 320 }),
+		"no token to feed in any sequence": s(func(s *kv.Sequence) {
+			s.New,
+				s.Tokens = 0, nil
+		}),
+		"sequence 0: mask words 3 to 3, there are 3": s(
+			func(s *kv.Sequence) { s.Masks = []uint32{0, 3} }),
+		"kv: sequence 0: new token 1 has parent 1, want -1 to 0": s(
+			func(s *kv.Sequence) { s.Parents = []int{-1, 1} }),
+		"kv: sequence 0: selects pages, but the kernel is built without selection": s(
+			func(s *kv.Sequence) { s.Select = [][]int{{}, {}} }),
+		"0 sequences and 1 steps, want at least 1 and 1 to 1": {},
 	} {
 		_, err := r.Launch(t.Context(), q, nil)
 		require.EqualError(t, err, want)

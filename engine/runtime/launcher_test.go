@@ -102,7 +102,8 @@ func TestAGeneratedPackageIsEnoughToLaunch(t *testing.T) {
 
 	dir, l := launcher(t, mk)
 	device := t.TempDir()
-	args := []string{"run", "-tags", "cuda", ".", tensorFiles(t, weights, dims), device, fmt.Sprint(pages), fmt.Sprint(uint32(epoch))}
+	args := []string{"run", "-tags", "cuda", ".", tensorFiles(t, weights, dims), device, fmt.Sprint(pages),
+		fmt.Sprint(uint32(epoch))}
 	for _, token := range prompt {
 		args = append(args, fmt.Sprint(token))
 	}
@@ -114,7 +115,8 @@ func TestAGeneratedPackageIsEnoughToLaunch(t *testing.T) {
 	launch, err := os.ReadFile(filepath.Join(device, "launch"))
 	require.NoError(t, err)
 	arguments := strings.Fields(string(launch))
-	require.Equal(t, []string{mk.IR.Name, fmt.Sprint(mk.IR.Grid), fmt.Sprint(32 * mk.IR.Warps), fmt.Sprint(mk.IR.SharedBytes)}, arguments[:4])
+	require.Equal(t, []string{mk.IR.Name, fmt.Sprint(mk.IR.Grid), fmt.Sprint(32 * mk.IR.Warps),
+		fmt.Sprint(mk.IR.SharedBytes)}, arguments[:4])
 	block, err := hex.DecodeString(arguments[4])
 	require.NoError(t, err)
 	mem, scalars := bindDevice(t, device, &l, block)

@@ -51,8 +51,9 @@ func (s *runner) tables(epoch uint32) error {
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{"plan", words(s.mk.PlanTable())}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
-		{"abort", make([]byte, 4*pipeline.AbortWords)}, {"records", make([]byte, 4*megakernel.RecordWords(s.mk))}} {
+	}{{"plan", words(s.mk.PlanTable())}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})},
+		{"stop", words([]uint32{0})}, {"abort", make([]byte, 4*pipeline.AbortWords)},
+		{"records", make([]byte, 4*megakernel.RecordWords(s.mk))}} {
 		if err := s.dev.Write(w.name, 0, w.data); err != nil {
 			return err
 		}
@@ -127,7 +128,8 @@ func (s *runner) scales(n int) error {
 		given = s.mk.KVScales()
 	}
 	if len(given) != n {
-		return fmt.Errorf("%d scales of the KV cache, want %d: two for each of %d heads of %d layers", len(given), n, s.mk.KV.Heads, s.mk.KV.Layers)
+		return fmt.Errorf("%d scales of the KV cache, want %d: two for each of %d heads of %d layers", len(given), n,
+			s.mk.KV.Heads, s.mk.KV.Layers)
 	}
 	bits := make([]uint32, n)
 	for i, x := range given {

@@ -8,9 +8,9 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// Masks of a launch of several steps. Those of its first step are there when it begins. When the host has handed a step's
-// tokens out it writes the masks of the next step, and then how many steps have theirs. The kernel, which computes the next
-// step's layers meanwhile, waits for that number behind the LM head.
+// Masks of a launch of several steps. Those of its first step are there when it begins. When the host has handed a
+// step's tokens out it writes the masks of the next step, and then how many steps have theirs. The kernel, which
+// computes the next step's layers meanwhile, waits for that number behind the LM head.
 //
 // When the launch is to end the host says that all masks are there. What the kernel chooses from then on is of no use.
 
@@ -28,8 +28,8 @@ func (m *masks) steps(n int) int {
 	return min(n, m.given)
 }
 
-// maskSteps has the next launch, of so many steps, ask for the masks of those behind its first ones; with nil they are those
-// of the first.
+// maskSteps has the next launch, of so many steps, ask for the masks of those behind its first ones; with nil they are
+// those of the first.
 func (s *runner) maskSteps(first, steps int, next func(row int) []uint32) error {
 	s.masks = masks{}
 	if s.modes&draw.ModeMasks == 0 {

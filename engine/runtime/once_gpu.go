@@ -18,7 +18,8 @@ func (g *GPU) RunOnce(k *ir.Kernel, cubin []byte, scalars map[string]uint64) (er
 	}
 	defer func() { err = errors.Join(err, m.Close()) }()
 	_, size := k.ParamsLayout()
-	other := &GPU{k: k, dev: g.dev, stream: g.stream, mem: g.mem, host: g.host, begin: g.begin, end: g.end, block: make([]byte, size)}
+	other := &GPU{k: k, dev: g.dev, stream: g.stream, mem: g.mem, host: g.host, begin: g.begin, end: g.end,
+		block: make([]byte, size)}
 	if other.fn, err = m.Function(k.Name); err != nil {
 		return err
 	}

@@ -18,9 +18,9 @@ type Prefill struct {
 	chosen int      // what the last launch chose: perhaps batch.NoToken
 }
 
-// OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache are those of
-// from, on which the decode kernel is open; the cache has pages pages a layer. Unused entries of the page table name the
-// page guard.
+// OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache are those
+// of from, on which the decode kernel is open; the cache has pages pages a layer. Unused entries of the page table name
+// the page guard.
 func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint32) (*Prefill, error) {
 	return openPrefill(p, dev, from, nil, pages, guard)
 }
@@ -28,7 +28,8 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 // openPrefill is OpenPrefill beside another prefill kernel of the same weights, unless it is nil: steps of both make
 // the matrices of a layer in bf16 in the same place, which the other's device owns.
 func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, guard uint32) (*Prefill, error) {
-	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from}, table: slices.Repeat([]uint32{guard}, pages)}
+	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from},
+		table: slices.Repeat([]uint32{guard}, pages)}
 	for _, buf := range p.IR.Globals() {
 		if buf.Map != nil {
 			continue // the device makes it of its description
@@ -71,13 +72,15 @@ func (r *Prefill) Tokens() int { return r.long.Options.Tokens }
 // returns the token that follows, by argmax; batch.NoToken if it is quiet, which makes no logits. After a *HangError
 // the next launch can run, the tokens of this one are lost; after any other error of a launch none can. It does not end
 // before its time when ctx does.
-func (r *Prefill) Run(ctx context.Context, tokens []int, cached int, pages []uint32, quiet bool) (chosen int, err error) {
+func (r *Prefill) Run(ctx context.Context, tokens []int, cached int, pages []uint32,
+	quiet bool) (chosen int, err error) {
 	r.chosen = batch.NoToken
 	chosen = batch.NoToken
 	if err := r.feed(tokens, cached, pages); err != nil {
 		return chosen, err
 	}
-	scalars := map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: uint64(r.pages), megakernel.ScalarChooses: 1}
+	scalars := map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)),
+		megakernel.ScalarPages: uint64(r.pages), megakernel.ScalarChooses: 1}
 	if quiet {
 		scalars[megakernel.ScalarChooses] = 0
 	}

@@ -21,7 +21,8 @@ import (
 )
 
 // prefillOfTiny is tiny's decode kernel of one row and its prefill kernel, over one image and one cache.
-func prefillOfTiny(t *testing.T, o megakernel.PrefillOptions, page, pages int) (*runtime.Prefill, *runtime.Sequence, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
+func prefillOfTiny(t *testing.T, o megakernel.PrefillOptions, page,
+	pages int) (*runtime.Prefill, *runtime.Sequence, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
 	t.Helper()
 	return prefillOfTinyIn(t, pipeline.FormatBF16, o, page, pages)
 }
@@ -44,7 +45,8 @@ func prefillOfTinyIn(t *testing.T, weights pipeline.Format, o megakernel.Prefill
 	for i := range table {
 		table[i] = uint32((5*i + 3) % pages) // not in order
 	}
-	s, err := runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: table})
+	s, err := runtime.OpenSequence(t.Context(), mk, sim,
+		runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: table})
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)
@@ -52,7 +54,8 @@ func prefillOfTinyIn(t *testing.T, weights pipeline.Format, o megakernel.Prefill
 }
 
 // cacheOf is a token's keys and values in a layer as the device has them.
-func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, table []uint32, layer, token, v int) []float64 {
+func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, table []uint32, layer, token,
+	v int) []float64 {
 	t.Helper()
 	var out []float64
 	var two [2]byte
@@ -67,8 +70,8 @@ func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, t
 }
 
 // A prompt goes through the prefill kernel in steps of different lengths: keys, values and
-// logits are the float64 reference's, and as near to it as those of a prompt that the decode kernel read alone; and so are those of
-// the decode kernel that reads the last token again.
+// logits are the float64 reference's, and as near to it as those of a prompt that the decode kernel read alone; and so
+// are those of the decode kernel that reads the last token again.
 func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	ofValues(t)
 	formats := deep.Most([]pipeline.Format{pipeline.FormatBF16, pipeline.FormatI4G32, pipeline.FormatE4M3,
@@ -138,8 +141,8 @@ func promptThroughPrefill(t *testing.T, format pipeline.Format) {
 	}
 }
 
-// Whatever the schedule, steps of 64 and of 128 tokens, with one warpgroup or two and with clusters or without, write the same keys and
-// values, without a race. The cache's pages are smaller than a block of attention in one case.
+// Whatever the schedule, steps of 64 and of 128 tokens, with one warpgroup or two and with clusters or without, write
+// the same keys and values, without a race. The cache's pages are smaller than a block of attention in one case.
 func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
 	ofValues(t)
 	const pages = 40
@@ -149,7 +152,8 @@ func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
 		table[i] = uint32(i)
 	}
 	var first []byte
-	for i, o := range []megakernel.PrefillOptions{{Tokens: 64, Groups: 1}, {Tokens: 128, Groups: 1, Cluster: 2}, {Tokens: 128}, {Tokens: 64, Groups: 1, Cluster: 1}} {
+	for i, o := range []megakernel.PrefillOptions{{Tokens: 64, Groups: 1}, {Tokens: 128, Groups: 1, Cluster: 2},
+		{Tokens: 128}, {Tokens: 64, Groups: 1, Cluster: 1}} {
 		r, _, wide, sim, mk := prefillOfTiny(t, o, 8, pages)
 		for seed := range uint64(len(interp.Policies())) {
 			if !deep.On() && int(seed) != i+1 { // each has a schedule of its own
@@ -184,8 +188,8 @@ func widened(v []float32) (out []float64) {
 	return out
 }
 
-// In a bundle, quiet launches of one sequence that have more tokens than the other kernels have rows go through the prefill kernel; what
-// follows the prompt is what a kernel of one row chooses alone.
+// In a bundle, quiet launches of one sequence that have more tokens than the other kernels have rows go through the
+// prefill kernel; what follows the prompt is what a kernel of one row chooses alone.
 func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	ofValues(t)
 	prompt := synth.Tokens(5, 0, 41, 320)
@@ -204,7 +208,9 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	require.NoError(t, b.SetEnds(nil))
 	pages := []uint32{6, 2, 9, 4, 0, 1, 3, 5, 7, 8, 10}
 	launch := func(steps, cached int, quiet bool, feed ...int) [][]int {
-		got, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: feed, Cached: cached, Pages: pages}}, Steps: steps, Quiet: quiet})
+		got, err := b.Run(t.Context(),
+			batch.StepRequest{Sequences: []batch.Sequence{{New: feed, Cached: cached, Pages: pages}}, Steps: steps,
+				Quiet: quiet})
 		require.NoError(t, err)
 		return got
 	}
@@ -225,8 +231,10 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, [][]int{{token}}, drawn)
 	}
-	require.ErrorContains(t, b.TokenLogits(0, 3, logits), "logits of new token 3 of sequence 0, there are those of the last one")
-	_, err = b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Cached: 30, Pages: pages}}, Steps: 1, Quiet: true})
+	require.ErrorContains(t, b.TokenLogits(0, 3, logits),
+		"logits of new token 3 of sequence 0, there are those of the last one")
+	_, err = b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Cached: 30, Pages: pages}},
+		Steps: 1, Quiet: true})
 	require.ErrorContains(t, err, "a prefill step of 41 tokens behind 30 cached ones on 11 pages of 4, want pages for all")
 }
 
@@ -252,7 +260,8 @@ func TestPrefillKernelsShareTheLayerInBF16(t *testing.T) {
 	require.Equal(t, mark, got)
 }
 
-// A launch that is given up, wherever it stands, is an error that names what was waited for, and the next one writes what it would have.
+// A launch that is given up, wherever it stands, is an error that names what was waited for, and the next one writes
+// what it would have.
 func TestAPrefillLaunchThatIsGivenUpLeavesAKernelThatGoesOn(t *testing.T) {
 	ofValues(t)
 	const pages = 8

@@ -28,7 +28,8 @@ func Random(seed uint64, r *randomize.Kernel, cubin []byte) Weights {
 
 // RandomCompiled is Random for a GPU of an architecture ("sm_90a"): the kernel that
 // makes the weights is built, and compiled or taken from the cache.
-func RandomCompiled(ctx context.Context, mk *megakernel.Kernel, seed uint64, arch string, o compile.Options) (Weights, error) {
+func RandomCompiled(ctx context.Context, mk *megakernel.Kernel, seed uint64, arch string,
+	o compile.Options) (Weights, error) {
 	r, err := randomize.New(mk)
 	if err != nil {
 		return nil, err

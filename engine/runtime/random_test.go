@@ -39,7 +39,8 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			if i == 19 {
 				o.Weights = "i4g32,qkv=nvfp4,down=i8"
 			} else if i > 14 {
-				o.Head = []pipeline.Format{pipeline.FormatE4M3B128, pipeline.FormatI8, pipeline.FormatE4M3, pipeline.FormatI4G32}[i-15]
+				o.Head = []pipeline.Format{pipeline.FormatE4M3B128, pipeline.FormatI8, pipeline.FormatE4M3,
+					pipeline.FormatI4G32}[i-15]
 				c.Vocab = 80 // rows of codes are made in whole tiles
 			} else if i > 12 {
 				o.Weights = pipeline.FormatE4M3B128
@@ -90,8 +91,8 @@ func requireRandomInBatches(t *testing.T, mk *megakernel.Kernel, seed uint64) {
 		}
 		return ms
 	}
-	q, err := pipeline.New(pipeline.Request{SMs: p.SMs, Layers: p.Layers, Layer: matrices(p.Layer), Final: matrices(p.Final),
-		StageBytes: 2176, SharedLimit: p.SharedLimit, BatchTiles: 5})
+	q, err := pipeline.New(pipeline.Request{SMs: p.SMs, Layers: p.Layers, Layer: matrices(p.Layer),
+		Final: matrices(p.Final), StageBytes: 2176, SharedLimit: p.SharedLimit, BatchTiles: 5})
 	require.NoError(t, err)
 	again := *mk
 	again.Plan = q

@@ -31,7 +31,8 @@ func raggedSession(t *testing.T, mk *megakernel.Kernel, seed uint64) (*runtime.S
 	sim, err := runtime.NewSim(mk.IR, seed)
 	require.NoError(t, err)
 	weights := runtime.FromTensors(synth.NewWeights(1, mk.Config), runtime.LoadOptions{})
-	s, err := runtime.Open(t.Context(), mk, sim, weights, runtime.Options{Pages: 40, Guard: 39, Steps: 3, Costs: kv.Costs{Item: 1, Row: 1, Token: 1}})
+	s, err := runtime.Open(t.Context(), mk, sim, weights,
+		runtime.Options{Pages: 40, Guard: 39, Steps: 3, Costs: kv.Costs{Item: 1, Row: 1, Token: 1}})
 	require.NoError(t, err)
 	return s, sim
 }
@@ -46,7 +47,8 @@ func longRun(t *testing.T, s *runtime.Session) (batch.StepRequest, [][]int) {
 	for at := 0; at < 56; at += 8 {
 		run(t, s, 1, batch.Sequence{New: []int{at, 7, 9, 2, 1, 8, at, 3}, Cached: at, Pages: pages})
 	}
-	q := batch.StepRequest{Steps: 3, Sequences: []batch.Sequence{{New: []int{40}, Cached: 56, Pages: pages}, {New: []int{5}, Pages: []uint32{3, 1}}}}
+	q := batch.StepRequest{Steps: 3, Sequences: []batch.Sequence{{New: []int{40}, Cached: 56, Pages: pages},
+		{New: []int{5}, Pages: []uint32{3, 1}}}}
 	want, err := s.Run(t.Context(), q)
 	require.NoError(t, err)
 	return q, want

@@ -71,8 +71,8 @@ func (s *runner) open(ctx context.Context, w Weights, sizes map[string]int64, ep
 	return s.SetEnds(nil)
 }
 
-// SetShort says whether sequences of the next launches have at most Config.ShortPositions tokens, those of the launch among them,
-// and their cached keys were rotated so. It does nothing where length does not matter.
+// SetShort says whether sequences of the next launches have at most Config.ShortPositions tokens, those of the launch
+// among them, and their cached keys were rotated so. It does nothing where length does not matter.
 func (s *runner) SetShort(short bool) error {
 	if s.short == short || s.mk.Config.ShortPositions() == 0 {
 		return nil

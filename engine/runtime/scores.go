@@ -18,11 +18,12 @@ type rowScores struct {
 // scoring reports whether rows of the launch have scores. Its tokens are then handed out when it has ended, with these.
 func (s *runner) scoring() bool { return s.modes&draw.ModeScores != 0 }
 
-// logprobs are those of the token that a row chose for a position of its sequence, in a step of the last launch that others
-// followed, as many as behind says. It reads those of the steps behind along.
+// logprobs are those of the token that a row chose for a position of its sequence, in a step of the last launch that
+// others followed, as many as behind says. It reads those of the steps behind along.
 func (s *runner) logprobs(row, position, behind, token int) (sampling.Logprobs, error) {
 	if row >= len(s.asked) || s.asked[row].Tops() < 0 || behind < 0 || behind >= draw.ScoredSteps {
-		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d and %d steps before the launch's last, want a row that has them, and less than %d", row, behind, draw.ScoredSteps)
+		return sampling.Logprobs{},
+			fmt.Errorf("log-probabilities of row %d and %d steps before the launch's last, want a row that has them, and less than %d", row, behind, draw.ScoredSteps)
 	}
 	size := s.mk.Options.SMs * draw.ScoreWords
 	for len(s.scores) <= row {
@@ -31,7 +32,8 @@ func (s *runner) logprobs(row, position, behind, token int) (sampling.Logprobs, 
 	have := &s.scores[row]
 	if at := position - have.position; at < 0 || (at+1)*size > len(have.words) {
 		slot := position % draw.ScoredSteps
-		words, err := s.read(megakernel.BufferScores, (row*draw.ScoredSteps+slot)*size, min(behind+1, draw.ScoredSteps-slot)*size)
+		words, err := s.read(megakernel.BufferScores, (row*draw.ScoredSteps+slot)*size,
+			min(behind+1, draw.ScoredSteps-slot)*size)
 		if err != nil {
 			return sampling.Logprobs{}, err
 		}
@@ -56,7 +58,8 @@ func (r *Session) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error
 	row := 0
 	switch {
 	case r.one != nil && (i != 0 || k != 0):
-		return sampling.Logprobs{}, fmt.Errorf("log-probabilities behind new token %d of sequence %d, want the only one", k, i)
+		return sampling.Logprobs{}, fmt.Errorf("log-probabilities behind new token %d of sequence %d, want the only one", k,
+			i)
 	case r.one == nil:
 		var err error
 		if row, err = r.rowOf(i, k); err != nil {

@@ -19,8 +19,10 @@ type Sequence struct {
 }
 
 // NewSequence is OpenSequence with weights from t and nothing else chosen.
-func NewSequence(mk *megakernel.Kernel, dev Device, t megakernel.Tensors, pages int, table []uint32, epoch uint32) (*Sequence, error) {
-	return OpenSequence(context.Background(), mk, dev, FromTensors(t, LoadOptions{}), Options{Pages: pages, Table: table, Epoch: epoch})
+func NewSequence(mk *megakernel.Kernel, dev Device, t megakernel.Tensors, pages int, table []uint32,
+	epoch uint32) (*Sequence, error) {
+	return OpenSequence(context.Background(), mk, dev, FromTensors(t, LoadOptions{}),
+		Options{Pages: pages, Table: table, Epoch: epoch})
 }
 
 // OpenSequence is Open of a kernel of one row for one sequence. Without Options.Table it has all pages, in order.
@@ -57,7 +59,8 @@ func (r *Session) openOne(ctx context.Context, w Weights) error {
 	}
 	r.one = &Sequence{runner: &r.runner, table: table}
 	room := 4 * int64(r.one.Capacity()+1)
-	if err := r.open(ctx, w, map[string]int64{"page_table": 4 * int64(len(table)), "tokens": room, "stream": room, "times": room}, r.o.Epoch); err != nil {
+	if err := r.open(ctx, w, map[string]int64{"page_table": 4 * int64(len(table)), "tokens": room, "stream": room,
+		"times": room}, r.o.Epoch); err != nil {
 		return err
 	}
 	return r.dev.Write("page_table", 0, words(table))
@@ -74,7 +77,8 @@ func (r *Session) runOne(ctx context.Context, q batch.StepRequest) ([][]int, err
 		rows += len(q.Sequences[i].New)
 	}
 	if len(q.Sequences) != 1 || rows > 1 && q.Steps > 1 || rows > oneRows {
-		return nil, fmt.Errorf("%d sequences with %d tokens to feed, want 1: there is no kernel of several rows", len(q.Sequences), rows)
+		return nil, fmt.Errorf("%d sequences with %d tokens to feed, want 1: there is no kernel of several rows",
+			len(q.Sequences), rows)
 	}
 	one, s := r.one, &q.Sequences[0]
 	table := slices.Repeat([]uint32{r.o.Guard}, len(one.table))
@@ -180,7 +184,8 @@ func (s *Sequence) check(prompt []int, n int) (steps int, err error) {
 	}
 	steps = len(prompt) + min(n, s.Capacity()+1) - 1 // n may be so large that the sum would overflow
 	if s.pos+steps > s.Capacity() {
-		return 0, fmt.Errorf("the KV cache is full: %d tokens in %d pages of %d, and %d to come", s.pos, len(s.table), s.mk.KV.Page, steps)
+		return 0, fmt.Errorf("the KV cache is full: %d tokens in %d pages of %d, and %d to come", s.pos, len(s.table),
+			s.mk.KV.Page, steps)
 	}
 	if limit := s.mk.Config.MaxPositions; s.pos+steps > limit {
 		return 0, fmt.Errorf("position %d, and %d to come: the model was made for %d", s.pos, steps, limit)

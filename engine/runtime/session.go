@@ -82,7 +82,8 @@ func Open(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weights, o O
 		return nil, fmt.Errorf("a KV cache of %d pages, guard %d, and %d page table entries, want at least 1, a page of it, and at least 0", o.Pages, o.Guard, o.Entries)
 	}
 	o.Steps = max(o.Steps, 1)
-	r := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales, from: o.From}, o: o}
+	r := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales,
+		from: o.From}, o: o}
 	open := r.openOne
 	if mk.Ragged() {
 		open = r.openRows
@@ -111,7 +112,8 @@ func (r *Session) openRows(ctx context.Context, w Weights) error {
 		return err
 	}
 	steps := 4 * int64(o.Steps)
-	sizes := map[string]int64{megakernel.BufferEntries: 4 * int64(o.Entries), megakernel.BufferPositions: 4 * int64(o.Entries), megakernel.BufferMask: 4 * int64(o.MaskWords),
+	sizes := map[string]int64{megakernel.BufferEntries: 4 * int64(o.Entries),
+		megakernel.BufferPositions: 4 * int64(o.Entries), megakernel.BufferMask: 4 * int64(o.MaskWords),
 		"stream": steps * int64(mk.Options.Tokens), "times": steps}
 	if err := r.open(ctx, w, sizes, o.Epoch); err != nil {
 		return err
@@ -222,7 +224,8 @@ func (r *Session) TokenLogits(i, k int, dst []float32) error {
 // rowOf is the row of new token k of a sequence of the last launch.
 func (r *Session) rowOf(i, k int) (int, error) {
 	if i < 0 || i >= len(r.last) || r.last[i] < 0 {
-		return 0, fmt.Errorf("new token %d of sequence %d, which had none or was not there: the last launch had %d", k, i, len(r.last))
+		return 0, fmt.Errorf("new token %d of sequence %d, which had none or was not there: the last launch had %d", k, i,
+			len(r.last))
 	}
 	first := 0
 	for _, last := range r.last[:i] {
@@ -273,7 +276,8 @@ func (r *Session) upload(p *kv.Plan) error {
 		r.used = n
 	})
 	r.positions.encode(func(dst []uint32) { copy(dst, p.Positions) })
-	return errors.Join(r.items.changed(r.dev), r.merges.changed(r.dev), r.rows.changed(r.dev), r.entries.changed(r.dev), r.positions.changed(r.dev))
+	return errors.Join(r.items.changed(r.dev), r.merges.changed(r.dev), r.rows.changed(r.dev), r.entries.changed(r.dev),
+		r.positions.changed(r.dev))
 }
 
 // peek is what a step chose for each row, or nil when it has not yet.
@@ -305,7 +309,8 @@ func (r *Session) result(steps int) ([][]int, error) {
 			return nil, err
 		}
 		if chosen == nil || slices.Max(chosen) >= r.mk.Config.Vocab {
-			return nil, &ResultError{fmt.Sprintf("step %d of %d that ran chose %v for %d rows, want tokens below %d", step, ran, chosen, r.count, r.mk.Config.Vocab)}
+			return nil, &ResultError{fmt.Sprintf("step %d of %d that ran chose %v for %d rows, want tokens below %d", step, ran,
+				chosen, r.count, r.mk.Config.Vocab)}
 		}
 		all = append(all, chosen)
 	}

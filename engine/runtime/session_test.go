@@ -88,7 +88,8 @@ func TestRowsOfTwoSequencesChooseWhatEachChoosesAlone(t *testing.T) {
 	prompts := [][]int{{5, 6, 7, 8, 9, 10, 11}, {40, 41}}
 	want := chosenAlone(t, 6, prompts...)
 	r, _ := raggedOnSim(t, 4, runtime.Options{Steps: 8})
-	a, b := batch.Sequence{New: prompts[0][:3], Pages: []uint32{6, 2, 9}}, batch.Sequence{New: prompts[1][:1], Pages: []uint32{1, 3}}
+	a, b := batch.Sequence{New: prompts[0][:3], Pages: []uint32{6, 2, 9}},
+		batch.Sequence{New: prompts[1][:1], Pages: []uint32{1, 3}}
 	run(t, r, 1, a, b)
 	a.New, a.Cached, b.New, b.Cached = prompts[0][3:6], 3, prompts[1][1:], 1
 	got := run(t, r, 1, b, a)
@@ -101,11 +102,12 @@ func TestRowsOfTwoSequencesChooseWhatEachChoosesAlone(t *testing.T) {
 	require.EqualError(t, r.Logits(2, logits), "logits of sequence 2, the last launch had 2")
 	a.New, a.Cached, b.New, b.Cached = prompts[0][6:], 6, want[1][:1], 2
 	heard := 0
-	got, err := r.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{a, b}, Steps: 5, Each: func(chosen []int) bool {
-		require.Equal(t, []int{want[0][heard], want[1][heard+1]}, chosen)
-		heard++
-		return true
-	}})
+	got, err := r.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{a, b}, Steps: 5,
+		Each: func(chosen []int) bool {
+			require.Equal(t, []int{want[0][heard], want[1][heard+1]}, chosen)
+			heard++
+			return true
+		}})
 	require.NoError(t, err)
 	require.Len(t, got, 5)
 	require.Equal(t, 5, heard)
@@ -127,7 +129,8 @@ func TestSequencesOnSharedPagesChooseWhatTheyChooseAlone(t *testing.T) {
 		prompts = append(prompts, append(prompt[:len(prompt):len(prompt)], end))
 	}
 	want := chosenAlone(t, 2, prompts...)
-	for name, o := range map[string]runtime.Options{"shared": {Steps: 2}, "single": {Steps: 2, Single: true}, "pinned": {Steps: 2, Pin: 128}} {
+	for name, o := range map[string]runtime.Options{"shared": {Steps: 2}, "single": {Steps: 2, Single: true},
+		"pinned": {Steps: 2, Pin: 128}} {
 		t.Run(name, func(t *testing.T) {
 			r, _ := raggedOnSim(t, 16, o)
 			for i := 0; i < len(prompt); i += 16 {
@@ -150,7 +153,8 @@ func TestSequencesOnSharedPagesChooseWhatTheyChooseAlone(t *testing.T) {
 func TestARaggedLaunchCanBeEnded(t *testing.T) {
 	prompts := [][]int{{5}, {40}}
 	want := chosenAlone(t, 12, prompts...)
-	fresh := []batch.Sequence{{New: prompts[0], Pages: []uint32{0, 1, 2, 3, 4}}, {New: prompts[1], Pages: []uint32{9, 8, 7, 6, 5}}}
+	fresh := []batch.Sequence{{New: prompts[0], Pages: []uint32{0, 1, 2, 3, 4}},
+		{New: prompts[1], Pages: []uint32{9, 8, 7, 6, 5}}}
 	r, _ := raggedOnSim(t, 2, runtime.Options{Steps: 12})
 	check := func(got [][]int) {
 		t.Helper()
@@ -191,18 +195,24 @@ func TestRaggedLaunchesThatCannotBeAreRefused(t *testing.T) {
 	r, _ := raggedOnSim(t, 2, runtime.Options{Steps: 3})
 	one := batch.Sequence{New: []int{1}, Pages: []uint32{0}}
 	for want, q := range map[string]batch.StepRequest{
-		"0 sequences and 1 steps, want at least 1 and 1 to 3":                                                   {Steps: 1},
-		"1 sequences and 4 steps, want at least 1 and 1 to 3":                                                   {Steps: 4, Sequences: []batch.Sequence{one}},
-		"sequence 0: no token to feed":                                                                          {Steps: 1, Sequences: []batch.Sequence{{Pages: []uint32{0}}}},
-		"sequence 1: token 320, want 0 to 319":                                                                  {Steps: 1, Sequences: []batch.Sequence{one, {New: []int{320}, Pages: []uint32{1}}}},
-		"kv: 3 query rows in 3 sequences, the kernel takes 2":                                                   {Steps: 1, Sequences: []batch.Sequence{one, one, one}},
-		"kv: sequence 0: page 12, the cache has 12":                                                             {Steps: 1, Sequences: []batch.Sequence{{New: []int{1}, Pages: []uint32{12}}}},
-		"kv: sequence 0: 1 pages of 4 tokens for 3 cached and 1 new ones, 1 after the first step; want 2 pages": {Steps: 2, Sequences: []batch.Sequence{{New: []int{1}, Cached: 3, Pages: []uint32{0}}}},
+		"0 sequences and 1 steps, want at least 1 and 1 to 3": {Steps: 1},
+		"1 sequences and 4 steps, want at least 1 and 1 to 3": {Steps: 4,
+			Sequences: []batch.Sequence{one}},
+		"sequence 0: no token to feed": {Steps: 1, Sequences: []batch.Sequence{{Pages: []uint32{0}}}},
+		"sequence 1: token 320, want 0 to 319": {Steps: 1,
+			Sequences: []batch.Sequence{one, {New: []int{320}, Pages: []uint32{1}}}},
+		"kv: 3 query rows in 3 sequences, the kernel takes 2": {Steps: 1,
+			Sequences: []batch.Sequence{one, one, one}},
+		"kv: sequence 0: page 12, the cache has 12": {Steps: 1,
+			Sequences: []batch.Sequence{{New: []int{1}, Pages: []uint32{12}}}},
+		"kv: sequence 0: 1 pages of 4 tokens for 3 cached and 1 new ones, 1 after the first step; want 2 pages": {Steps: 2,
+			Sequences: []batch.Sequence{{New: []int{1}, Cached: 3, Pages: []uint32{0}}}},
 	} {
 		_, err := r.Run(t.Context(), q)
 		require.EqualError(t, err, want)
 	}
-	_, err := r.Run(t.Context(), batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{1}, Cached: 1 << 20}}})
+	_, err := r.Run(t.Context(),
+		batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{1}, Cached: 1 << 20}}})
 	require.ErrorContains(t, err, "sequence 0: position 1048576, the model was made for")
 	require.Len(t, run(t, r, 1, one), 1)
 }
@@ -218,7 +228,8 @@ func TestSessionsRefuseWhatTheirKernelCannot(t *testing.T) {
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
 		_, err = runtime.Open(t.Context(), mk, sim, weights, runtime.Options{Pages: 3, Guard: 3})
-		require.EqualError(t, err, "a KV cache of 3 pages, guard 3, and 0 page table entries, want at least 1, a page of it, and at least 0")
+		require.EqualError(t, err,
+			"a KV cache of 3 pages, guard 3, and 0 page table entries, want at least 1, a page of it, and at least 0")
 		if tokens > 1 {
 			_, err = runtime.OpenSequence(t.Context(), mk, sim, weights, runtime.Options{Pages: 3})
 			require.EqualError(t, err, "a kernel of 2 query rows a step, want one of 1; others are for Open")
@@ -226,7 +237,8 @@ func TestSessionsRefuseWhatTheirKernelCannot(t *testing.T) {
 		}
 		s, err := runtime.Open(t.Context(), mk, sim, weights, runtime.Options{Pages: 3, Guard: 2})
 		require.NoError(t, err)
-		_, err = s.Launch(t.Context(), kv.Request{Sequences: []kv.Sequence{{New: 1, Tokens: []uint32{1}, Pages: []uint32{0}}}}, nil)
+		_, err = s.Launch(t.Context(),
+			kv.Request{Sequences: []kv.Sequence{{New: 1, Tokens: []uint32{1}, Pages: []uint32{0}}}}, nil)
 		require.EqualError(t, err, "a launch of rows by a kernel of one, want Run")
 		_, err = s.Choice(0, 0)
 		require.ErrorContains(t, err, "after a launch of one row")

@@ -13,7 +13,8 @@ import (
 // has chosen until then are returned: those handed out, and perhaps a few more.
 // Pos says what is in the cache; Rewind forgets what is not wanted. The session
 // can go on after a cancelled ctx, whose error Stream returns beside the tokens.
-func (s *Sequence) Stream(ctx context.Context, prompt []int, n int, each func(token int) bool) (chosen []int, err error) {
+func (s *Sequence) Stream(ctx context.Context, prompt []int, n int,
+	each func(token int) bool) (chosen []int, err error) {
 	steps, err := s.check(prompt, n)
 	if err != nil {
 		return nil, err
@@ -69,7 +70,8 @@ func (s *Sequence) prepare(prompt []int, known, steps int) error {
 	}
 	if s.mk.Graph != nil {
 		state := make([]uint32, megakernel.StateWords)
-		state[megakernel.StatePos], state[megakernel.StateKnown], state[megakernel.StateRunning] = uint32(s.pos), uint32(known), 1
+		state[megakernel.StatePos], state[megakernel.StateKnown], state[megakernel.StateRunning] = uint32(s.pos),
+			uint32(known), 1
 		if err := s.dev.Write(megakernel.BufferState, 0, words(state)); err != nil {
 			return err
 		}

@@ -126,7 +126,8 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 // A stage that is not released stops one SM at its ring, and thereby all.
 func TestAHangWithinAnSMIsGivenUp(t *testing.T) {
 	for seed := range uint64(deep.Count(6, 2)) {
-		o := megakernel.Options{SMs: 3, Stages: 3, InFlight: 2, StageBytes: 2048, Fault: megakernel.FaultLostRelease, Watchdog: megakernel.WatchAll}
+		o := megakernel.Options{SMs: 3, Stages: 3, InFlight: 2, StageBytes: 2048, Fault: megakernel.FaultLostRelease,
+			Watchdog: megakernel.WatchAll}
 		s, sim := onSim(t, o)
 		sim.Reseed(seed)
 		s.HangTimeout = time.Second

@@ -145,10 +145,11 @@ func TestLoadFillsWeightsEmbeddingAndGains(t *testing.T) {
 		for _, workers := range deep.Most([]int{5, 1, 100}, 1) {
 			dev := newMemory(mk)
 			var last, total int64
-			stats, err := runtime.FromTensors(cheap{}, runtime.LoadOptions{Workers: workers, Check: workers == 5, Progress: func(done, all int64) {
-				require.Greater(t, done, last)
-				last, total = done, all
-			}}).Load(t.Context(), mk, dev)
+			stats, err := runtime.FromTensors(cheap{},
+				runtime.LoadOptions{Workers: workers, Check: workers == 5, Progress: func(done, all int64) {
+					require.Greater(t, done, last)
+					last, total = done, all
+				}}).Load(t.Context(), mk, dev)
 			require.NoError(t, err)
 			require.Equal(t, []int64{stats.Bytes, stats.Bytes}, []int64{last, total})
 			require.LessOrEqual(t, stats.Workers, 16)
@@ -169,7 +170,8 @@ func TestLoadOntoTheExecutor(t *testing.T) {
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
 		w := synth.NewWeights(3, c)
-		s, err := runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.Options{Pages: 2})
+		s, err := runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}),
+			runtime.Options{Pages: 2})
 		require.NoError(t, err)
 		require.Equal(t, sim.Size("weights")+sim.Size("gains")+sim.Size("embed"), s.Loaded().Bytes)
 		requireLoaded(t, mk, w, func(name string) []byte {
@@ -202,9 +204,11 @@ func (s spoiled) Row(tensor string, row int, dst []uint16) error {
 
 func TestLoadEndsWithTheTensorThatFailed(t *testing.T) {
 	mk := large(t, false)
-	for _, tensor := range []string{"model.layers.1.self_attn.k_proj.weight", "lm_head.weight", "model.embed_tokens.weight", "model.norm.weight"} {
+	for _, tensor := range []string{"model.layers.1.self_attn.k_proj.weight", "lm_head.weight",
+		"model.embed_tokens.weight", "model.norm.weight"} {
 		dev := newMemory(mk)
-		_, err := runtime.FromTensors(spoiled{tensor: tensor, err: fmt.Errorf("%s: lost", tensor)}, runtime.LoadOptions{Workers: 4}).Load(t.Context(), mk, dev)
+		_, err := runtime.FromTensors(spoiled{tensor: tensor, err: fmt.Errorf("%s: lost", tensor)},
+			runtime.LoadOptions{Workers: 4}).Load(t.Context(), mk, dev)
 		require.EqualError(t, err, tensor+": lost")
 		require.Equal(t, dev.staged.Load(), dev.freed.Load(), "staging memory is given back")
 	}
@@ -301,7 +305,8 @@ func TestCheckNamesTheTensorOfACheckpoint(t *testing.T) {
 		if tensor.Name == bad {
 			bits[3*tensor.Shape[1]+5] = 0x7fc0
 		}
-		list = append(list, checkpoint.Tensor{Name: tensor.Name, DType: models.BF16, Shape: tensor.Shape, Data: checkpoint.BF16Bytes(bits)})
+		list = append(list, checkpoint.Tensor{Name: tensor.Name, DType: models.BF16, Shape: tensor.Shape,
+			Data: checkpoint.BF16Bytes(bits)})
 	}
 	dir := t.TempDir()
 	f, err := os.Create(filepath.Join(dir, checkpoint.SingleFile))

@@ -24,8 +24,8 @@ type Logprobs struct {
 	Top     []Logprob // the most probable tokens, the most probable first, of equals the lower id
 }
 
-// LogprobsOf computes those of a token and of the n most probable ones, in float64. A NaN or a +inf among the logits, or
-// nothing but -inf, is a *LogitError.
+// LogprobsOf computes those of a token and of the n most probable ones, in float64. A NaN or a +inf among the logits,
+// or nothing but -inf, is a *LogitError.
 func LogprobsOf(logits []float32, token, n int) (Logprobs, error) {
 	best, err := check(logits)
 	if err != nil {
@@ -43,8 +43,9 @@ func LogprobsOf(logits []float32, token, n int) (Logprobs, error) {
 	return all, nil
 }
 
-// LogprobsOfParts computes them of what a kernel has left of a row's logits: the scores of package draw, in float64. The
-// probabilities' sums within a part are float32's. A +inf among the logits, or nothing but -inf or NaN, is an error.
+// LogprobsOfParts computes them of what a kernel has left of a row's logits: the scores of package draw, in float64.
+// The probabilities' sums within a part are float32's. A +inf among the logits, or nothing but -inf or NaN, is an
+// error.
 func LogprobsOfParts(words []uint32, token, n int) (Logprobs, error) {
 	top, sum := math.Inf(-1), 0.0
 	at := func(part, word int) float64 {

@@ -70,7 +70,8 @@ func (p Params) Rule(penalties *Penalties, prompt, ends []int, least int) draw.R
 	}
 	r.Row[draw.RowFlags] |= draw.FlagChanges
 	r.Row[draw.RowInverse] = math.Float32bits(1 / float32(repetition))
-	r.Row[draw.RowRepetition], r.Row[draw.RowPresence], r.Row[draw.RowFrequency] = f32(repetition), f32(penalties.Presence), f32(penalties.Frequency)
+	r.Row[draw.RowRepetition], r.Row[draw.RowPresence], r.Row[draw.RowFrequency] = f32(repetition),
+		f32(penalties.Presence), f32(penalties.Frequency)
 	r.Row[draw.RowLeast] = uint32(len(prompt) + least)
 	return r
 }

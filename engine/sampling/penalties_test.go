@@ -143,8 +143,9 @@ func TestOfEqualLogitsTheLowerTokenIsFirst(t *testing.T) {
 }
 
 func TestImpossiblePenaltiesAreRefused(t *testing.T) {
-	for _, p := range []Penalties{{Repetition: -1}, {Repetition: math.Inf(1)}, {Presence: math.NaN()}, {Frequency: math.Inf(1)},
-		{Bias: map[int]float64{9: 1}}, {Bias: map[int]float64{-1: 1}}, {Bias: map[int]float64{1: math.Inf(1)}}, {Bias: map[int]float64{1: 1e39}}, {Repetition: 1e-50}} {
+	for _, p := range []Penalties{{Repetition: -1}, {Repetition: math.Inf(1)}, {Presence: math.NaN()},
+		{Frequency: math.Inf(1)}, {Bias: map[int]float64{9: 1}}, {Bias: map[int]float64{-1: 1}},
+		{Bias: map[int]float64{1: math.Inf(1)}}, {Bias: map[int]float64{1: 1e39}}, {Repetition: 1e-50}} {
 		require.ErrorAs(t, p.Check(9), new(*RangeError))
 	}
 	require.NoError(t, (&Penalties{Bias: map[int]float64{8: math.Inf(-1)}}).Check(9))

@@ -22,9 +22,11 @@ import (
 type Params struct {
 	Temperature float64 // logits are divided by it; 0 for greedy, else positive and finite
 	TopK        int     // keep this many of the highest logits, and those equal to the last of them; 0 for all
-	TopP        float64 // keep the fewest of the most probable tokens that together reach it, and those equal to the last of them; 0 or 1 for all
-	MinP        float64 // keep tokens at least this many times as probable as the most probable; 0 for all
-	Seed        uint64  // same seed, same tokens
+	// keep the fewest of the most probable tokens that together reach it, and those equal to the last of them; 0 or 1 for
+	// all
+	TopP float64
+	MinP float64 // keep tokens at least this many times as probable as the most probable; 0 for all
+	Seed uint64  // same seed, same tokens
 }
 
 // Greedy says that no token is drawn.
@@ -58,7 +60,9 @@ func (p Params) Check() error {
 			return &RangeError{f.name, fmt.Sprintf("found %v, want %s", f.value, f.want)}
 		}
 		if f.sampling && p.Greedy() {
-			return &RangeError{f.name, fmt.Sprintf("found %v with temperature 0, which always takes the highest logit; want a temperature above 0", f.value)}
+			return &RangeError{f.name,
+				fmt.Sprintf("found %v with temperature 0, which always takes the highest logit; want a temperature above 0",
+					f.value)}
 		}
 	}
 	return nil

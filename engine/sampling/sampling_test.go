@@ -103,7 +103,8 @@ func probabilities(logits []float32, p Params) map[int]float64 {
 func TestFrequenciesFollowTheSoftmax(t *testing.T) {
 	logits := []float32{0, 1, float32(math.Inf(-1)), 2, -1}
 	const n = 20000
-	for _, p := range []Params{{Temperature: 1, Seed: 1}, {Temperature: 0.5, Seed: 2}, {Temperature: 1, TopK: 2, Seed: 3}} {
+	for _, p := range []Params{{Temperature: 1, Seed: 1}, {Temperature: 0.5, Seed: 2},
+		{Temperature: 1, TopK: 2, Seed: 3}} {
 		count := make([]int, len(logits))
 		for position := range n {
 			token, err := Sample(logits, p, position)
@@ -159,13 +160,14 @@ func TestLogitsOfNoProbabilityAreRefused(t *testing.T) {
 
 func TestSettingsOutsideTheirRangeAreRefused(t *testing.T) {
 	for want, p := range map[string]Params{
-		"Temperature: found -1, want a finite number from 0":                                                   {Temperature: -1},
-		"Temperature: found NaN, want a finite number from 0":                                                  {Temperature: math.NaN()},
-		"Temperature: found +Inf, want a finite number from 0":                                                 {Temperature: math.Inf(1)},
-		"TopK: found -3, want a whole number from 0":                                                           {Temperature: 1, TopK: -3},
-		"TopP: found 1.5, want 0 to 1":                                                                         {Temperature: 1, TopP: 1.5},
-		"TopP: found NaN, want 0 to 1":                                                                         {Temperature: 1, TopP: math.NaN()},
-		"MinP: found -0.1, want 0 to 1":                                                                        {Temperature: 1, MinP: -0.1},
+		"Temperature: found -1, want a finite number from 0": {
+			Temperature: -1},
+		"Temperature: found NaN, want a finite number from 0":  {Temperature: math.NaN()},
+		"Temperature: found +Inf, want a finite number from 0": {Temperature: math.Inf(1)},
+		"TopK: found -3, want a whole number from 0":           {Temperature: 1, TopK: -3},
+		"TopP: found 1.5, want 0 to 1":                         {Temperature: 1, TopP: 1.5},
+		"TopP: found NaN, want 0 to 1":                         {Temperature: 1, TopP: math.NaN()},
+		"MinP: found -0.1, want 0 to 1":                        {Temperature: 1, MinP: -0.1},
 		"TopK: found 40 with temperature 0, which always takes the highest logit; want a temperature above 0":  {TopK: 40},
 		"MinP: found 0.1 with temperature 0, which always takes the highest logit; want a temperature above 0": {MinP: 0.1},
 	} {
@@ -181,7 +183,8 @@ func BenchmarkSample128k(b *testing.B) {
 	for i := range logits {
 		logits[i] = float32(8 * math.Sin(float64(i)*1.7))
 	}
-	for _, p := range []Params{{Temperature: 1}, {Temperature: 0.8, TopK: 50, TopP: 0.95}, {Temperature: 0.8, TopP: 0.95}} {
+	for _, p := range []Params{{Temperature: 1}, {Temperature: 0.8, TopK: 50, TopP: 0.95},
+		{Temperature: 0.8, TopP: 0.95}} {
 		b.Run("", func(b *testing.B) {
 			for i := range b.N {
 				if _, err := Sample(logits, p, i); err != nil {

@@ -81,7 +81,8 @@ func TestAnotherKindOfFileIsCalledSo(t *testing.T) {
 	}
 	require.NoError(t, jsonfile.Parse([]byte(`{"what":"parts","format":2,"parts":[]}`), &file{}, kind))
 	kind = jsonfile.Kind{Name: "a file of theirs", Mark: "parts", Format: 2}
-	require.EqualError(t, jsonfile.Parse([]byte(`{"format":2,"cases":[]}`), &file{}, kind), "it has no field parts, want a file of theirs")
+	require.EqualError(t, jsonfile.Parse([]byte(`{"format":2,"cases":[]}`), &file{}, kind),
+		"it has no field parts, want a file of theirs")
 }
 
 func TestTheFirstDifferenceIsNamed(t *testing.T) {

@@ -94,7 +94,8 @@ func inWords(err error) error {
 		want = "a list"
 	case reflect.Float32, reflect.Float64:
 		want = "a number"
-	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint, reflect.Uint8,
+		reflect.Uint16, reflect.Uint32, reflect.Uint64:
 		want = "a whole number"
 	}
 	return fmt.Errorf("%s is %s, want %s", of.Field, found(of.Value), want)
@@ -105,7 +106,8 @@ func found(value string) string {
 	if n, ok := strings.CutPrefix(value, "number "); ok {
 		return n
 	}
-	if w, ok := map[string]string{"array": "a list", "object": "an object", "string": "text", "number": "a number", "bool": "true or false"}[value]; ok {
+	if w, ok := map[string]string{"array": "a list", "object": "an object", "string": "text", "number": "a number",
+		"bool": "true or false"}[value]; ok {
 		return w
 	}
 	return value

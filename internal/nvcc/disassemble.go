@@ -62,5 +62,6 @@ func disassembler(beside string) (string, error) {
 	if tool, err := exec.LookPath("nvdisasm"); err == nil {
 		return tool, nil
 	}
-	return "", fmt.Errorf("%w: looked at %s and PATH; .ci/cuda-toolchain installs one", ErrNoDisassembler, strings.Join(looked, ", "))
+	return "", fmt.Errorf("%w: looked at %s and PATH; .ci/cuda-toolchain installs one", ErrNoDisassembler,
+		strings.Join(looked, ", "))
 }

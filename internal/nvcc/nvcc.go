@@ -124,7 +124,8 @@ func (c *Compiler) Compile(ctx context.Context, src, out string, opt Options) (*
 	if err := publish(beside.Name(), out); err != nil {
 		return nil, fmt.Errorf("nvcc: output: %w", err)
 	}
-	return &Report{Arch: opt.Arch, Nvcc: c.Version, Functions: functions, Took: took, CubinBytes: info.Size(), Text: text}, nil
+	return &Report{Arch: opt.Arch, Nvcc: c.Version, Functions: functions, Took: took, CubinBytes: info.Size(), Text: text},
+		nil
 }
 
 // PTX returns the PTX that the front end makes of the file src, with the flags of Compile. What nvcc refuses is an

@@ -47,7 +47,8 @@ func TestCompileOfTheProbeKernelHasNoSpills(t *testing.T) {
 
 func TestCompileReportsSpills(t *testing.T) {
 	c := compiler(t)
-	report, err := c.Compile(t.Context(), "testdata/spills.cu", filepath.Join(t.TempDir(), "s.cubin"), Options{Arch: "sm_90a"})
+	report, err := c.Compile(t.Context(), "testdata/spills.cu", filepath.Join(t.TempDir(), "s.cubin"),
+		Options{Arch: "sm_90a"})
 	require.NoError(t, err)
 	stores, loads := report.Spills()
 	require.Positive(t, stores)
@@ -91,7 +92,8 @@ func TestCompileStopsWithItsContext(t *testing.T) {
 	slow := script(t, "exec sleep 60\n")
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	_, err := (&Compiler{Path: slow}).Compile(ctx, "testdata/spills.cu", filepath.Join(t.TempDir(), "o"), Options{Arch: "sm_90a"})
+	_, err := (&Compiler{Path: slow}).Compile(ctx, "testdata/spills.cu", filepath.Join(t.TempDir(), "o"),
+		Options{Arch: "sm_90a"})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 func TestOf(t *testing.T) {
-	require.Equal(t, []string{"0 stages", "1 stage", "2 stages"}, []string{plural.Of(0, "stage"), plural.Of(1, "stage"), plural.Of(2, "stage")})
+	require.Equal(t, []string{"0 stages", "1 stage", "2 stages"},
+		[]string{plural.Of(0, "stage"), plural.Of(1, "stage"), plural.Of(2, "stage")})
 }
 
 func TestOfWhatEndsInCh(t *testing.T) {
@@ -16,7 +17,8 @@ func TestOfWhatEndsInCh(t *testing.T) {
 }
 
 func TestAre(t *testing.T) {
-	require.Equal(t, []string{"0 cases are", "1 case is", "2 cases are"}, []string{plural.Are(0, "case"), plural.Are(1, "case"), plural.Are(2, "case")})
+	require.Equal(t, []string{"0 cases are", "1 case is", "2 cases are"},
+		[]string{plural.Are(0, "case"), plural.Are(1, "case"), plural.Are(2, "case")})
 }
 
 func TestWhatCanBeChosenIsListed(t *testing.T) {

@@ -38,9 +38,10 @@ func Count(w io.Writer, what, unit string) *Bar {
 }
 
 func newBar(w io.Writer, what, unit string, total int64) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(unit == ""),
-		progressbar.OptionShowCount(), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
-		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(false))
+	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what),
+		progressbar.OptionShowBytes(unit == ""), progressbar.OptionShowCount(), progressbar.OptionSetWidth(30),
+		progressbar.OptionThrottle(100*time.Millisecond), progressbar.OptionSetPredictTime(true),
+		progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(false))
 }
 
 func isTerminal(w io.Writer) bool {
@@ -74,10 +75,12 @@ func (b *Bar) End(bytes int64) {
 	}
 	took := time.Since(b.begun)
 	if b.unit != "" {
-		fmt.Fprintf(b.w, "%s: %d %s in %.1f s, %.0f a second\n", b.what, bytes, b.unit, took.Seconds(), float64(bytes)/max(took.Seconds(), 1e-9))
+		fmt.Fprintf(b.w, "%s: %d %s in %.1f s, %.0f a second\n", b.what, bytes, b.unit, took.Seconds(),
+			float64(bytes)/max(took.Seconds(), 1e-9))
 		return
 	}
-	fmt.Fprintf(b.w, "%s: %s in %.1f s, %s/s\n", b.what, size(float64(bytes)), took.Seconds(), size(float64(bytes)/max(took.Seconds(), 1e-9)))
+	fmt.Fprintf(b.w, "%s: %s in %.1f s, %s/s\n", b.what, size(float64(bytes)), took.Seconds(),
+		size(float64(bytes)/max(took.Seconds(), 1e-9)))
 }
 
 // size is a number of bytes in decimal units, with three digits.

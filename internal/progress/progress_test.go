@@ -50,7 +50,8 @@ func TestTheBarShowsBytesAndIsTakenAway(t *testing.T) {
 }
 
 func TestSizesHaveThreeDigits(t *testing.T) {
-	for want, n := range map[string]float64{"0 B": 0, "999 B": 999, "1 kB": 1000, "1 MB": 999.6e3, "16.1 GB": 16.06e9, "141 GB": 141e9, "2.5 TB": 2.5e12, "1e+04 TB": 1e16} {
+	for want, n := range map[string]float64{"0 B": 0, "999 B": 999, "1 kB": 1000, "1 MB": 999.6e3, "16.1 GB": 16.06e9,
+		"141 GB": 141e9, "2.5 TB": 2.5e12, "1e+04 TB": 1e16} {
 		require.Equal(t, want, size(n))
 	}
 }
@@ -60,7 +61,8 @@ func TestOfUnitsTheLineHasTheirNumber(t *testing.T) {
 	b := Count(&out, "prompt", "tokens")
 	b.Set(10, 500)
 	b.End(500)
-	if !strings.HasPrefix(out.String(), "prompt: 500 tokens in 0.0 s, ") || !strings.HasSuffix(out.String(), " a second\n") {
+	if !strings.HasPrefix(out.String(), "prompt: 500 tokens in 0.0 s, ") ||
+		!strings.HasSuffix(out.String(), " a second\n") {
 		t.Fatalf("%q", out.String())
 	}
 }

@@ -45,8 +45,9 @@ func TestWhatCannotBeWrittenLeavesNothing(t *testing.T) {
 	require.NoError(t, os.Symlink(os.DevNull, filepath.Join(dir, "device")))
 	require.NoError(t, os.Symlink("round", filepath.Join(dir, "round")))
 	require.NoError(t, os.Symlink("new/", filepath.Join(dir, "todir")))
-	for path, want := range map[string]string{"taken": "it is there and no regular file", "device": "it is there and no regular file",
-		"round": "too many", "taken/": "names a directory", "new/": "names a directory", "new/.": "names a directory", "..": "names a directory", "todir": "leads to"} {
+	for path, want := range map[string]string{"taken": "it is there and no regular file",
+		"device": "it is there and no regular file", "round": "too many", "taken/": "names a directory",
+		"new/": "names a directory", "new/.": "names a directory", "..": "names a directory", "todir": "leads to"} {
 		path = dir + "/" + path
 		require.ErrorContains(t, Write(path, []byte("x")), want)
 		require.ErrorContains(t, Check(path), want)
@@ -90,7 +91,8 @@ func TestWhatIsPrintedToIsNotReplaced(t *testing.T) {
 	os.Stdout = f
 	require.NoError(t, os.Symlink(path, link))
 	for _, name := range []string{path, link} {
-		require.EqualError(t, Write(name, []byte("x")), "write "+name+": standard output or error goes there, want another file")
+		require.EqualError(t, Write(name, []byte("x")),
+			"write "+name+": standard output or error goes there, want another file")
 	}
 	requireNames(t, dir, "link", "printed")
 	requireText(t, path, "")
@@ -141,8 +143,8 @@ func TestNamesOfOneFile(t *testing.T) {
 	require.NoError(t, os.Symlink("f", "soft"))
 	require.NoError(t, os.Symlink("d", "e"))
 	require.NoError(t, os.Symlink("d/new", "dangling"))
-	for _, pair := range [][2]string{{"f", "./f"}, {"f", filepath.Join(dir, "f")}, {"f", "hard"}, {"soft", "f"}, {"e/new", "d/new"}, {"d/new", "dangling"},
-		{"none/x", "d/../none/x"}, {"e/a/b", filepath.Join(dir, "d/a/b")}} {
+	for _, pair := range [][2]string{{"f", "./f"}, {"f", filepath.Join(dir, "f")}, {"f", "hard"}, {"soft", "f"},
+		{"e/new", "d/new"}, {"d/new", "dangling"}, {"none/x", "d/../none/x"}, {"e/a/b", filepath.Join(dir, "d/a/b")}} {
 		require.True(t, Same(pair[0], pair[1]), "%q", pair)
 	}
 	for _, pair := range [][2]string{{"f", "g"}, {"g", "f"}, {"d/new", "new"}, {"d/x", "d/y"}} {

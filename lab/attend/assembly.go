@@ -41,7 +41,8 @@ func newAssembly(mk *Kernel, k *dsl.Kernel) *assembly { return &assembly{mk: mk,
 // shape is attention of a class, without its buffers.
 func (a *assembly) shape(class int) *tasks.Attention {
 	c := &a.mk.Config
-	return &tasks.Attention{Heads: c.Heads, KV: c.layout(), Tokens: c.Rows, Class: class, Variant: a.mk.variants[class], Work: &tasks.Work{Classes: len(a.mk.variants)}}
+	return &tasks.Attention{Heads: c.Heads, KV: c.layout(), Tokens: c.Rows, Class: class, Variant: a.mk.variants[class],
+		Work: &tasks.Work{Classes: len(a.mk.variants)}}
 }
 
 func (a *assembly) regions() []pipeline.Region {
@@ -74,23 +75,29 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	a.e = tasks.NewEnv(k, c.SMs, c.Consumers, dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums)))
 
 	q := dsl.Global[dsl.BF16](k, BufferQ, int64(c.Rows*c.Heads*c.HeadDim), ro, dsl.Align(16), dsl.Doc("queries, scaled"))
-	final := tasks.RowMajor(dsl.Global[dsl.BF16](k, BufferOut, int64(c.Rows*c.Heads*c.HeadDim), dsl.Align(16), dsl.Doc("the last layer's outputs")), c.Heads*c.HeadDim)
+	final := tasks.RowMajor(dsl.Global[dsl.BF16](k, BufferOut, int64(c.Rows*c.Heads*c.HeadDim), dsl.Align(16),
+		dsl.Doc("the last layer's outputs")), c.Heads*c.HeadDim)
 	cache := dsl.Global[dsl.B128](k, BufferCache, 0, ro, dsl.Align(128), dsl.Doc("the KV cache"))
 	entries := dsl.Global[dsl.U32](k, BufferEntries, 0, ro, dsl.Doc("page tables of the units of KV"))
 	a.rows = dsl.Global[dsl.U32](k, BufferRows, int64(c.Rows*kv.RowWords), ro, dsl.Align(16), dsl.Doc("the query rows"))
 	a.plan = dsl.Global[dsl.U32](k, BufferWork, int64(limits.WorkWords(n)), ro, dsl.Align(16), dsl.Doc("each CTA's work"))
-	indptr := dsl.Global[dsl.U32](k, BufferMerges, int64(limits.MergeWords(n)), ro, dsl.Doc("which partial states make an output"))
-	states := dsl.Global[dsl.B128](k, BufferStates, int64(c.Partials*tasks.StateWords(group, c.HeadDim)), dsl.Doc("partial states: words of two elements, the log-sum-exp of all, base 2, and a tag; 0 before the first launch"))
+	indptr := dsl.Global[dsl.U32](k, BufferMerges, int64(limits.MergeWords(n)), ro,
+		dsl.Doc("which partial states make an output"))
+	states := dsl.Global[dsl.B128](k, BufferStates, int64(c.Partials*tasks.StateWords(group, c.HeadDim)),
+		dsl.Doc("partial states: words of two elements, the log-sum-exp of all, base 2, and a tag; 0 before the first launch"))
 	a.epoch = dsl.Global[dsl.U32](k, "epoch", 1, dsl.Doc("value of barrier when a launch begins; kept by the kernel"))
 	a.barrier = dsl.Global[dsl.U32](k, "barrier", 1, dsl.Doc("arrivals at the grid barrier"))
-	a.step = tasks.Step{Index: k.U32(0), Pages: dsl.Scalar[dsl.U32](k, "pages", "pages a layer in kv"), Table: entries, Cache: cache}
+	a.step = tasks.Step{Index: k.U32(0), Pages: dsl.Scalar[dsl.U32](k, "pages", "pages a layer in kv"), Table: entries,
+		Cache: cache}
 	if n := c.layout().ScalesLen(); n > 0 {
-		a.step.Scales = dsl.Global[dsl.F32](k, BufferScales, int64(n), ro, dsl.Doc("what elements of kv are to be multiplied by"))
+		a.step.Scales = dsl.Global[dsl.F32](k, BufferScales, int64(n), ro,
+			dsl.Doc("what elements of kv are to be multiplied by"))
 	}
 	a.work = &tasks.Work{Classes: n, PerCTA: c.ItemsPerCTA, Items: items, Rows: first, Selection: c.Selection,
 		Fresh: fresh}
 	if c.Selection {
-		a.work.Positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro, dsl.Doc("position of each page entry's first token"))
+		a.work.Positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro,
+			dsl.Doc("position of each page entry's first token"))
 	}
 	if c.Trace > 0 {
 		a.trace = pipeline.NewTrace(k, c.SMs, c.Trace)
@@ -99,7 +106,8 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	a.steps = dsl.Scalar[dsl.U32](k, "steps", "times all layers are done, at least 1")
 	for i, v := range a.mk.variants {
 		att := a.shape(i)
-		att.PerStage, att.Work, att.Q, att.States, att.Final, att.Scratch = limits.ChunkTokens, a.work, q, states, final, scratch
+		att.PerStage, att.Work, att.Q, att.States, att.Final, att.Scratch = limits.ChunkTokens, a.work, q, states, final,
+			scratch
 		att.Words = &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return a.bar.Tag() }}
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: states, Variant: v,
 			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}}

@@ -17,10 +17,18 @@ func config() attend.Config {
 func TestWhatAKernelOfAttentionAloneRefuses(t *testing.T) {
 	window := tasks.SlidingWindow(32, 0)
 	for want, change := range map[string]func(c *attend.Config){
-		"attend: KVHeads is 0, want at least 1":                                                  func(c *attend.Config) { c.KVHeads = 0 },
-		"attend: 4 query heads of 3 KV heads and 4 rows, want whole groups and at most 16 rows":  func(c *attend.Config) { c.KVHeads = 3 },
-		"attend: 4 query heads of 2 KV heads and 17 rows, want whole groups and at most 16 rows": func(c *attend.Config) { c.Rows = 17 },
-		"attend: no variants, want one at least; nil is plain attention":                         func(c *attend.Config) { c.Variants = func(*dsl.Kernel) []*tasks.Variant { return nil } },
+		"attend: KVHeads is 0, want at least 1": func(c *attend.Config) {
+			c.KVHeads = 0
+		},
+		"attend: 4 query heads of 3 KV heads and 4 rows, want whole groups and at most 16 rows": func(c *attend.Config) {
+			c.KVHeads = 3
+		},
+		"attend: 4 query heads of 2 KV heads and 17 rows, want whole groups and at most 16 rows": func(c *attend.Config) {
+			c.Rows = 17
+		},
+		"attend: no variants, want one at least; nil is plain attention": func(c *attend.Config) {
+			c.Variants = func(*dsl.Kernel) []*tasks.Variant { return nil }
+		},
 		`attend: variant "sliding window" has a window; with Selection want none`: func(c *attend.Config) {
 			c.Selection, c.Variants = true, func(*dsl.Kernel) []*tasks.Variant { return []*tasks.Variant{window} }
 		},

@@ -52,13 +52,15 @@ func (c Config) complete() (Config, error) {
 	for _, f := range []struct {
 		name string
 		v    int
-	}{{"Heads", c.Heads}, {"KVHeads", c.KVHeads}, {"HeadDim", c.HeadDim}, {"Layers", c.Layers}, {"Page", c.Page}, {"Rows", c.Rows}} {
+	}{{"Heads", c.Heads}, {"KVHeads", c.KVHeads}, {"HeadDim", c.HeadDim}, {"Layers", c.Layers}, {"Page", c.Page},
+		{"Rows", c.Rows}} {
 		if f.v < 1 {
 			return c, fmt.Errorf("attend: %s is %d, want at least 1", f.name, f.v)
 		}
 	}
 	if c.Heads%c.KVHeads != 0 || c.Rows > kv.MaxRows {
-		return c, fmt.Errorf("attend: %d query heads of %d KV heads and %d rows, want whole groups and at most %d rows", c.Heads, c.KVHeads, c.Rows, kv.MaxRows)
+		return c, fmt.Errorf("attend: %d query heads of %d KV heads and %d rows, want whole groups and at most %d rows",
+			c.Heads, c.KVHeads, c.Rows, kv.MaxRows)
 	}
 	def(&c.SMs, defaultSMs)
 	def(&c.Consumers, defaultConsumers)
@@ -93,8 +95,10 @@ func (c *Config) plan(fixed []pipeline.Region) (*pipeline.Plan, error) {
 }
 
 func (c *Config) planWith(fixed []pipeline.Region, inFlight int, leads []pipeline.Lead) (*pipeline.Plan, error) {
-	request := pipeline.Request{SMs: c.SMs, Layers: 1, Layer: []pipeline.Matrix{{Name: "none", Rows: pipeline.TileRows, K: pipeline.GroupK}},
-		StageBytes: c.StageBytes, Stages: c.Stages, InFlight: inFlight, Leads: leads, SharedLimit: pipeline.TracedLimit(c.Shared, c.Trace), Fixed: fixed, KVTokenBytes: c.layout().TokenBytes()}
+	request := pipeline.Request{SMs: c.SMs, Layers: 1,
+		Layer: []pipeline.Matrix{{Name: "none", Rows: pipeline.TileRows, K: pipeline.GroupK}}, StageBytes: c.StageBytes,
+		Stages: c.Stages, InFlight: inFlight, Leads: leads, SharedLimit: pipeline.TracedLimit(c.Shared, c.Trace),
+		Fixed: fixed, KVTokenBytes: c.layout().TokenBytes()}
 	if c.Stages > 0 {
 		return pipeline.New(request)
 	}

@@ -37,7 +37,8 @@ const (
 	BufferPositions = "kv_positions" // in: kv.Plan.Positions; with Selection only
 	BufferWork      = "attn_plan"    // in: kv.Plan.EncodeWork
 	BufferMerges    = "attn_merge"   // in: kv.Plan.EncodeMerge
-	BufferStates    = "states"       // 0 before the first launch, and before 2³¹ arrivals at the barrier have gone by since
+	// 0 before the first launch, and before 2³¹ arrivals at the barrier have gone by since
+	BufferStates = "states"
 )
 
 // Scalars are the parameters of a launch over a cache of so many pages: steps times
@@ -49,8 +50,8 @@ func (k *Kernel) Scalars(pages, steps int) map[string]uint64 {
 // Limits are what a plan must fit into, for a cache of so many pages (0: unchecked).
 func (k *Kernel) Limits(pages int) kv.Limits {
 	c := &k.Config
-	return kv.Limits{CTAs: c.SMs, KVHeads: c.KVHeads, Group: c.Heads / c.KVHeads, Rows: c.Rows, PageSize: c.Page, ChunkTokens: k.chunkTokens(),
-		ItemsPerCTA: c.ItemsPerCTA, Partials: c.Partials, Pages: pages, Selection: c.Selection}
+	return kv.Limits{CTAs: c.SMs, KVHeads: c.KVHeads, Group: c.Heads / c.KVHeads, Rows: c.Rows, PageSize: c.Page,
+		ChunkTokens: k.chunkTokens(), ItemsPerCTA: c.ItemsPerCTA, Partials: c.Partials, Pages: pages, Selection: c.Selection}
 }
 
 // Classes are the classes of layers for the planner.

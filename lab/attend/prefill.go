@@ -18,8 +18,8 @@ type PrefillConfig struct {
 	Shared                  int // bytes
 }
 
-// Prefill is a kernel of nothing but the causal attention of prompts, made of the parts of a prefill kernel: sequences of
-// equal length, none of whose tokens is cached before.
+// Prefill is a kernel of nothing but the causal attention of prompts, made of the parts of a prefill kernel: sequences
+// of equal length, none of whose tokens is cached before.
 type Prefill struct {
 	Config PrefillConfig // nothing left open
 	Stages int           // of the ring
@@ -72,8 +72,8 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 	p.Stages = min(6, (c.Shared-prefillReserve-queries)/stage)
 	k := dsl.New("mkgen_prefill_attention", dsl.Options{Warps: 4*c.Groups + 4, Grid: c.SMs, Cluster: c.Cluster,
 		SharedLimit: c.Shared, Doc: []string{
-			fmt.Sprintf("Causal attention of prompts: %d query and %d KV heads of %d; KV pages of %d tokens.", c.Heads, c.KVHeads,
-				c.HeadDim, c.Page)}})
+			fmt.Sprintf("Causal attention of prompts: %d query and %d KV heads of %d; KV pages of %d tokens.", c.Heads,
+				c.KVHeads, c.HeadDim, c.Page)}})
 	p.assemble(k, stage)
 	var err error
 	p.IR, err = k.Finish()

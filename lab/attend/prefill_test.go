@@ -47,7 +47,8 @@ func TestTheKernelOfPromptsAttentionCompilesWithoutSpills(t *testing.T) {
 		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), "attention.cu")
 		require.NoError(t, os.WriteFile(path, src.Text, 0o644))
-		report, err := compiler.Compile(t.Context(), path, path+"bin", nvcc.Options{Arch: target.Arch, Flags: []string{"-Werror", "all-warnings"}})
+		report, err := compiler.Compile(t.Context(), path, path+"bin",
+			nvcc.Options{Arch: target.Arch, Flags: []string{"-Werror", "all-warnings"}})
 		require.NoError(t, err)
 		require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
 		require.Zero(t, report.Functions[0].SpillStores, "page %d: %+v", page, report.Functions[0])

@@ -19,8 +19,8 @@ type Choice struct {
 	Masks     bool // the host gives each step of a launch a mask, of half the vocabulary, when it has seen the step before
 }
 
-// BesideGreedy are the choices that a sampled run compares: greedy, sampled, and sampled with penalties and a bias, with
-// log-probabilities, and with masks.
+// BesideGreedy are the choices that a sampled run compares: greedy, sampled, and sampled with penalties and a bias,
+// with log-probabilities, and with masks.
 func BesideGreedy(p sampling.Params) []Choice {
 	return []Choice{{}, {Name: "sampled", Draw: p}, {Name: "with penalties", Draw: p,
 		Penalties: sampling.Penalties{Repetition: 1.1, Presence: 0.2, Frequency: 0.1, Bias: map[int]float64{firstToken: 1}}},

@@ -27,8 +27,10 @@ func TestADecoderMeasuresWhatASuiteDoes(t *testing.T) {
 		c, err := d.Measure(t.Context(), top(), 1, w.Context)
 		require.NoError(t, err)
 		require.NoError(t, c.Consistent())
-		require.Equal(t, []any{w.Model, w.DType, w.Batch, w.Context, w.BytesPerToken, w.TokensPerRound, w.TokensPerLaunch, w.PerTokenFrom, w.Weights},
-			[]any{c.Model, c.DType, c.Batch, c.Context, c.BytesPerToken, c.TokensPerRound, c.TokensPerLaunch, c.PerTokenFrom, c.Weights})
+		require.Equal(t, []any{w.Model, w.DType, w.Batch, w.Context, w.BytesPerToken, w.TokensPerRound, w.TokensPerLaunch,
+			w.PerTokenFrom, w.Weights},
+			[]any{c.Model, c.DType, c.Batch, c.Context, c.BytesPerToken, c.TokensPerRound, c.TokensPerLaunch, c.PerTokenFrom,
+				c.Weights})
 		require.Equal(t, top(), c.Ceiling)
 	}
 	require.NoError(t, d.Close())
@@ -49,7 +51,8 @@ func TestADecoderOfSeveralRowsTakesFewerSequences(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Consistent())
 		require.Equal(t, []any{n, n, bench.Sequences, 2 * n}, []any{c.Batch, c.Tokens, c.Feed, c.TokensPerRound})
-		require.InEpsilon(t, bench.BytesPerStep(s.Kernel.Config, 0, s.Kernel.KVBytes(1), bench.Sequences, n, 6, 2), c.BytesPerToken*float64(n), 1e-9)
+		require.InEpsilon(t, bench.BytesPerStep(s.Kernel.Config, 0, s.Kernel.KVBytes(1), bench.Sequences, n, 6, 2),
+			c.BytesPerToken*float64(n), 1e-9)
 		step, low, high := c.Step()
 		require.InEpsilon(t, c.StepMicros, step, 1e-4)
 		require.True(t, low <= step && step <= high)

@@ -36,8 +36,8 @@ func (s *Suite) Launcher(ctx context.Context, contexts []int, tokens int) (*Laun
 	if err != nil {
 		return nil, err
 	}
-	return &Launcher{loaded: s.loaded, kvBytes: s.kvBytes(), launch: launch, steps: tokens, vocab: s.Kernel.Config.Vocab, sequences: 1,
-		logits: func(_ int, dst []float32) error { return s.session.Logits(dst) }}, nil
+	return &Launcher{loaded: s.loaded, kvBytes: s.kvBytes(), launch: launch, steps: tokens, vocab: s.Kernel.Config.Vocab,
+		sequences: 1, logits: func(_ int, dst []float32) error { return s.session.Logits(dst) }}, nil
 }
 
 // Launcher is Suite.Launcher for a kernel of several rows, each a sequence's that decodes.
@@ -46,8 +46,8 @@ func (s *RaggedSuite) Launcher(ctx context.Context, contexts []int, steps int) (
 	if err != nil {
 		return nil, err
 	}
-	return &Launcher{loaded: s.loaded, kvBytes: s.kvBytes(), launch: launch, steps: steps, vocab: s.Kernel.Config.Vocab, sequences: s.Kernel.Options.Tokens,
-		logits: func(i int, dst []float32) error { return s.session.Logits(i, dst) }}, nil
+	return &Launcher{loaded: s.loaded, kvBytes: s.kvBytes(), launch: launch, steps: steps, vocab: s.Kernel.Config.Vocab,
+		sequences: s.Kernel.Options.Tokens, logits: func(i int, dst []float32) error { return s.session.Logits(i, dst) }}, nil
 }
 
 // Reset brings the KV cache back to what it was when the kernel was loaded: launches leave

@@ -91,7 +91,8 @@ func TestLocalFaultsAreCaught(t *testing.T) {
 		t.Logf("rows: %+v", x)
 	}
 	for _, set := range local.Settings {
-		t.Logf("%s: positions %d to %d, probed %v, logits %v KL %v of %v", set.Name, set.From, set.To, set.Probed, set.ByLogits, set.KL, set.KLKernels)
+		t.Logf("%s: positions %d to %d, probed %v, logits %v KL %v of %v", set.Name, set.From, set.To, set.Probed,
+			set.ByLogits, set.KL, set.KLKernels)
 		for _, x := range set.Figures {
 			t.Logf("  %+v", x)
 		}

@@ -136,14 +136,16 @@ func (b *Bench) measure(ctx context.Context, m Method, cached int) (Case, error)
 	}
 	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format, b.HeadFormat), Batch: 1, Context: cached,
 		TokensPerRound: m.Tokens, TokensPerLaunch: b.PerLaunch, PerTokenFrom: b.Each,
-		BytesPerToken: BytesPerToken(b.Config, b.WeightBytes, b.KVBytes, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds, Replayed: replayed}
+		BytesPerToken: BytesPerToken(b.Config, b.WeightBytes, b.KVBytes, cached, m.Tokens), Ceiling: top,
+		CeilingGBps: top.GBps, Rounds: rounds, Replayed: replayed}
 	c.complete(each)
 	return c, nil
 }
 
 // rounds runs the rounds of a case and collects the times of single tokens in µs, and the tokens that every round
 // chose.
-func (b *Bench) rounds(ctx context.Context, m Method, cached int) (rounds []RoundTimes, each []float64, chosen []int, err error) {
+func (b *Bench) rounds(ctx context.Context, m Method,
+	cached int) (rounds []RoundTimes, each []float64, chosen []int, err error) {
 	for range m.Rounds {
 		r, err := b.Runner.Tokens(ctx, cached, m.Tokens)
 		if err != nil {
@@ -153,7 +155,8 @@ func (b *Bench) rounds(ctx context.Context, m Method, cached int) (rounds []Roun
 			chosen = r.Chosen
 		}
 		if !slices.Equal(chosen, r.Chosen) {
-			return nil, nil, nil, errors.New("two rounds from the same state chose different tokens: the kernel is not deterministic")
+			return nil, nil, nil, errors.New(
+				"two rounds from the same state chose different tokens: the kernel is not deterministic")
 		}
 		n := float64(m.Tokens)
 		rounds = append(rounds, RoundTimes{Wall: micros(r.Wall) / n, Device: micros(r.Device) / n})

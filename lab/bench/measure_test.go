@@ -26,7 +26,8 @@ func TestMedianAndPercentiles(t *testing.T) {
 	require.Equal(t, []float64{500, 990, 1000}, []float64{percentile(v, 50), percentile(v, 99), percentile(v, 100)})
 	require.Equal(t, 7.0, percentile([]float64{7}, 99))
 	require.Equal(t, 1000.0, v[0], "the argument is left alone")
-	require.Equal(t, []float64{0, 123457, 0.333333, -1}, []float64{significant(0), significant(123456.7), significant(1.0 / 3), significant(-1)})
+	require.Equal(t, []float64{0, 123457, 0.333333, -1},
+		[]float64{significant(0), significant(123456.7), significant(1.0 / 3), significant(-1)})
 }
 
 // fake is a Runner whose token with n tokens before it takes n µs on the device
@@ -92,7 +93,8 @@ func TestACaseIsTheMedianOfItsRounds(t *testing.T) {
 	require.Equal(t, want, c.BytesPerToken)
 	require.InEpsilon(t, want/105/1e3, c.GBps, 1e-5)
 	require.InEpsilon(t, c.GBps/4600, c.Share, 1e-5)
-	require.Equal(t, []any{"tiny", "bf16", 1, 100, 3, 128}, []any{c.Model, c.DType, c.Batch, c.Context, c.TokensPerRound, c.TokensPerLaunch})
+	require.Equal(t, []any{"tiny", "bf16", 1, 100, 3, 128}, []any{c.Model, c.DType, c.Batch, c.Context, c.TokensPerRound,
+		c.TokensPerLaunch})
 	low, high := c.spread()
 	require.InDeltaSlice(t, []float64{103, 107}, []float64{low, high}, 1e-9)
 }
@@ -100,7 +102,8 @@ func TestACaseIsTheMedianOfItsRounds(t *testing.T) {
 func TestRoundsThatChooseOtherTokensAreRefused(t *testing.T) {
 	b, _ := faked(t, &fake{wrong: 3})
 	_, err := b.Run(t.Context(), Method{Contexts: []int{7}, Rounds: 3, Tokens: 2})
-	require.EqualError(t, err, "context 7: two rounds from the same state chose different tokens: the kernel is not deterministic")
+	require.EqualError(t, err,
+		"context 7: two rounds from the same state chose different tokens: the kernel is not deterministic")
 }
 
 func TestTimesOfTokensAreBetweenStampsThatWrap(t *testing.T) {
@@ -130,9 +133,11 @@ func TestBytesPerTokenAreWhatThePlanReads(t *testing.T) {
 		}
 		gains := int64(2*c.Layers+2) * int64(c.Hidden) * 2 // with the embedding row
 		for _, context := range []int{0, 1, 3072} {
-			require.Equal(t, float64(mk.Plan.WeightBytes()+gains+mk.KVBytes(context)), BytesPerToken(c, 0, 0, context, 1), "%s at %d", c.Name, context)
+			require.Equal(t, float64(mk.Plan.WeightBytes()+gains+mk.KVBytes(context)), BytesPerToken(c, 0, 0, context, 1),
+				"%s at %d", c.Name, context)
 		}
-		mean := (BytesPerToken(c, 0, 0, 10, 1) + BytesPerToken(c, 0, 0, 11, 1) + BytesPerToken(c, 0, 0, 12, 1) + BytesPerToken(c, 0, 0, 13, 1)) / 4
+		mean := (BytesPerToken(c, 0, 0, 10, 1) + BytesPerToken(c, 0, 0, 11, 1) + BytesPerToken(c, 0, 0, 12,
+			1) + BytesPerToken(c, 0, 0, 13, 1)) / 4
 		require.InDelta(t, mean, BytesPerToken(c, 0, 0, 10, 4), 1e-3)
 	}
 }
@@ -153,8 +158,9 @@ func TestContextsBeyondTheModelsPositionsAreSetAside(t *testing.T) {
 // judged is a gate that was passed.
 func judged() gate.Record {
 	at := 700
-	return gate.Record{Rules: gate.RulesVersion, KLReference: 2e-3, KLOwn: 9e-4, KLOurs: 1e-3, Positions: 2048, Sequences: 3,
-		Lengths: []int{512, 512, 6300}, WorstSeq: gate.Worst{Sequence: 1, KLReference: 3e-3, KLOwn: 2e-3, KLOurs: 2e-3, Limit: 3e-3},
+	return gate.Record{Rules: gate.RulesVersion, KLReference: 2e-3, KLOwn: 9e-4, KLOurs: 1e-3, Positions: 2048,
+		Sequences: 3, Lengths: []int{512, 512, 6300}, WorstSeq: gate.Worst{Sequence: 1, KLReference: 3e-3, KLOwn: 2e-3,
+			KLOurs: 2e-3, Limit: 3e-3},
 		WorstPos:     gate.Worst{Sequence: 2, Position: &at, KLReference: 4e-3, KLOwn: 2e-3, KLOurs: 5e-3, Limit: 7e-2},
 		FaultsCaught: gate.Faults(), Passed: true}
 }
@@ -162,16 +168,18 @@ func judged() gate.Record {
 // sample is a record with which nothing is wrong.
 func sample() *Record {
 	r := &Record{GPU: "NVIDIA H200", Driver: "580.159.04", CUDA: "13.0", Commit: "abc",
-		Options: Options{Compiler: "nvcc 13.0.88", Pages: "shuffled", Options: megakernel.Options{Consumers: 8, InFlight: 3, Page: 16, SMs: 132, Splits: 16, StageBytes: 16384, Stages: 12, Watchdog: "grid"}}}
+		Options: Options{Compiler: "nvcc 13.0.88", Pages: "shuffled",
+			Options: megakernel.Options{Consumers: 8, InFlight: 3, Page: 16, SMs: 132, Splits: 16, StageBytes: 16384, Stages: 12,
+				Watchdog: "grid"}}}
 	c, err := models.Lookup("llama3-8b")
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
 	for _, cached := range []int{128, 1024, 3072, 6144} {
-		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128, PerTokenFrom: "by the GPU",
-			Weights: "random, seed 1", BytesPerToken: BytesPerToken(c, 0, 0, cached, 128), CeilingGBps: 4630,
-			Ceiling: ceiling.Measured{Variant: ceiling.Variants()[3], GBps: 4630, Min: 4620, Max: 4640},
-			Gate:    judged(), Replayed: 128}
+		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128,
+			PerTokenFrom: "by the GPU", Weights: "random, seed 1", BytesPerToken: BytesPerToken(c, 0, 0, cached, 128),
+			CeilingGBps: 4630, Ceiling: ceiling.Measured{Variant: ceiling.Variants()[3], GBps: 4630, Min: 4620, Max: 4640},
+			Gate: judged(), Replayed: 128}
 		for i := range 5 {
 			us := k.BytesPerToken / 4630 / 1e3 / 0.93 * (1 + 0.004*float64(i-2))
 			k.Rounds = append(k.Rounds, RoundTimes{Wall: us + 8, Device: us})

@@ -49,7 +49,8 @@ func SeriesOf(r *Record, mark string) []Series {
 
 // palette are colours that people with any kind of sight tell apart (Okabe and Ito).
 func palette(i int) color.Color {
-	colours := []color.RGBA{{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255}, {86, 180, 233, 255}, {230, 159, 0, 255}}
+	colours := []color.RGBA{{0, 114, 178, 255}, {213, 94, 0, 255}, {0, 158, 115, 255}, {204, 121, 167, 255},
+		{86, 180, 233, 255}, {230, 159, 0, 255}}
 	return colours[i%len(colours)]
 }
 
@@ -189,7 +190,8 @@ func add(p *plot.Plot, s Series, colour color.Color) error {
 		return fmt.Errorf("plot: %s: %w", s.Name, err)
 	}
 	for i := range labels.TextStyle {
-		labels.TextStyle[i] = text.Style{Color: colour, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9}, XAlign: draw.XCenter, Handler: plot.DefaultTextHandler}
+		labels.TextStyle[i] = text.Style{Color: colour, Font: font.Font{Typeface: "Liberation", Variant: "Sans", Size: 9},
+			XAlign: draw.XCenter, Handler: plot.DefaultTextHandler}
 	}
 	labels.Offset = vg.Point{Y: 6}
 	p.Add(floor, line, points, bars, labels)

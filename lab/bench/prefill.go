@@ -173,7 +173,8 @@ func (s *PrefillSuite) open(ctx context.Context) (_ *prefillRun, err error) {
 	}
 	table := gate.ShuffledTable(n + 1)
 	r.pages = table[:n]
-	if r.bundle, err = runtime.OpenBundle(ctx, members, w, runtime.Options{Pages: n + 1, Guard: table[n], Steps: 1}); err != nil {
+	if r.bundle, err = runtime.OpenBundle(ctx, members, w,
+		runtime.Options{Pages: n + 1, Guard: table[n], Steps: 1}); err != nil {
 		return nil, err
 	}
 	for i, p := range s.Prefill {
@@ -201,7 +202,9 @@ func (r *prefillRun) prompt(ctx context.Context, n, together int) error {
 	for cached := 0; cached < n; {
 		feed := min(together, n-cached)
 		quiet := cached+feed < n
-		_, err := r.bundle.Run(ctx, batch.StepRequest{Steps: 1, Quiet: quiet, Sequences: []batch.Sequence{{New: tokens[cached : cached+feed], Cached: cached, Pages: r.pages}}})
+		_, err := r.bundle.Run(ctx,
+			batch.StepRequest{Steps: 1, Quiet: quiet,
+				Sequences: []batch.Sequence{{New: tokens[cached : cached+feed], Cached: cached, Pages: r.pages}}})
 		if err != nil {
 			return err
 		}
@@ -242,7 +245,9 @@ func (r *prefillRun) agree(ctx context.Context, n int) (float64, error) {
 
 // Write writes the outcome as a table.
 func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
-	if _, err := fmt.Fprintf(w, "Logits behind %d tokens: %.2g of those without a prefill kernel apart, at most %g passes.\n\n", o.Agreed, o.Error, MaxPrefillError); err != nil {
+	if _, err := fmt.Fprintf(w,
+		"Logits behind %d tokens: %.2g of those without a prefill kernel apart, at most %g passes.\n\n", o.Agreed, o.Error,
+		MaxPrefillError); err != nil {
 		return err
 	}
 	head, peak := "prompt  first token  tokens/s  TFLOP/s", DatasheetPeak(facts.GPU)

@@ -203,7 +203,8 @@ func (r *attentionRun) fill() error {
 	rows := int64(r.s.Sequences * r.mk.Room(r.n))
 	sizes := map[string]int64{attend.BufferPrefillQ: 2 * rows * int64(c.Heads*c.HeadDim),
 		attend.BufferOut:          2 * rows * int64(c.Heads*c.HeadDim),
-		attend.BufferPrefillTable: int64(4 * len(r.table)), attend.BufferCache: int64(len(r.table)) * int64(layout.PageBytes())}
+		attend.BufferPrefillTable: int64(4 * len(r.table)),
+		attend.BufferCache:        int64(len(r.table)) * int64(layout.PageBytes())}
 	for _, b := range r.mk.IR.Globals() {
 		if b.Map != nil {
 			continue // the device makes it of its description

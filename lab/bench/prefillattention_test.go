@@ -18,9 +18,12 @@ import (
 // the sample is as near to float64 as roundings allow.
 func TestAttentionOfPromptsAloneIsThatInFloat64(t *testing.T) {
 	for name, s := range map[string]bench.PrefillAttentionSuite{
-		"pages of 8 in clusters": {Config: attend.PrefillConfig{Heads: 2, KVHeads: 2, HeadDim: 32, Page: 8, SMs: 4, Groups: 1}, Sequences: 3, Lengths: []int{150, 5}},
-		"pages of a token":       {Config: attend.PrefillConfig{Heads: 4, KVHeads: 2, HeadDim: 16, Page: 1, SMs: 3, Groups: 1}, Sequences: 2, Lengths: []int{70}},
-		"large pages":            {Config: attend.PrefillConfig{Heads: 4, KVHeads: 1, HeadDim: 64, Page: 128, SMs: 2, Groups: 2}, Sequences: 2, Lengths: []int{140}},
+		"pages of 8 in clusters": {Config: attend.PrefillConfig{Heads: 2, KVHeads: 2, HeadDim: 32, Page: 8, SMs: 4,
+			Groups: 1}, Sequences: 3, Lengths: []int{150, 5}},
+		"pages of a token": {Config: attend.PrefillConfig{Heads: 4, KVHeads: 2, HeadDim: 16, Page: 1, SMs: 3, Groups: 1},
+			Sequences: 2, Lengths: []int{70}},
+		"large pages": {Config: attend.PrefillConfig{Heads: 4, KVHeads: 1, HeadDim: 64, Page: 128, SMs: 2, Groups: 2},
+			Sequences: 2, Lengths: []int{140}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Machine, s.Rounds = bench.Executor{Seed: 1}, 1
@@ -47,8 +50,8 @@ func TestAttentionOfPromptsAloneIsThatInFloat64(t *testing.T) {
 
 // A page table with two pages exchanged, or keys that lie elsewhere, are errors and no figures.
 func TestWrongAttentionOfPromptsIsNotMeasured(t *testing.T) {
-	s := bench.PrefillAttentionSuite{Machine: swapped{bench.Executor{Seed: 1}}, Sequences: 2, Lengths: []int{90}, Rounds: 1,
-		Config: attend.PrefillConfig{Heads: 2, KVHeads: 2, HeadDim: 32, Page: 16, SMs: 2, Groups: 1}}
+	s := bench.PrefillAttentionSuite{Machine: swapped{bench.Executor{Seed: 1}}, Sequences: 2, Lengths: []int{90},
+		Rounds: 1, Config: attend.PrefillConfig{Heads: 2, KVHeads: 2, HeadDim: 32, Page: 16, SMs: 2, Groups: 1}}
 	_, err := s.Run(t.Context())
 	require.ErrorContains(t, err, "from float64, want at most 0.0049")
 	s.Machine, s.Config.KVHeads = bench.Executor{Seed: 1}, 0

@@ -22,14 +22,16 @@ func TestAFileOfPromptsReadsAsItWasWritten(t *testing.T) {
 	require.NoError(t, err)
 	f, err := bench.ParsePrefill(data)
 	require.NoError(t, err)
-	require.Equal(t, bench.PrefillOptions{Compiler: "none", Prefill: []int{32, 20}, Page: s.Decode[0].KV.Page, SMs: 2}, f.Options)
+	require.Equal(t, bench.PrefillOptions{Compiler: "none", Prefill: []int{32, 20}, Page: s.Decode[0].KV.Page, SMs: 2},
+		f.Options)
 	require.Equal(t, 989.4, f.Peak)
 	c := f.Cases[0]
 	require.Equal(t, []any{"tiny", "bf16", 18}, []any{c.Model, c.DType, c.Prompt})
 	require.Len(t, c.Rounds, 2)
 	require.Len(t, c.Logits, (320+bench.LogitsEvery-1)/bench.LogitsEvery, "of a vocabulary of 320")
 	require.NoError(t, bench.CheckPrefillFile(data, false))
-	require.ErrorContains(t, bench.CheckPrefillFile([]byte(`{"cases": []}`), false), "it has no field what, want a file of prompts")
+	require.ErrorContains(t, bench.CheckPrefillFile([]byte(`{"cases": []}`), false),
+		"it has no field what, want a file of prompts")
 	picture, err := f.Plot().SVG()
 	require.NoError(t, err)
 	require.Contains(t, string(picture), bench.Ungated)
@@ -37,16 +39,20 @@ func TestAFileOfPromptsReadsAsItWasWritten(t *testing.T) {
 
 func TestAFileOfPromptsWhoseFiguresDisagreeIsRefused(t *testing.T) {
 	good := func() *bench.PrefillFile {
-		return &bench.PrefillFile{What: bench.PrefillWhat, GPU: "NVIDIA H100", Commit: "abc", Gated: true, Peak: 1000, Options: bench.PrefillOptions{Compiler: "none"},
-			Cases: []bench.PrefillFigures{
-				{System: bench.SystemMkgen, Model: "m", Prompt: 1000, First: 2000, Rate: 5e5, FLOP: 1e12, TFLOPS: 500, Share: 0.5, Rounds: []float64{2000}, Gate: &gate.Record{Passed: true}},
-				{System: "other", Model: "m", Prompt: 1000, First: 4000, Rate: 2.5e5, FLOP: 1e12, TFLOPS: 250, Share: 0.25, Over: 2, Rounds: []float64{4500, 3500}}}}
+		return &bench.PrefillFile{What: bench.PrefillWhat, GPU: "NVIDIA H100", Commit: "abc", Gated: true, Peak: 1000,
+			Options: bench.PrefillOptions{Compiler: "none"}, Cases: []bench.PrefillFigures{
+				{System: bench.SystemMkgen, Model: "m", Prompt: 1000, First: 2000, Rate: 5e5, FLOP: 1e12, TFLOPS: 500, Share: 0.5,
+					Rounds: []float64{2000}, Gate: &gate.Record{Passed: true}},
+				{System: "other", Model: "m", Prompt: 1000, First: 4000, Rate: 2.5e5, FLOP: 1e12, TFLOPS: 250, Share: 0.25, Over: 2,
+					Rounds: []float64{4500, 3500}}}}
 	}
 	require.NoError(t, good().Check())
 	for want, spoil := range map[string]func(f *bench.PrefillFile){
 		"commit \"\"":        func(f *bench.PrefillFile) { f.Commit = "" },
 		"there are no cases": func(f *bench.PrefillFile) { f.Cases = nil },
-		"case 1: first_token_us is 4000, the rounds'":        func(f *bench.PrefillFile) { f.Cases[1].Rounds = []float64{4100} },
+		"case 1: first_token_us is 4000, the rounds'": func(f *bench.PrefillFile) {
+			f.Cases[1].Rounds = []float64{4100}
+		},
 		"case 0: tflop_s is 501 and tok_s 500000":            func(f *bench.PrefillFile) { f.Cases[0].TFLOPS = 501 },
 		"case 0: share is 0.6, from tflop_s 0.5":             func(f *bench.PrefillFile) { f.Cases[0].Share = 0.6 },
 		"case 1: time_over_mkgen is 1, from the times 2":     func(f *bench.PrefillFile) { f.Cases[1].Over = 1 },

@@ -36,9 +36,10 @@ func raggedBench(t *testing.T, f *fakeSteps) *RaggedBench {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	return &RaggedBench{Config: c, Runner: f, Rows: 8, OneRow: map[int]float64{100: 80}, Ceiling: func(context.Context) (ceiling.Measured, error) {
-		return ceiling.Measured{Variant: ceiling.Variants()[0], GBps: 4600, Min: 4500, Max: 4700}, nil
-	}}
+	return &RaggedBench{Config: c, Runner: f, Rows: 8, OneRow: map[int]float64{100: 80},
+		Ceiling: func(context.Context) (ceiling.Measured, error) {
+			return ceiling.Measured{Variant: ceiling.Variants()[0], GBps: 4600, Min: 4500, Max: 4700}, nil
+		}}
 }
 
 func TestStepsOfSeveralRowsAreMeasuredInBothShapes(t *testing.T) {
@@ -49,13 +50,16 @@ func TestStepsOfSeveralRowsAreMeasuredInBothShapes(t *testing.T) {
 	require.Equal(t, strings.Fields(strings.Repeat("sequences ", 6)+strings.Repeat("chunk ", 6)), f.calls)
 	require.Len(t, cases, 2)
 	many, chunk := cases[0], cases[1]
-	require.Equal(t, []any{8, 8, Sequences, 1024, 1024}, []any{many.Batch, many.Tokens, many.Feed, many.TokensPerRound, many.TokensPerLaunch})
-	require.Equal(t, []any{1, 8, Chunk, 128, 8}, []any{chunk.Batch, chunk.Tokens, chunk.Feed, chunk.TokensPerRound, chunk.TokensPerLaunch})
+	require.Equal(t, []any{8, 8, Sequences, 1024, 1024}, []any{many.Batch, many.Tokens, many.Feed, many.TokensPerRound,
+		many.TokensPerLaunch})
+	require.Equal(t, []any{1, 8, Chunk, 128, 8}, []any{chunk.Batch, chunk.Tokens, chunk.Feed, chunk.TokensPerRound,
+		chunk.TokensPerLaunch})
 	require.Equal(t, []float64{104, 13, 26, 0}, []float64{many.StepMicros, many.DeviceMicros, many.Micros, many.Ratio})
 	require.Equal(t, []float64{110, 80, 1.375}, []float64{chunk.StepMicros, chunk.OneRowMicros, chunk.Ratio})
 	require.InEpsilon(t, 8e6/220, chunk.TokensPerSecond, 1e-5)
 	for i := range cases {
-		require.InDelta(t, BytesPerStep(b.Config, 0, 0, cases[i].Feed, 8, 100, cases[i].TokensPerRound/8), 8*cases[i].BytesPerToken, 1e-6)
+		require.InDelta(t, BytesPerStep(b.Config, 0, 0, cases[i].Feed, 8, 100, cases[i].TokensPerRound/8),
+			8*cases[i].BytesPerToken, 1e-6)
 		require.Empty(t, cases[i].disagreements())
 		cases[i].Ratio += 0.01
 		require.Len(t, cases[i].disagreements(), 1)
@@ -67,7 +71,8 @@ func TestStepsOfSeveralRowsAreMeasuredInBothShapes(t *testing.T) {
 
 func TestRoundsThatChooseOtherTokensAreNoMeasurement(t *testing.T) {
 	_, err := raggedBench(t, &fakeSteps{wrong: true}).Run(t.Context(), Method{Contexts: []int{100}, Rounds: 5, Tokens: 4})
-	require.EqualError(t, err, "sequences, context 100: two rounds from the same state chose different tokens: the kernel is not deterministic")
+	require.EqualError(t, err,
+		"sequences, context 100: two rounds from the same state chose different tokens: the kernel is not deterministic")
 }
 
 func TestAStepReadsWeightsOnceAndKVOnceASequence(t *testing.T) {
@@ -92,7 +97,8 @@ func TestTheBatchOfACaseFollowsFromItsRows(t *testing.T) {
 		batch, tokens int
 		feed          Shape
 		ok            bool
-	}{{1, 0, "", true}, {1, 8, Chunk, true}, {8, 8, Sequences, true}, {8, 0, "", false}, {1, 8, Sequences, false}, {1, 8, "", false}, {1, 0, Chunk, false}} {
+	}{{1, 0, "", true}, {1, 8, Chunk, true}, {8, 8, Sequences, true}, {8, 0, "", false}, {1, 8, Sequences, false},
+		{1, 8, "", false}, {1, 0, Chunk, false}} {
 		r := sample().Cases[0]
 		r.Batch, r.Tokens, r.Feed = c.batch, c.tokens, c.feed
 		require.Equal(t, c.ok, !strings.Contains(strings.Join(r.problems(), "\n"), "want a batch of"), "%+v", c)

@@ -113,7 +113,8 @@ func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached
 	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format, b.HeadFormat), Batch: 1, Tokens: b.Rows,
 		Feed: shape, Context: cached,
 		TokensPerRound: n * b.Rows, TokensPerLaunch: b.Rows, PerTokenFrom: "of steps, each a launch, between events",
-		BytesPerToken: BytesPerStep(b.Config, b.WeightBytes, b.KVBytes, shape, b.Rows, cached, n) / rows, Ceiling: top, CeilingGBps: top.GBps}
+		BytesPerToken: BytesPerStep(b.Config, b.WeightBytes, b.KVBytes, shape, b.Rows, cached, n) / rows, Ceiling: top,
+		CeilingGBps: top.GBps}
 	if shape == Sequences {
 		c.Batch, c.TokensPerLaunch, c.PerTokenFrom = b.Rows, n*b.Rows, "from step to step within a launch, by the GPU's clock"
 	}

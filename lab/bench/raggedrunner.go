@@ -91,7 +91,8 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 func pagesEach(sequences, tokens, page, pages int) (int, error) {
 	need := (tokens + page - 1) / page
 	if need*sequences > pages {
-		return 0, fmt.Errorf("%d sequences of %d tokens take %d pages, there are %d", sequences, tokens, need*sequences, pages)
+		return 0, fmt.Errorf("%d sequences of %d tokens take %d pages, there are %d", sequences, tokens, need*sequences,
+			pages)
 	}
 	return need, nil
 }

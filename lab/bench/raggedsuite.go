@@ -158,7 +158,8 @@ func (s *RaggedSuite) load(ctx context.Context) (err error) {
 	if err != nil {
 		return errors.Join(err, s.loaded.Close())
 	}
-	s.session, err = runtime.Open(ctx, s.Kernel, s.loaded, w, runtime.Options{Pages: len(s.table), Steps: max(1, s.Method.Tokens), Epoch: firstEpoch})
+	s.session, err = runtime.Open(ctx, s.Kernel, s.loaded, w,
+		runtime.Options{Pages: len(s.table), Steps: max(1, s.Method.Tokens), Epoch: firstEpoch})
 	if err != nil {
 		return errors.Join(err, s.loaded.Close())
 	}
@@ -174,7 +175,8 @@ func (s *RaggedSuite) judge(ctx context.Context) (report *gate.Report, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.session.SetCosts(kv.Costs{})) }()
-	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: s.Kernel.Options.Tokens, Pages: len(s.table), Write: s.loaded.Write, Read: s.loaded.Read,
+	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: s.Kernel.Options.Tokens, Pages: len(s.table),
+		Write: s.loaded.Write, Read: s.loaded.Read,
 		Runner: &GateRunner{Session: s.session, Device: s.loaded, Vocab: s.Kernel.Config.Vocab},
 		Plant: func(ctx context.Context, fault megakernel.Fault) (func(), error) {
 			return plant(ctx, s.Kernel, s.loaded, fault)

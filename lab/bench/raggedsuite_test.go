@@ -26,7 +26,8 @@ func raggedSuite(t *testing.T) *bench.RaggedSuite {
 	o.Tokens, o.Draws = 4, true
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
-	return &bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, OneRow: one, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2"}
+	return &bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, OneRow: one, Weights: synth.NewWeights(2, c),
+		WeightsName: "random, seed 2"}
 }
 
 func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
@@ -69,9 +70,9 @@ func TestPinnedStepsDoNotDependOnOtherSequences(t *testing.T) {
 	session, err := runtime.Open(t.Context(), s.Kernel, sim, runtime.FromTensors(s.Weights, runtime.LoadOptions{}),
 		runtime.Options{Pages: pages, Pin: s.Kernel.ChunkTokens()})
 	require.NoError(t, err)
-	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: 4, Pages: pages, Pinned: true, Write: sim.Write,
-		Runner: &bench.GateRunner{Session: session, Device: sim, Vocab: s.Kernel.Config.Vocab},
-		Plant:  func(context.Context, megakernel.Fault) (func(), error) { return func() {}, nil }}
+	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: 4, Pages: pages, Pinned: true,
+		Write: sim.Write, Runner: &bench.GateRunner{Session: session, Device: sim, Vocab: s.Kernel.Config.Vocab},
+		Plant: func(context.Context, megakernel.Fault) (func(), error) { return func() {}, nil }}
 	report, err := subject.Judge(t.Context(), ref, small())
 	require.NoError(t, err)
 	require.True(t, report.Identical)

@@ -63,16 +63,18 @@ type Case struct {
 	Ceiling         ceiling.Measured `json:"ceiling"`                      // measured right before
 	Share           float64          `json:"share"`                        // gb_s over ceiling_gb_s, 0 to 1
 	StepMicros      float64          `json:"device_us_per_step,omitempty"` // of several rows
-	OneRowMicros    float64          `json:"one_row_us,omitempty"`         // a step of the kernel of one row, a launch each, in the same run
-	Ratio           float64          `json:"step_ratio,omitempty"`         // device_us_per_step over one_row_us
+	// a step of the kernel of one row, a launch each, in the same run
+	OneRowMicros float64 `json:"one_row_us,omitempty"`
+	Ratio        float64 `json:"step_ratio,omitempty"` // device_us_per_step over one_row_us
 	// greedy's device_us_per_token in the same run over this one's
-	OfGreedy        float64      `json:"of_greedy,omitempty"`
-	Weights         string       `json:"weights"`
-	Gate            gate.Record  `json:"gate,omitzero"` // none of speeds that are UNGATED
-	TokensPerRound  int          `json:"tokens_per_round"`
-	TokensPerLaunch int          `json:"tokens_per_launch"`
-	Replayed        int          `json:"replayed,omitempty"` // tokens of a round that single steps gave again, bit for bit; of a chunk, its launch
-	Rounds          []RoundTimes `json:"rounds"`
+	OfGreedy        float64     `json:"of_greedy,omitempty"`
+	Weights         string      `json:"weights"`
+	Gate            gate.Record `json:"gate,omitzero"` // none of speeds that are UNGATED
+	TokensPerRound  int         `json:"tokens_per_round"`
+	TokensPerLaunch int         `json:"tokens_per_launch"`
+	// tokens of a round that single steps gave again, bit for bit; of a chunk, its launch
+	Replayed int          `json:"replayed,omitempty"`
+	Rounds   []RoundTimes `json:"rounds"`
 }
 
 // RoundTimes are a round's, in µs a token.
@@ -98,8 +100,8 @@ func Void(gpu string, gbps float64) error {
 func (r *Record) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, f := range []struct{ name, value string }{{"gpu", r.GPU}, {"driver", r.Driver}, {"cuda", r.CUDA}, {"commit", r.Commit},
-		{"options: compiler", r.Options.Compiler}, {"options: pages", r.Options.Pages}} {
+	for _, f := range []struct{ name, value string }{{"gpu", r.GPU}, {"driver", r.Driver}, {"cuda", r.CUDA},
+		{"commit", r.Commit}, {"options: compiler", r.Options.Compiler}, {"options: pages", r.Options.Pages}} {
 		if f.value == "" {
 			bad("%s is empty", f.name)
 		}
@@ -108,7 +110,8 @@ func (r *Record) Check() error {
 	for _, f := range []struct {
 		name string
 		n    int
-	}{{"consumers", o.Consumers}, {"in_flight", o.InFlight}, {"page", o.Page}, {"sms", o.SMs}, {"splits", o.Splits}, {"stage_bytes", o.StageBytes}, {"stages", o.Stages}} {
+	}{{"consumers", o.Consumers}, {"in_flight", o.InFlight}, {"page", o.Page}, {"sms", o.SMs}, {"splits", o.Splits},
+		{"stage_bytes", o.StageBytes}, {"stages", o.Stages}} {
 		if f.n < 1 {
 			bad("options: %s is %d", f.name, f.n)
 		}
@@ -141,16 +144,19 @@ func (c *Case) problems() (all []string) {
 			all = append(all, fmt.Sprintf(format, args...))
 		}
 	}
-	rule(c.Model != "" && c.DType != "" && c.PerTokenFrom != "" && c.Weights != "", "model, dtype, weights or per_token_from is empty")
+	rule(c.Model != "" && c.DType != "" && c.PerTokenFrom != "" && c.Weights != "",
+		"model, dtype, weights or per_token_from is empty")
 	rule(c.Batch >= 1 && c.Context >= 0, "batch %d, context %d", c.Batch, c.Context)
 	rows := max(1, c.Tokens)
 	want := map[Shape]int{"": 1, Chunk: 1, Sequences: rows}[c.Feed]
-	rule(c.Batch == want && (rows > 1) == (c.Feed != ""), "batch %d with %d rows a step of %q, want a batch of %d", c.Batch, rows, c.Feed, want)
+	rule(c.Batch == want && (rows > 1) == (c.Feed != ""), "batch %d with %d rows a step of %q, want a batch of %d",
+		c.Batch, rows, c.Feed, want)
 	rule(len(c.Rounds) >= LeastRounds, "%d rounds, want at least %d", len(c.Rounds), LeastRounds)
 	rule(c.TokensPerRound >= LeastTokens, "%d tokens a round, want at least %d", c.TokensPerRound, LeastTokens)
 	rule(c.TokensPerLaunch >= 1, "%d tokens a launch", c.TokensPerLaunch)
 	all = append(all, c.unlikely()...)
-	rule(c.Share <= 1, "share is %.3f, want at most 1: not all bytes came from memory, or they are counted wrongly", c.Share)
+	rule(c.Share <= 1, "share is %.3f, want at most 1: not all bytes came from memory, or they are counted wrongly",
+		c.Share)
 	rule(c.Gate.Passed, "the gate is not passed: %s", strings.Join(c.Gate.Reasons, "; "))
 	if c.Gate.Rules > 0 { // before, none were replayed
 		want := c.TokensPerRound
@@ -164,7 +170,8 @@ func (c *Case) problems() (all []string) {
 
 // unlikely are figures that no case has, gated or not.
 func (c *Case) unlikely() (all []string) {
-	for _, x := range []float64{c.TokensPerSecond, c.Micros, c.P50, c.P99, c.Max, c.DeviceMicros, c.BytesPerToken, c.GBps, c.CeilingGBps, c.Share} {
+	for _, x := range []float64{c.TokensPerSecond, c.Micros, c.P50, c.P99, c.Max, c.DeviceMicros, c.BytesPerToken, c.GBps,
+		c.CeilingGBps, c.Share} {
 		if !(x > 0) || math.IsInf(x, 0) {
 			all = append(all, fmt.Sprintf("a figure is %v, want all positive", x))
 		}
@@ -249,7 +256,8 @@ func (r *Record) Write(path string) error {
 	err := r.Check()
 	for i := range r.Cases {
 		if by := r.Cases[i].Gate.Rules; by != gate.RulesVersion {
-			err = errors.Join(err, fmt.Errorf("case %d: judged by the gate's rules of version %d, want %d", i, by, gate.RulesVersion))
+			err = errors.Join(err, fmt.Errorf("case %d: judged by the gate's rules of version %d, want %d", i, by,
+				gate.RulesVersion))
 		}
 	}
 	if err != nil {

@@ -52,7 +52,8 @@ func TestARecordByOlderRulesIsRead(t *testing.T) {
 	r := sample()
 	for i := range r.Cases {
 		r.Cases[i].Replayed = 0
-		r.Cases[i].Gate = gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Positions: 2048, Sequences: 4, FaultsCaught: gate.Faults(), Passed: true}
+		r.Cases[i].Gate = gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Positions: 2048, Sequences: 4,
+			FaultsCaught: gate.Faults(), Passed: true}
 	}
 	data, err := json.Marshal(r)
 	require.NoError(t, err)
@@ -72,38 +73,50 @@ func TestARecordHasTheFieldsOfTheMethod(t *testing.T) {
 	}
 	var cases []map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(top["cases"], &cases))
-	for _, name := range strings.Fields("model dtype batch context tok_s us_per_token p99_us device_us_per_token bytes_per_token gb_s ceiling_gb_s share gate rounds") {
+	for _, name := range strings.Fields(
+		"model dtype batch context tok_s us_per_token p99_us device_us_per_token bytes_per_token gb_s ceiling_gb_s share gate rounds") {
 		require.Contains(t, cases[0], name)
 	}
 	var g map[string]json.RawMessage
 	require.NoError(t, json.Unmarshal(cases[0]["gate"], &g))
-	for _, name := range strings.Fields("rules kl_reference kl_own kl_ours lengths worst_sequence worst_position flips faults_caught passed") {
+	for _, name := range strings.Fields(
+		"rules kl_reference kl_own kl_ours lengths worst_sequence worst_position flips faults_caught passed") {
 		require.Contains(t, g, name)
 	}
 }
 
 func TestRecordsThatBreakTheMethodAreRefused(t *testing.T) {
 	for want, spoil := range map[string]func(*Record){
-		"driver is empty":                                         func(r *Record) { r.Driver = "" },
-		"options: compiler is empty":                              func(r *Record) { r.Options.Compiler = "" },
-		"options: sms is 0":                                       func(r *Record) { r.Options.SMs = 0 },
-		"there are no cases":                                      func(r *Record) { r.Cases = nil },
-		"4 rounds, want at least 5":                               func(r *Record) { r.Cases[0].Rounds = r.Cases[0].Rounds[:4] },
-		"100 tokens a round, want at least 128":                   func(r *Record) { r.Cases[0].TokensPerRound = 100 },
-		"the gate is not passed: why":                             func(r *Record) { r.Cases[0].Gate.Passed, r.Cases[0].Gate.Reasons = false, []string{"why"} },
-		"the gate did not catch pages_swapped":                    func(r *Record) { r.Cases[0].Gate.FaultsCaught = gate.Faults()[:4] },
+		"driver is empty":            func(r *Record) { r.Driver = "" },
+		"options: compiler is empty": func(r *Record) { r.Options.Compiler = "" },
+		"options: sms is 0":          func(r *Record) { r.Options.SMs = 0 },
+		"there are no cases":         func(r *Record) { r.Cases = nil },
+		"4 rounds, want at least 5": func(r *Record) {
+			r.Cases[0].Rounds = r.Cases[0].Rounds[:4]
+		},
+		"100 tokens a round, want at least 128": func(r *Record) { r.Cases[0].TokensPerRound = 100 },
+		"the gate is not passed: why": func(r *Record) {
+			r.Cases[0].Gate.Passed,
+				r.Cases[0].Gate.Reasons = false, []string{"why"}
+		},
+		"the gate did not catch pages_swapped": func(r *Record) {
+			r.Cases[0].Gate.FaultsCaught = gate.Faults()[:4]
+		},
 		"case 0: judged by the gate's rules of version 0, want 2": func(r *Record) { r.Cases[0].Gate.Rules = 0 },
 		"127 tokens were replayed in single steps, want 128":      func(r *Record) { r.Cases[2].Replayed = 127 },
 		"the gate's worst position has a KL of 1":                 func(r *Record) { r.Cases[1].Gate.WorstPos.KLOurs = 1 },
 		"case 1: of_greedy is 0.5, which": func(r *Record) {
 			r.Cases[1].Choice, r.Cases[1].OfGreedy = "sampled", 0.5
 		},
-		"share is 1.200, want at most 1":              func(r *Record) { r.Cases[0].Share = 1.2 },
-		"share is 0.5, the others make it":            func(r *Record) { r.Cases[0].Share = 0.5 },
-		"device_us_per_token is 1, the others":        func(r *Record) { r.Cases[0].DeviceMicros = 1 },
-		"are not in order":                            func(r *Record) { r.Cases[0].P99 = r.Cases[0].Max + 1 },
-		"a figure is 0, want all positive":            func(r *Record) { r.Cases[0].P50 = 0 },
-		"the streaming ceiling is 4400 GB/s, an H200": func(r *Record) { r.Cases[1].CeilingGBps, r.Cases[1].Ceiling.GBps = 4400, 4400 },
+		"share is 1.200, want at most 1":       func(r *Record) { r.Cases[0].Share = 1.2 },
+		"share is 0.5, the others make it":     func(r *Record) { r.Cases[0].Share = 0.5 },
+		"device_us_per_token is 1, the others": func(r *Record) { r.Cases[0].DeviceMicros = 1 },
+		"are not in order":                     func(r *Record) { r.Cases[0].P99 = r.Cases[0].Max + 1 },
+		"a figure is 0, want all positive":     func(r *Record) { r.Cases[0].P50 = 0 },
+		"the streaming ceiling is 4400 GB/s, an H200": func(r *Record) {
+			r.Cases[1].CeilingGBps,
+				r.Cases[1].Ceiling.GBps = 4400, 4400
+		},
 	} {
 		r := sample()
 		spoil(r)
@@ -240,7 +253,8 @@ func TestPathsOfRecordsAreFree(t *testing.T) {
 	first := Path(dir, "NVIDIA H200", "decode-tiny", day)
 	require.Equal(t, filepath.Join(dir, "h200", "2026-11-21-decode-tiny.json"), first)
 	require.NoError(t, sample().Write(first))
-	require.Equal(t, filepath.Join(dir, "h200", "2026-11-21-decode-tiny-2.json"), Path(dir, "NVIDIA H200", "decode-tiny", day))
+	require.Equal(t, filepath.Join(dir, "h200", "2026-11-21-decode-tiny-2.json"),
+		Path(dir, "NVIDIA H200", "decode-tiny", day))
 	for name, want := range map[string]string{"NVIDIA H100 80GB HBM3": "h100", "": "unknown", "Some_GPU": "some-gpu"} {
 		require.Equal(t, want, ShortName(name))
 	}
@@ -269,7 +283,8 @@ func TestPlotShowsCurvesFloorsAndShares(t *testing.T) {
 	data, err := SVG(series)
 	require.NoError(t, err)
 	text := string(data)
-	for _, want := range []string{"llama3-8b bf16, NVIDIA H200", "llama3-8b bf16, before", "floor: ", "device time per token, µs", "tokens in the KV cache", "93 %", "74 %", ">6144<"} {
+	for _, want := range []string{"llama3-8b bf16, NVIDIA H200", "llama3-8b bf16, before", "floor: ",
+		"device time per token, µs", "tokens in the KV cache", "93 %", "74 %", ">6144<"} {
 		require.Contains(t, text, want)
 	}
 	again, err := SVG(series)
@@ -296,7 +311,8 @@ func TestRecordsOfSeveralModelsAreSeveralCurves(t *testing.T) {
 	r := sample()
 	r.Cases[1].Model = "tiny"
 	series := SeriesOf(r, Ungated)
-	require.Equal(t, []string{"llama3-8b bf16, NVIDIA H200, UNGATED", "tiny bf16, NVIDIA H200, UNGATED"}, []string{series[0].Name, series[1].Name})
+	require.Equal(t, []string{"llama3-8b bf16, NVIDIA H200, UNGATED", "tiny bf16, NVIDIA H200, UNGATED"},
+		[]string{series[0].Name, series[1].Name})
 	require.Len(t, series[0].Cases, 3)
 }
 

@@ -45,7 +45,8 @@ func (s *RaggedSuite) Record(ctx context.Context, cached, steps int) (r *Recordi
 }
 
 // recorded times launches, and reads what the last of them left.
-func recorded(mk *megakernel.Kernel, m Machine, dev Device, cached, steps int, launch func(cached int) (Round, error)) (*Recording, error) {
+func recorded(mk *megakernel.Kernel, m Machine, dev Device, cached, steps int,
+	launch func(cached int) (Round, error)) (*Recording, error) {
 	n := RecordedLaunches
 	if m.Facts().Executor {
 		n = 1

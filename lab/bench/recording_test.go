@@ -104,7 +104,8 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 			}
 			if name == "words" {
 				items := layers * mk.AttentionItems() * mk.Options.Splits
-				require.Equal(t, map[string]int{"queries": items, "partial states": items}, words, "waits for an item's queries, and for the states of its share")
+				require.Equal(t, map[string]int{"queries": items, "partial states": items}, words,
+					"waits for an item's queries, and for the states of its share")
 			}
 			s := tr.Summarize()
 			require.Equal(t, name == "words", s.Step.Others > 0, "waits for words")
@@ -116,7 +117,9 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 // At the end of a matrix's phase both roles say how many chunks of the launch have gone by:
 // one after the other as many as the plan has.
 func TestEveryChunkIsTold(t *testing.T) {
-	for name, o := range map[string]megakernel.Options{"one row": {Tokens: 1}, "rows": {Tokens: 3}, "no leads": {Leads: "none"}, "two in flight": {InFlight: 2, Leads: "none"}, "watched": {Watchdog: megakernel.WatchAll}} {
+	for name, o := range map[string]megakernel.Options{"one row": {Tokens: 1}, "rows": {Tokens: 3},
+		"no leads": {Leads: "none"}, "two in flight": {InFlight: 2, Leads: "none"},
+		"watched": {Watchdog: megakernel.WatchAll}} {
 		t.Run(name, func(t *testing.T) {
 			o.SMs, o.Trace, o.Stages, o.StageBytes = 2, 4000, 4, 2048
 			mk, r := recording(t, o)
@@ -144,7 +147,8 @@ func TestEveryChunkIsTold(t *testing.T) {
 							if i >= 0 {
 								m = &mk.Plan.Layer[i]
 							}
-							require.Equal(t, m.Count[sm]*m.ChunksPerTile, gone-before, "%s of layer %d of SM %d's %s", site.Name, s.Layer, sm, track.Role)
+							require.Equal(t, m.Count[sm]*m.ChunksPerTile, gone-before, "%s of layer %d of SM %d's %s", site.Name, s.Layer,
+								sm, track.Role)
 							told[role] = append(told[role], gone)
 							before = gone
 						case site.Kind == trace.Phase:
@@ -235,8 +239,8 @@ func TestARecordingWithoutRoomSaysWhatIsLost(t *testing.T) {
 			}
 			for j, s := range track.Spans { // the same as of the whole launch
 				same := whole.Tracks[i].Spans[j]
-				require.Equal(t, []any{short.Sites[s.Site].Name, s.Layer, s.Step, s.Detail}, []any{whole.Sites[same.Site].Name, same.Layer, same.Step, same.Detail},
-					"span %d, room for %d", j, room)
+				require.Equal(t, []any{short.Sites[s.Site].Name, s.Layer, s.Step, s.Detail},
+					[]any{whole.Sites[same.Site].Name, same.Layer, same.Step, same.Detail}, "span %d, room for %d", j, room)
 			}
 		}
 	}

@@ -37,7 +37,8 @@ type PageSum struct {
 // no rows of earlier rounds, then its tokens are fed to single steps on such a cache. Tokens, the last step's logits
 // and the new rows of the cache must be the same, bit for bit; so must the logits that the rounds left. An error names
 // the first difference. The result is how many tokens were replayed.
-func replay(ctx context.Context, r Replayer, cached int, first, chosen []int, again func() (Round, error)) (int, error) {
+func replay(ctx context.Context, r Replayer, cached int, first, chosen []int,
+	again func() (Round, error)) (int, error) {
 	n := len(chosen) / len(first)
 	if err := repeat(r, cached, n, chosen, again); err != nil {
 		return 0, err

@@ -83,7 +83,8 @@ func (d *decoding) Step(_ context.Context, position, _ int, tokens []int) ([]int
 func (d *decoding) Left(cached, n int) (*Left, error) {
 	l := &Left{Logits: [][]float32{slices.Clone(d.logits)}}
 	for i := range n {
-		l.Pages = append(l.Pages, PageSum{Layer: 3, Token: cached + i, Sum: [32]byte{byte(d.rows[cached+i]), byte(d.rows[cached+i] >> 8)}})
+		l.Pages = append(l.Pages,
+			PageSum{Layer: 3, Token: cached + i, Sum: [32]byte{byte(d.rows[cached+i]), byte(d.rows[cached+i] >> 8)}})
 	}
 	return l, nil
 }
@@ -106,7 +107,8 @@ func TestATimedRoundIsReplayedInSingleSteps(t *testing.T) {
 	c, err := measured(t, d, true)
 	require.NoError(t, err)
 	require.Equal(t, 8, c.Replayed)
-	require.Equal(t, []int{4, 8, 8, 8, 8, 1, 1, 1, 1, 1, 1, 1, 1}, d.steps, "warm-up, three rounds, one more, single steps")
+	require.Equal(t, []int{4, 8, 8, 8, 8, 1, 1, 1, 1, 1, 1, 1, 1}, d.steps,
+		"warm-up, three rounds, one more, single steps")
 }
 
 // Each of these faults shows only in launches of several steps, and all of these choose the right tokens.
@@ -121,7 +123,8 @@ func TestFaultsOfLongLaunchesAreCaughtByTheReplay(t *testing.T) {
 		_, err := measured(t, d, true)
 		require.ErrorContains(t, err, want)
 	}
-	for _, fault := range []func(*decoding){func(d *decoding) { d.stale = true }, func(d *decoding) { d.drops = true }, func(d *decoding) { d.rounded = true }} {
+	for _, fault := range []func(*decoding){func(d *decoding) { d.stale = true }, func(d *decoding) { d.drops = true },
+		func(d *decoding) { d.rounded = true }} {
 		d := newDecoding()
 		fault(d)
 		_, err := measured(t, d, false)

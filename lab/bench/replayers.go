@@ -49,7 +49,8 @@ func (c *cache) renew(sequences, cached, n int) error {
 	if c.block == nil {
 		c.block = syntheticKV(int64(c.mk.Config.Layers) * int64(len(c.table)) * int64(c.mk.KV.PageBytes()))
 	}
-	return c.each(sequences, cached, n, func(at, bytes int64, _ PageSum) error { return refillKV(c.dev, c.block, at, bytes) })
+	return c.each(sequences, cached, n,
+		func(at, bytes int64, _ PageSum) error { return refillKV(c.dev, c.block, at, bytes) })
 }
 
 func (c *cache) left(sequences, cached, n, rows int, logits func(row int, dst []float32) error) (*Left, error) {
@@ -124,7 +125,8 @@ func (r *raggedReplayer) Step(ctx context.Context, position, left int, tokens []
 	need := (position + 1 + left + page - 1) / page
 	q := kv.Request{Steps: 1, Ahead: left}
 	for i, token := range tokens {
-		q.Sequences = append(q.Sequences, kv.Sequence{Cached: position, New: 1, Tokens: []uint32{uint32(token)}, Pages: r.table[i*need : (i+1)*need], Grow: true})
+		q.Sequences = append(q.Sequences, kv.Sequence{Cached: position, New: 1, Tokens: []uint32{uint32(token)},
+			Pages: r.table[i*need : (i+1)*need], Grow: true})
 	}
 	if err := r.session.SetDraws(r.rules...); err != nil {
 		return nil, err

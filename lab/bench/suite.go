@@ -117,7 +117,8 @@ func (s *Suite) load(ctx context.Context) (err error) {
 			return errors.Join(err, s.loaded.Close())
 		}
 	}
-	s.session, err = runtime.OpenSequence(ctx, s.Kernel, s.loaded, w, runtime.Options{Pages: len(s.table), Table: slices.Clone(s.table), Epoch: firstEpoch})
+	s.session, err = runtime.OpenSequence(ctx, s.Kernel, s.loaded, w,
+		runtime.Options{Pages: len(s.table), Table: slices.Clone(s.table), Epoch: firstEpoch})
 	if err != nil {
 		return errors.Join(err, s.loaded.Close())
 	}
@@ -129,8 +130,8 @@ func (s *Suite) load(ctx context.Context) (err error) {
 
 // judge runs the gate on the loaded kernel.
 func (s *Suite) judge(ctx context.Context) (*gate.Report, error) {
-	subject := gate.Subject{Kernel: s.Kernel, Weights: s.Weights, Session: s.session, Table: s.table, Write: s.loaded.Write, Read: s.loaded.Read,
-		Plant: func(ctx context.Context, fault megakernel.Fault) (func(), error) {
+	subject := gate.Subject{Kernel: s.Kernel, Weights: s.Weights, Session: s.session, Table: s.table,
+		Write: s.loaded.Write, Read: s.loaded.Read, Plant: func(ctx context.Context, fault megakernel.Fault) (func(), error) {
 			return plant(ctx, s.Kernel, s.loaded, fault)
 		},
 		Progress: func(what string) { s.say("gate: %s", what) }}

@@ -34,7 +34,8 @@ func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) 
 }
 
 // writeReferenceOf is writeReference of other weights, and a kernel of other roundings.
-func writeReferenceOf(t *testing.T, c models.Config, w reference.Weights, kernel reference.Hooks, seed uint64, lengths ...int) string {
+func writeReferenceOf(t *testing.T, c models.Config, w reference.Weights, kernel reference.Hooks, seed uint64,
+	lengths ...int) string {
 	t.Helper()
 	dir, shape := t.TempDir(), c
 	var list []map[string]any
@@ -83,8 +84,8 @@ func writeReferenceOf(t *testing.T, c models.Config, w reference.Weights, kernel
 	require.NoError(t, err)
 	config, err := os.ReadFile("../../models/testdata/configs/tiny.json")
 	require.NoError(t, err)
-	manifest, err := json.Marshal(map[string]any{"config": json.RawMessage(config), "seed": seed, "weights_hash": hash, "vocab": c.Vocab, "sequences": list,
-		"roundings": gate.Roundings{Version: gate.RoundingsVersion, KV: "bf16"}})
+	manifest, err := json.Marshal(map[string]any{"config": json.RawMessage(config), "seed": seed, "weights_hash": hash,
+		"vocab": c.Vocab, "sequences": list, "roundings": gate.Roundings{Version: gate.RoundingsVersion, KV: "bf16"}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), manifest, 0o666))
 	return dir
@@ -106,8 +107,8 @@ func tinySuiteOf(t *testing.T, launch megakernel.Launching) *bench.Suite {
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2048, Launch: launch,
 		Draws: launch == megakernel.LaunchSingle})
 	require.NoError(t, err)
-	return &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2",
-		Method: bench.Method{Contexts: []int{3, 20}, Rounds: 2, Tokens: 3}}
+	return &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: synth.NewWeights(2, c),
+		WeightsName: "random, seed 2", Method: bench.Method{Contexts: []int{3, 20}, Rounds: 2, Tokens: 3}}
 }
 
 // All of the benchmark on the executor: figures, and the same tokens by launches of
@@ -180,8 +181,8 @@ func TestFaultsOfFormatsAreCaught(t *testing.T) {
 			require.NoError(t, err)
 			mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2304, Weights: format})
 			require.NoError(t, err)
-			s := &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: mk.Rounded(synth.NewWeights(seed, c)), WeightsName: "random, seed 2",
-				Method: bench.Method{Contexts: []int{3}, Rounds: 2, Tokens: 3}, Rules: small()}
+			s := &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: mk.Rounded(synth.NewWeights(seed, c)),
+				WeightsName: "random, seed 2", Method: bench.Method{Contexts: []int{3}, Rounds: 2, Tokens: 3}, Rules: small()}
 			weights := reference.Weights{}
 			for name, row := range reference.Synthetic(c, seed) {
 				rows, columns := 1, len(row)
@@ -193,7 +194,8 @@ func TestFaultsOfFormatsAreCaught(t *testing.T) {
 					require.NoError(t, s.Weights.Row(name, r, weights[name][r*columns:][:columns]))
 				}
 			}
-			s.Reference, err = gate.OpenReference(writeReferenceOf(t, c, weights, reference.AsKernelWith(c, mk.RoundInput, mk.RoundHeadInput), seed))
+			s.Reference, err = gate.OpenReference(writeReferenceOf(t, c, weights,
+				reference.AsKernelWith(c, mk.RoundInput, mk.RoundHeadInput), seed))
 			require.NoError(t, err)
 			s.Reference.Roundings.Inputs = string(format)
 			o, err := s.Run(t.Context())
@@ -231,7 +233,8 @@ func TestTheCeilingNeedsMemoryFarBeyondTheCaches(t *testing.T) {
 	s := tinySuite(t)
 	s.Machine = elsewhere{bench.Executor{Seed: 1}, bench.Facts{GPU: "NVIDIA H200", SMs: 2, L2: 60 << 20}, 5<<30 - 16}
 	_, err := s.Run(t.Context())
-	require.EqualError(t, err, "ceiling: 5368709104 bytes of memory are free, a buffer of 4294967296 is needed beside 1073741824 to spare")
+	require.EqualError(t, err,
+		"ceiling: 5368709104 bytes of memory are free, a buffer of 4294967296 is needed beside 1073741824 to spare")
 }
 
 func TestAnEndedContextEndsASuite(t *testing.T) {
@@ -251,12 +254,14 @@ func TestAReferenceOfSomethingElseIsRefused(t *testing.T) {
 	ref, err := gate.OpenReference(writeReference(t, s.Kernel.Config, 3))
 	require.NoError(t, err)
 	seed := uint64(2)
-	require.EqualError(t, ref.Matches(s.Kernel.Config, s.Weights, &seed), "reference: its seed is 3, that of what runs here 2")
+	require.EqualError(t, ref.Matches(s.Kernel.Config, s.Weights, &seed),
+		"reference: its seed is 3, that of what runs here 2")
 	require.ErrorContains(t, ref.Matches(s.Kernel.Config, s.Weights, nil), "reference: its weights hash is ")
 	other := s.Kernel.Config
 	other.Rope.Theta = 1e4 + 1
 	require.ErrorContains(t, ref.Matches(other, s.Weights, &seed), "reference: its rotary embedding is theta 1")
 	other = s.Kernel.Config
 	other.Hidden = 128
-	require.EqualError(t, ref.Matches(other, s.Weights, &seed), "reference: its hidden size is 96, that of what runs here 128")
+	require.EqualError(t, ref.Matches(other, s.Weights, &seed),
+		"reference: its hidden size is 96, that of what runs here 128")
 }

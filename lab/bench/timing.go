@@ -27,7 +27,8 @@ func (s *Suite) Time(ctx context.Context, contexts []int, tokens, launches int) 
 }
 
 // open loads the kernel, fills its KV cache, and returns what launches so many tokens.
-func (s *Suite) open(ctx context.Context, contexts []int, tokens int) (launch func(cached int) (Round, error), err error) {
+func (s *Suite) open(ctx context.Context, contexts []int,
+	tokens int) (launch func(cached int) (Round, error), err error) {
 	s.Method.Contexts, s.Method.Tokens = contexts, tokens
 	if err := s.load(ctx); err != nil {
 		return nil, err
@@ -50,7 +51,8 @@ func (s *RaggedSuite) Time(ctx context.Context, contexts []int, steps, launches 
 }
 
 // open is Suite.open.
-func (s *RaggedSuite) open(ctx context.Context, contexts []int, steps int) (launch func(cached int) (Round, error), err error) {
+func (s *RaggedSuite) open(ctx context.Context, contexts []int,
+	steps int) (launch func(cached int) (Round, error), err error) {
 	s.Method.Contexts, s.Method.Tokens = contexts, steps
 	if err := s.load(ctx); err != nil {
 		return nil, err

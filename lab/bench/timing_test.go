@@ -19,9 +19,11 @@ func TestLaunchesAreTimedAtEachContext(t *testing.T) {
 		w := synth.NewWeights(1, c)
 		var all []bench.Timing
 		if mk.Ragged() {
-			all, err = (&bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: w}).Time(t.Context(), []int{3, 17}, 1, 2)
+			all, err = (&bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: w}).Time(t.Context(),
+				[]int{3, 17}, 1, 2)
 		} else {
-			all, err = (&bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: w}).Time(t.Context(), []int{3, 17}, 2, 2)
+			all, err = (&bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: w}).Time(t.Context(), []int{3, 17},
+				2, 2)
 		}
 		require.NoError(t, err)
 		require.Len(t, all, 2)

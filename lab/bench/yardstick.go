@@ -38,7 +38,8 @@ type Yardstick struct {
 // up to ceiling.MaxBytes, and checks that every variant reads it. All SMs take
 // part, on the executor executorSMs. Too little memory is an error. Progress hears
 // what is done; nil is allowed.
-func OpenYardstick(ctx context.Context, m Machine, executorSMs int, progress func(what string)) (y *Yardstick, err error) {
+func OpenYardstick(ctx context.Context, m Machine, executorSMs int,
+	progress func(what string)) (y *Yardstick, err error) {
 	f := m.Facts()
 	y = &Yardstick{variants: ceiling.Variants(), launches: ceilingLaunches, gpu: f.GPU}
 	sms := f.SMs
@@ -81,7 +82,8 @@ func StreamBytes(m Machine) (int64, error) {
 	}
 	bytes := min(ceiling.MaxBytes, (free-spareMemory)&^15)
 	if least := max(leastCeiling, 32*m.Facts().L2); bytes < least {
-		return 0, fmt.Errorf("ceiling: %d bytes of memory are free, a buffer of %d is needed beside %d to spare", free, least, int64(spareMemory))
+		return 0, fmt.Errorf("ceiling: %d bytes of memory are free, a buffer of %d is needed beside %d to spare", free, least,
+			int64(spareMemory))
 	}
 	return bytes, nil
 }
@@ -96,7 +98,8 @@ func (y *Yardstick) Measure(ctx context.Context) (ceiling.Measured, error) {
 
 // retried is the first of ceilingTries measurements that is not void, or the last one and why
 // it is.
-func retried(ctx context.Context, gpu string, pause time.Duration, measure func() (ceiling.Measured, error)) (ceiling.Measured, error) {
+func retried(ctx context.Context, gpu string, pause time.Duration,
+	measure func() (ceiling.Measured, error)) (ceiling.Measured, error) {
 	for try := 1; ; try++ {
 		m, err := measure()
 		if err != nil {

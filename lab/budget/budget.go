@@ -59,7 +59,8 @@ type Times struct{ Traced, Untraced float64 }
 // is given, and of those that were not predicted only what was measured.
 func Of(mk *megakernel.Kernel, m *machine.Machine, context, sequences int, s *trace.Summary, t Times) *Budget {
 	p := mk.Predict(m, context, sequences)
-	b := &Budget{Context: context, Machine: m, Unit: s.Unit, Floor: p.Floor * 1e6, Traced: t.Traced, Untraced: t.Untraced, Dropped: s.Dropped}
+	b := &Budget{Context: context, Machine: m, Unit: s.Unit, Floor: p.Floor * 1e6, Traced: t.Traced, Untraced: t.Untraced,
+		Dropped: s.Dropped}
 	by := 1.0
 	if s.Unit == trace.Nanoseconds {
 		by = 1e-3

@@ -57,11 +57,14 @@ func TestMeasuredStandsBesidePredicted(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, b.WriteTable(&out))
 	text := out.String()
-	require.Contains(t, text, fmt.Sprintf("Context 1024, predicted for NVIDIA H200, measured %s by %.7s\n", machine.H200().Date, machine.H200().Commit))
+	require.Contains(t, text, fmt.Sprintf("Context 1024, predicted for NVIDIA H200, measured %s by %.7s\n",
+		machine.H200().Date, machine.H200().Commit))
 	require.Regexp(t, `(?m)^  gate_up +16  67.11 MB  measured µs +2\d\.\d .* 2\.00\n {29}predicted µs +1\d\.\d `, text)
-	require.Regexp(t, `(?m)^  step +1  2\.\d+ GB  measured µs +1\d\d\d .* 2\.\d\d\n {29}predicted µs +[567]\d\d\.\d `, text)
+	require.Regexp(t, `(?m)^  step +1  2\.\d+ GB  measured µs +1\d\d\d .* 2\.\d\d\n {29}predicted µs +[567]\d\d\.\d `,
+		text)
 	require.Contains(t, text, "Between the phases of a step, such as the choice of a token: 500.0 µs.")
-	require.Contains(t, text, "By the GPU's clock a step takes 1010 µs with the trace and 1000 without: the\ntrace costs +1.00 %.")
+	require.Contains(t, text,
+		"By the GPU's clock a step takes 1010 µs with the trace and 1000 without: the\ntrace costs +1.00 %.")
 	for line := range strings.Lines(text) {
 		require.LessOrEqual(t, len([]rune(line)), 91, "%q", line)
 	}
@@ -73,7 +76,8 @@ func TestWaitsForWordsCountAsSyncs(t *testing.T) {
 	mk := kernel(t, megakernel.Options{})
 	s := twice(mk, 100)
 	s.Phases[1].Others, s.Phases[1].Work = 700, s.Phases[1].Work-700
-	b, plain := budget.Of(mk, machine.H200(), 100, 1, s, budget.Times{}), budget.Of(mk, machine.H200(), 100, 1, twice(mk, 100), budget.Times{})
+	b, plain := budget.Of(mk, machine.H200(), 100, 1, s, budget.Times{}),
+		budget.Of(mk, machine.H200(), 100, 1, twice(mk, 100), budget.Times{})
 	require.InDelta(t, plain.Phases[1].Measured.Sync+0.7, b.Phases[1].Measured.Sync, 1e-9)
 	require.InDelta(t, plain.Phases[1].Measured.Work-0.7, b.Phases[1].Measured.Work, 1e-9)
 	require.InDelta(t, plain.Phases[1].Measured.Time, b.Phases[1].Measured.Time, 1e-9)

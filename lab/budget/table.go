@@ -84,8 +84,11 @@ func (b *Budget) notes() (lines []string) {
 		return lines
 	}
 	if b.Step.Measured.Time > 0 {
-		lines = append(lines, fmt.Sprintf("Between the phases of a step, such as the choice of a token: %s µs. Its bytes at the ceiling: %s µs.", number(b.Between), number(b.Floor)))
+		lines = append(lines, fmt.Sprintf(
+			"Between the phases of a step, such as the choice of a token: %s µs. Its bytes at the ceiling: %s µs.",
+			number(b.Between), number(b.Floor)))
 	}
-	return append(lines, fmt.Sprintf("By the GPU's clock a step takes %s µs with the trace and %s without: the trace costs %+.2f %%. Without it the step takes %.3f times what was predicted.",
+	return append(lines, fmt.Sprintf(
+		"By the GPU's clock a step takes %s µs with the trace and %s without: the trace costs %+.2f %%. Without it the step takes %.3f times what was predicted.",
 		number(b.Traced), number(b.Untraced), 100*(b.Traced/b.Untraced-1), b.Untraced/b.Step.Predicted.Time))
 }

@@ -32,8 +32,10 @@ const (
 )
 
 var shape = models.Config{
-	Layers: 2, Hidden: 96, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, NormEps: 1e-5, TieEmbeddings: true, MaxPositions: 512,
-	Rope: models.Rope{Theta: 10000, Scaling: &models.Scaling{Type: models.ScalingLlama3, Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 64}},
+	Layers: 2, Hidden: 96, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, NormEps: 1e-5,
+	TieEmbeddings: true, MaxPositions: 512,
+	Rope: models.Rope{Theta: 10000, Scaling: &models.Scaling{Type: models.ScalingLlama3, Factor: 8, LowFreqFactor: 1,
+		HighFreqFactor: 4, OriginalPositions: 64}},
 }
 
 // variant is a way to compute the logits.

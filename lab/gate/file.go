@@ -19,17 +19,19 @@ type File struct {
 
 // Case is the judgement of one model.
 type Case struct {
-	Model        string    `json:"model"`
-	DType        string    `json:"dtype"`
-	Batch        int       `json:"batch"`            // sequences at a time
-	Tokens       int       `json:"tokens,omitempty"` // query rows of a step at most; absent: 1, of one sequence
-	Contexts     []int     `json:"contexts"`         // length of each sequence
-	Transformers string    `json:"transformers"`
-	WeightsHash  string    `json:"weights_hash"`
-	Identical    bool      `json:"bit_identical"`                 // the first sequence run twice gave the same logits, bit for bit
-	Alone        *bool     `json:"bit_identical_alone,omitempty"` // each sequence alone gave the same bits as among the others
-	Gate         Record    `json:"gate"`
-	Details      []Verdict `json:"details"`
+	Model        string `json:"model"`
+	DType        string `json:"dtype"`
+	Batch        int    `json:"batch"`            // sequences at a time
+	Tokens       int    `json:"tokens,omitempty"` // query rows of a step at most; absent: 1, of one sequence
+	Contexts     []int  `json:"contexts"`         // length of each sequence
+	Transformers string `json:"transformers"`
+	WeightsHash  string `json:"weights_hash"`
+	// the first sequence run twice gave the same logits, bit for bit
+	Identical bool `json:"bit_identical"`
+	// each sequence alone gave the same bits as among the others
+	Alone   *bool     `json:"bit_identical_alone,omitempty"`
+	Gate    Record    `json:"gate"`
+	Details []Verdict `json:"details"`
 }
 
 // NewCase describes a judgement of a kernel of the named model against ref.

@@ -54,7 +54,8 @@ type Position struct {
 // An entry of -inf in o has probability 0 and is no part of the margin.
 func Measure(o, h, k []float32, own float64) (Position, error) {
 	if len(o) == 0 || len(h) != len(o) || len(k) != len(o) {
-		return Position{}, fmt.Errorf("gate: o, h and k have %d, %d and %d logits, want the same number, not 0", len(o), len(h), len(k))
+		return Position{}, fmt.Errorf("gate: o, h and k have %d, %d and %d logits, want the same number, not 0", len(o),
+			len(h), len(k))
 	}
 	oSum, hSum, kSum := logSumExp(o), logSumExp(h), logSumExp(k)
 	if !finite(oSum) || !finite(hSum) {
@@ -140,7 +141,8 @@ func (g *Gate) Result() Result {
 	all := kls(g.places)
 	sequences := bySequence(g.places)
 	r := Result{
-		KLReference: mean(all.ref), KLOurs: mean(all.ours), KLOwn: mean(all.own), P99Reference: percentile99(all.ref), P99Ours: percentile99(all.ours),
+		KLReference: mean(all.ref), KLOurs: mean(all.ours), KLOwn: mean(all.own), P99Reference: percentile99(all.ref),
+		P99Ours:   percentile99(all.ours),
 		Positions: len(g.places), Sequences: len(sequences), Sure: g.sure, Flips: g.flips,
 	}
 	fail := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }

@@ -168,7 +168,8 @@ func TestBadKernelLogitsFail(t *testing.T) {
 	for _, k := range [][]float32{{0, nan, 2}, {nan, nan, nan}, {0, 1, inf}, {-inf, -inf, -inf}, {0, -inf, 2}} {
 		r := judge(t, loose, 2, o, o, k)
 		require.False(t, r.Passed, "%v", k)
-		require.Contains(t, r.Reasons[0], "2 positions with NaN, +inf or wrongly excluded logits, first sequence 0 position 0")
+		require.Contains(t, r.Reasons[0],
+			"2 positions with NaN, +inf or wrongly excluded logits, first sequence 0 position 0")
 	}
 }
 
@@ -233,9 +234,12 @@ func TestAFaultIsJudgedUntilItShows(t *testing.T) {
 	g.Put(0, 1, Position{KLReference: 1e-4, KLOwn: 1e-5, KLOurs: 1})
 	r, shown = g.shows()
 	require.True(t, shown)
-	require.False(t, NewRecord(g.Result(), []int{2}, []string{"f"}, map[string]Result{"f": r}).Passed, "a kernel of two positions is not")
-	require.Equal(t, []string{"f"}, NewRecord(Result{Positions: 2048, Passed: true}, []int{2048}, []string{"f"}, map[string]Result{"f": r}).FaultsCaught)
-	require.Contains(t, NewRecord(Result{Positions: 2048, Passed: true}, []int{2048}, []string{"f"}, map[string]Result{"f": g.Result()}).Reasons[0], "judged on 2 positions")
+	require.False(t, NewRecord(g.Result(), []int{2}, []string{"f"}, map[string]Result{"f": r}).Passed,
+		"a kernel of two positions is not")
+	require.Equal(t, []string{"f"}, NewRecord(Result{Positions: 2048, Passed: true}, []int{2048}, []string{"f"},
+		map[string]Result{"f": r}).FaultsCaught)
+	require.Contains(t, NewRecord(Result{Positions: 2048, Passed: true}, []int{2048}, []string{"f"},
+		map[string]Result{"f": g.Result()}).Reasons[0], "judged on 2 positions")
 }
 
 func TestRecordNeedsEveryFaultCaught(t *testing.T) {
@@ -268,11 +272,13 @@ func TestRecordNeedsEveryFaultCaught(t *testing.T) {
 
 func TestRecordAsJSON(t *testing.T) {
 	at := 7
-	r := NewRecord(Result{WorstPosition: Worst{Position: &at, Limit: 2}, KLReference: 2.5e-7, KLOurs: math.Inf(1), P99Ours: math.NaN(), Positions: 1, Flips: 2}, []int{3, 4}, Faults(), nil)
+	r := NewRecord(Result{WorstPosition: Worst{Position: &at, Limit: 2}, KLReference: 2.5e-7, KLOurs: math.Inf(1),
+		P99Ours: math.NaN(), Positions: 1, Flips: 2}, []int{3, 4}, Faults(), nil)
 	data, err := json.Marshal(r)
 	require.NoError(t, err)
-	require.Contains(t, string(data), `{"rules":2,"kl_reference":2.5e-07,"kl_ours":"+Inf","p99_reference":0,"p99_ours":"NaN","positions":1,`+
-		`"sequences":0,"lengths":[3,4],"worst_position":{"sequence":0,"position":7,"kl_reference":0,"kl_own":0,"kl_ours":0,"limit":2},"sure":0,"flips":2,"faults_caught":[],"passed":false,"reasons":[`)
+	require.Contains(t, string(data),
+		`{"rules":2,"kl_reference":2.5e-07,"kl_ours":"+Inf","p99_reference":0,"p99_ours":"NaN","positions":1,`+
+			`"sequences":0,"lengths":[3,4],"worst_position":{"sequence":0,"position":7,"kl_reference":0,"kl_own":0,"kl_ours":0,"limit":2},"sure":0,"flips":2,"faults_caught":[],"passed":false,"reasons":[`)
 	var back Record
 	require.NoError(t, json.Unmarshal(data, &back))
 	again, err := json.Marshal(back)

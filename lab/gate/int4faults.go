@@ -45,7 +45,9 @@ func formatFaults(mk *megakernel.Kernel) (names []string) {
 }
 
 // spoilWeights plants one of formatFaults while run runs.
-func spoilWeights(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer string, offset int64, src []byte) error, name string, run func() (Result, error)) (r Result, err error) {
+func spoilWeights(mk *megakernel.Kernel, w megakernel.Tensors,
+	write func(buffer string, offset int64, src []byte) error, name string,
+	run func() (Result, error)) (r Result, err error) {
 	layer, m := mk.Config.Layers/2, &mk.Plan.Layer[megakernel.MatrixDown]
 	image := make([]byte, mk.Plan.LayerBytes)
 	if err := mk.PackLayer(image, layer, w); err != nil {

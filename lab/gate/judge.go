@@ -189,7 +189,8 @@ func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks [
 
 // passThen runs all sequences through a gate and calls then behind each, whose tokens the cache then holds; digest is
 // of the first's logits.
-func (s *Subject) passThen(ctx context.Context, ref *Reference, g *Gate, hooks []hook, then func(q int) error) (digest string, err error) {
+func (s *Subject) passThen(ctx context.Context, ref *Reference, g *Gate, hooks []hook,
+	then func(q int) error) (digest string, err error) {
 	for q := range ref.Sequences {
 		own, err := s.sequence(ctx, ref, g, q, hooks)
 		if err != nil {
@@ -237,7 +238,8 @@ func (s *Subject) advance(ctx context.Context, tokens []int, last int, hooks []h
 
 // sequence runs one sequence from an empty cache; the logits, of which digest is, are measured by other goroutines
 // while the device goes on.
-func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, hooks []hook) (digest string, err error) {
+func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int,
+	hooks []hook) (digest string, err error) {
 	tokens, err := ref.Tokens(q)
 	if err != nil {
 		return "", err

@@ -160,7 +160,8 @@ func TestJudgePlantsEveryFaultAndTakesItOut(t *testing.T) {
 	for _, o := range Builds(subject.Kernel, false) {
 		built = append(built, "plant "+string(o.Fault))
 	}
-	require.Equal(t, built, slices.DeleteFunc(slices.Clone(s.log), func(l string) bool { return !strings.HasPrefix(l, "plant") }), "what is compiled ahead")
+	require.Equal(t, built, slices.DeleteFunc(slices.Clone(s.log),
+		func(l string) bool { return !strings.HasPrefix(l, "plant") }), "what is compiled ahead")
 	require.Equal(t, 0, s.pos, "an empty cache is left")
 	require.Equal(t, most, s.longest, "tokens before the scored ones are fed many a launch")
 }

@@ -81,7 +81,8 @@ func (g *Gate) limits(r *Result, all columns, sequences [][]place, fail func(for
 		}
 		if w.beyond() > 1 {
 			if bad++; bad <= most {
-				fail("sequence %d: mean KL(o‖k) of its %d positions is %.4g, want at most %.4g", w.Sequence, len(places), w.KLOurs, w.Limit)
+				fail("sequence %d: mean KL(o‖k) of its %d positions is %.4g, want at most %.4g", w.Sequence, len(places), w.KLOurs,
+					w.Limit)
 			}
 		}
 	}
@@ -99,7 +100,8 @@ func (g *Gate) limits(r *Result, all columns, sequences [][]place, fail func(for
 		}
 	}
 	if w := r.WorstPosition; bad > 0 {
-		fail("%d positions with KL(o‖k) beyond their limits, the worst sequence %d position %d: %.4g, want at most %.4g", bad, w.Sequence, *w.Position, w.KLOurs, w.Limit)
+		fail("%d positions with KL(o‖k) beyond their limits, the worst sequence %d position %d: %.4g, want at most %.4g", bad,
+			w.Sequence, *w.Position, w.KLOurs, w.Limit)
 	}
 }
 
@@ -112,8 +114,10 @@ func (r Rules) sequence(all columns, places []place) Worst {
 	ref, own := mean(c.ref), mean(c.own)
 	sdOwn, sdRef := max(deviation(all.own), deviation(c.own)), max(deviation(all.ref), deviation(c.ref))
 	errors := r.Deviations / math.Sqrt(float64(len(places)))
-	limit := min(r.OwnFactor*own+r.OwnSlack+errors*math.Hypot(sdOwn, sdOwn), r.MeanFactor*ref+r.MeanSlack+errors*math.Hypot(sdOwn, sdRef))
-	return Worst{Sequence: places[0].Sequence, KLReference: Number(ref), KLOwn: Number(own), KLOurs: Number(mean(c.ours)), Limit: Number(limit)}
+	limit := min(r.OwnFactor*own+r.OwnSlack+errors*math.Hypot(sdOwn, sdOwn),
+		r.MeanFactor*ref+r.MeanSlack+errors*math.Hypot(sdOwn, sdRef))
+	return Worst{Sequence: places[0].Sequence, KLReference: Number(ref), KLOwn: Number(own), KLOurs: Number(mean(c.ours)),
+		Limit: Number(limit)}
 }
 
 // position is the limit at one position: PositionFactor times the sum of three estimates of what the kernel's own
@@ -125,7 +129,8 @@ func (r Rules) position(of *Result, p place) Worst {
 		scaled = p.Reference * of.KLOwn / of.KLReference
 	}
 	limit := r.PositionFactor*(p.Own+scaled+of.KLOwn) + r.OwnSlack
-	return Worst{Sequence: p.Sequence, Position: &p.Position, KLReference: Number(p.Reference), KLOwn: Number(p.Own), KLOurs: Number(p.Ours), Limit: Number(limit)}
+	return Worst{Sequence: p.Sequence, Position: &p.Position, KLReference: Number(p.Reference), KLOwn: Number(p.Own),
+		KLOurs: Number(p.Ours), Limit: Number(limit)}
 }
 
 // deviation is the standard deviation, 0 of fewer than two values.

@@ -111,7 +111,8 @@ func TestOneBadPositionFails(t *testing.T) {
 	r := judged(positions, 512, 1536)
 	require.Less(t, r.KLOurs, 1.5*r.KLOwn)
 	require.Len(t, r.Reasons, 1, r.Reasons)
-	require.Contains(t, r.Reasons[0], "1 positions with KL(o‖k) beyond their limits, the worst sequence 1 position 988: 0.2, want at most 0.")
+	require.Contains(t, r.Reasons[0],
+		"1 positions with KL(o‖k) beyond their limits, the worst sequence 1 position 988: 0.2, want at most 0.")
 	require.Equal(t, 988, *r.WorstPosition.Position)
 	require.Equal(t, Number(0.2), r.WorstPosition.KLOurs)
 }
@@ -160,14 +161,26 @@ func TestARecordByTodaysRulesSaysWhatItWasJudgedOn(t *testing.T) {
 	require.True(t, r.Passed, r.Reasons)
 	require.Empty(t, r.Problems())
 	for want, spoil := range map[string]func(*Record){
-		"the gate did not catch pages_swapped":                                              func(r *Record) { r.FaultsCaught = Faults()[:4] },
-		"the gate's rules are of version 3, want 2":                                         func(r *Record) { r.Rules = 3 },
-		"the gate has sequences of [1024] tokens for 2 sequences and 2048 positions":        func(r *Record) { r.Lengths = r.Lengths[:1] },
-		"the gate has sequences of [1024 1000] tokens for 2 sequences and 2048 positions":   func(r *Record) { r.Lengths = []int{1024, 1000} },
-		"the gate's mean KL is 1, want at most 1e-07 by that of the kernel's own roundings": func(r *Record) { r.KLOurs, r.KLOwn = 1, 0 },
-		"the gate's worst sequence has a KL of 0, its limit is 0":                           func(r *Record) { r.WorstSeq = Worst{} },
-		"the gate's worst position has a KL of 2, its limit is 1":                           func(r *Record) { r.WorstPos.KLOurs, r.WorstPos.Limit = 2, 1 },
-		"the gate's worst position has no number":                                           func(r *Record) { r.WorstPos.Position = nil },
+		"the gate did not catch pages_swapped": func(r *Record) {
+			r.FaultsCaught = Faults()[:4]
+		},
+		"the gate's rules are of version 3, want 2": func(r *Record) { r.Rules = 3 },
+		"the gate has sequences of [1024] tokens for 2 sequences and 2048 positions": func(r *Record) {
+			r.Lengths = r.Lengths[:1]
+		},
+		"the gate has sequences of [1024 1000] tokens for 2 sequences and 2048 positions": func(r *Record) {
+			r.Lengths = []int{1024, 1000}
+		},
+		"the gate's mean KL is 1, want at most 1e-07 by that of the kernel's own roundings": func(r *Record) {
+			r.KLOurs,
+				r.KLOwn = 1, 0
+		},
+		"the gate's worst sequence has a KL of 0, its limit is 0": func(r *Record) { r.WorstSeq = Worst{} },
+		"the gate's worst position has a KL of 2, its limit is 1": func(r *Record) {
+			r.WorstPos.KLOurs, r.WorstPos.Limit = 2,
+				1
+		},
+		"the gate's worst position has no number": func(r *Record) { r.WorstPos.Position = nil },
 	} {
 		r := good()
 		spoil(&r)

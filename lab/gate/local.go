@@ -201,7 +201,8 @@ func (s *LocalSetting) problems() (list []string) {
 
 func (l *local) setting(ctx context.Context, w window) (*LocalSetting, error) {
 	mk := l.s.Kernel
-	set := &LocalSetting{Name: w.name, Sequence: w.sequence, From: w.from, To: w.to, Probed: w.probed(), Layers: mk.Config.Layers, Faulty: l.layers()}
+	set := &LocalSetting{Name: w.name, Sequence: w.sequence, From: w.from, To: w.to, Probed: w.probed(),
+		Layers: mk.Config.Layers, Faulty: l.layers()}
 	if err := l.fill(ctx, w); err != nil {
 		return nil, err
 	}

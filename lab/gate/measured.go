@@ -21,7 +21,8 @@ type measured struct {
 func newSlots() chan struct{} { return make(chan struct{}, 32) }
 
 func newMeasured(n int, slots chan struct{}) *measured {
-	return &measured{slots: slots, positions: make([]Position, n), failures: make([]error, n), hashes: make([][sha256.Size]byte, n)}
+	return &measured{slots: slots, positions: make([]Position, n), failures: make([]error, n),
+		hashes: make([][sha256.Size]byte, n)}
 }
 
 // add measures position i; row and k are kept.

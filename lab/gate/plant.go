@@ -13,10 +13,13 @@ import (
 
 // inKernel are the faults that are planted by building another kernel.
 var inKernel = map[string]megakernel.Fault{
-	KVTokenDropped: megakernel.FaultDropToken, RopeOffByOne: megakernel.FaultRope, MergeWeightWrong: megakernel.FaultMergeShare,
-	AttentionChanged: megakernel.FaultAttention, BiasDropped: megakernel.FaultBias, QKNormSkipped: megakernel.FaultQKNorm, PlusOneDropped: megakernel.FaultPlusOne,
-	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm,
-	GrowthLeftOut: megakernel.FaultGrowth, BytesExchanged: megakernel.FaultInputBytes}
+	KVTokenDropped: megakernel.FaultDropToken, RopeOffByOne: megakernel.FaultRope,
+	MergeWeightWrong: megakernel.FaultMergeShare,
+	AttentionChanged: megakernel.FaultAttention, BiasDropped: megakernel.FaultBias, QKNormSkipped: megakernel.FaultQKNorm,
+	PlusOneDropped:  megakernel.FaultPlusOne,
+	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap,
+	PostNormSkipped: megakernel.FaultPostNorm,
+	GrowthLeftOut:   megakernel.FaultGrowth, BytesExchanged: megakernel.FaultInputBytes}
 
 // Builds are the options of the kernels that a judgement builds beside the one that it judges; probe says that local
 // checks are made, too.
@@ -27,12 +30,14 @@ func Builds(mk *megakernel.Kernel, probe bool) (all []megakernel.Options) {
 		all = append(all, o)
 	}
 	for _, name := range faults(mk) {
-		if fault, ok := inKernel[name]; ok && !(name == AttentionChanged && (mk.Slopes() != nil || mk.HasMask() || mk.Options.Selection)) {
+		if fault, ok := inKernel[name]; ok &&
+			!(name == AttentionChanged && (mk.Slopes() != nil || mk.HasMask() || mk.Options.Selection)) {
 			with(fault, false)
 		}
 	}
 	if probe {
-		for _, fault := range []megakernel.Fault{megakernel.NoFault, megakernel.FaultValueScale, megakernel.FaultKeyScale, megakernel.FaultFirstPage} {
+		for _, fault := range []megakernel.Fault{megakernel.NoFault, megakernel.FaultValueScale, megakernel.FaultKeyScale,
+			megakernel.FaultFirstPage} {
 			with(fault, true)
 		}
 	}
@@ -68,7 +73,8 @@ func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name 
 
 // skipGain replaces the gains of the middle layer's first norm by what makes a factor of 1 while run
 // runs.
-func skipGain(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer string, offset int64, src []byte) error, run func() (Result, error)) (r Result, err error) {
+func skipGain(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer string, offset int64, src []byte) error,
+	run func() (Result, error)) (r Result, err error) {
 	gains, err := mk.Gains(w)
 	if err != nil {
 		return r, err
@@ -92,7 +98,8 @@ func skipGain(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer str
 }
 
 // otherSlope makes the slope of the last query head half as large again while run runs.
-func otherSlope(slopes []float32, write func(buffer string, offset int64, src []byte) error, run func() (Result, error)) (r Result, err error) {
+func otherSlope(slopes []float32, write func(buffer string, offset int64, src []byte) error,
+	run func() (Result, error)) (r Result, err error) {
 	last := len(slopes) - 1
 	set := func(x float32) error {
 		return write(megakernel.BufferSlopes, int64(4*last), binary.LittleEndian.AppendUint32(nil, math.Float32bits(x)))

@@ -71,7 +71,8 @@ func RaggedPages(ref *Reference, page int) int {
 // fails is no error.
 func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Report, error) {
 	if want := RaggedPages(ref, s.Kernel.KV.Page); s.Pages < want || len(ref.Sequences) < 2 {
-		return nil, fmt.Errorf("gate: %d sequences that take %d pages, the cache has %d; want at least 2 that fit", len(ref.Sequences), want, s.Pages)
+		return nil, fmt.Errorf("gate: %d sequences that take %d pages, the cache has %d; want at least 2 that fit",
+			len(ref.Sequences), want, s.Pages)
 	}
 	inputs := s.Kernel.Options.Weights
 	if s.Prefill {
@@ -131,7 +132,8 @@ const mostAlone = 1024
 
 // dependent lists the sequences that give other bits alone, in the parts that they
 // have in the steps, than among the others.
-func (s *RaggedSubject) dependent(ctx context.Context, ref *Reference, steps [][]Part, digests []string) ([]int, error) {
+func (s *RaggedSubject) dependent(ctx context.Context, ref *Reference, steps [][]Part,
+	digests []string) ([]int, error) {
 	differ := []int{}
 	for q, sequence := range ref.Sequences {
 		if sequence.Length > mostAlone {
@@ -208,7 +210,8 @@ type raggedPass struct {
 
 // pass runs the steps, and judges them unless g is nil: then they need not be all.
 // digests are of the logits of each sequence's scored rows.
-func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part, g *Gate, fault string) (r Result, digests []string, err error) {
+func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part, g *Gate,
+	fault string) (r Result, digests []string, err error) {
 	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault}
 	return p.run(ctx, steps)
 }

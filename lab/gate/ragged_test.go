@@ -145,7 +145,8 @@ func raggedSubject(t *testing.T, rows int) (*RaggedSubject, *paged, *Reference) 
 			}
 			own = binary.LittleEndian.AppendUint64(own, math.Float64bits(1e-5))
 		}
-		s := Sequence{Length: length, Scored: len(o) / 4 / vocab, Tokens: fmt.Sprint("t", q), O: fmt.Sprint("o", q), H: fmt.Sprint("h", q), S: fmt.Sprint("s", q)}
+		s := Sequence{Length: length, Scored: len(o) / 4 / vocab, Tokens: fmt.Sprint("t", q), O: fmt.Sprint("o", q),
+			H: fmt.Sprint("h", q), S: fmt.Sprint("s", q)}
 		s.First = length - s.Scored
 		for name, data := range map[string][]byte{s.Tokens: tokens, s.O: o, s.H: h, s.S: own} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o666))
@@ -158,7 +159,8 @@ func raggedSubject(t *testing.T, rows int) (*RaggedSubject, *paged, *Reference) 
 	ref, err := OpenReference(dir)
 	require.NoError(t, err)
 	p := &paged{t: t, cache: map[[2]int]uint32{}, page: 4}
-	return &RaggedSubject{Kernel: &megakernel.Kernel{Config: models.Config{Layers: 3, Hidden: 2}, KV: tasks.KVLayout{Page: 4}}, Weights: twos{},
+	return &RaggedSubject{Kernel: &megakernel.Kernel{Config: models.Config{Layers: 3, Hidden: 2},
+		KV: tasks.KVLayout{Page: 4}}, Weights: twos{},
 		Runner: p, Rows: rows, Pages: RaggedPages(ref, 4), Write: func(buffer string, offset int64, src []byte) error {
 			require.Equal(t, "gains", buffer)
 			p.gains = slices.Clone(src)

@@ -25,7 +25,8 @@ func Faults() []string {
 
 // Record is the `gate` object of a benchmark record.
 type Record struct {
-	Rules        int      `json:"rules,omitempty"` // RulesVersion; absent: before s, sequences and positions were looked at
+	// RulesVersion; absent: before s, sequences and positions were looked at
+	Rules        int      `json:"rules,omitempty"`
 	KLReference  Number   `json:"kl_reference"`
 	KLOwn        Number   `json:"kl_own,omitempty"` // of the kernel's own roundings
 	KLOurs       Number   `json:"kl_ours"`
@@ -50,7 +51,8 @@ type Record struct {
 // kernel does and every fault of names was planted and failed. lengths are those of the sequences.
 func NewRecord(ours Result, lengths []int, names []string, faults map[string]Result) Record {
 	r := Record{
-		Rules: RulesVersion, KLOwn: Number(ours.KLOwn), Lengths: slices.Clone(lengths), WorstSeq: ours.WorstSequence, WorstPos: ours.WorstPosition,
+		Rules: RulesVersion, KLOwn: Number(ours.KLOwn), Lengths: slices.Clone(lengths), WorstSeq: ours.WorstSequence,
+		WorstPos:    ours.WorstPosition,
 		KLReference: Number(ours.KLReference), KLOurs: Number(ours.KLOurs),
 		P99Reference: Number(ours.P99Reference), P99Ours: Number(ours.P99Ours),
 		Positions: ours.Positions, Sequences: ours.Sequences, Sure: ours.Sure, Flips: ours.Flips,
@@ -66,8 +68,10 @@ func NewRecord(ours Result, lengths []int, names []string, faults map[string]Res
 		switch {
 		case !planted:
 			r.Reasons = append(r.Reasons, fmt.Sprintf("fault %s was not planted", name))
-		case !f.shown && f.Positions != ours.Positions && f.Positions < DefaultRules().MinPositions: // too few would look like a fault caught
-			r.Reasons = append(r.Reasons, fmt.Sprintf("fault %s was judged on %d positions, want the kernel's %d or at least %d", name, f.Positions, ours.Positions, DefaultRules().MinPositions))
+		// too few would look like a fault caught
+		case !f.shown && f.Positions != ours.Positions && f.Positions < DefaultRules().MinPositions:
+			r.Reasons = append(r.Reasons, fmt.Sprintf("fault %s was judged on %d positions, want the kernel's %d or at least %d",
+				name, f.Positions, ours.Positions, DefaultRules().MinPositions))
 		case f.Passed:
 			r.FaultsMissed = append(r.FaultsMissed, name)
 			r.Reasons = append(r.Reasons, fmt.Sprintf("fault %s was not caught", name))
@@ -88,7 +92,8 @@ func (r *Record) Problems() (all []string) {
 		}
 	}
 	for _, fault := range Faults() {
-		rule(slices.Contains(r.FaultsCaught, fault) || slices.Equal(r.FaultsAbsent, []string{MergeWeightWrong}) && fault == MergeWeightWrong, "the gate did not catch %s", fault)
+		rule(slices.Contains(r.FaultsCaught, fault) || slices.Equal(r.FaultsAbsent, []string{MergeWeightWrong}) &&
+			fault == MergeWeightWrong, "the gate did not catch %s", fault)
 	}
 	if r.Rules == 0 {
 		return all
@@ -98,11 +103,14 @@ func (r *Record) Problems() (all []string) {
 		sum += n
 	}
 	rule(r.Rules == RulesVersion, "the gate's rules are of version %d, want %d", r.Rules, RulesVersion)
-	rule(len(r.Lengths) == r.Sequences && sum >= r.Positions, "the gate has sequences of %v tokens for %d sequences and %d positions", r.Lengths, r.Sequences, r.Positions)
+	rule(len(r.Lengths) == r.Sequences && sum >= r.Positions,
+		"the gate has sequences of %v tokens for %d sequences and %d positions", r.Lengths, r.Sequences, r.Positions)
 	limit := rules.OwnFactor*float64(r.KLOwn) + rules.OwnSlack
-	rule(float64(r.KLOurs) <= limit, "the gate's mean KL is %v, want at most %v by that of the kernel's own roundings", r.KLOurs, limit)
+	rule(float64(r.KLOurs) <= limit, "the gate's mean KL is %v, want at most %v by that of the kernel's own roundings",
+		r.KLOurs, limit)
 	for name, w := range map[string]Worst{"sequence": r.WorstSeq, "position": r.WorstPos} {
-		rule(w.Limit > 0 && w.KLOurs <= w.Limit, "the gate's worst %s has a KL of %v, its limit is %v", name, w.KLOurs, w.Limit)
+		rule(w.Limit > 0 && w.KLOurs <= w.Limit, "the gate's worst %s has a KL of %v, its limit is %v", name, w.KLOurs,
+			w.Limit)
 	}
 	rule(r.WorstPos.Position != nil, "the gate's worst position has no number")
 	return all

@@ -74,14 +74,16 @@ func OpenReference(dir string) (*Reference, error) {
 		return nil, fmt.Errorf("reference: %s: %w", path, err)
 	}
 	if r.Vocab <= 0 || len(r.Sequences) == 0 {
-		return nil, fmt.Errorf("reference: %s: vocabulary of %d, %d sequences, want at least 1 of each", path, r.Vocab, len(r.Sequences))
+		return nil, fmt.Errorf("reference: %s: vocabulary of %d, %d sequences, want at least 1 of each", path, r.Vocab,
+			len(r.Sequences))
 	}
 	if err := r.hasOwn(path); err != nil {
 		return nil, err
 	}
 	for q, s := range r.Sequences {
 		if s.First < 0 || s.Scored <= 0 || s.First+s.Scored != s.Length {
-			return nil, fmt.Errorf("reference: %s: sequence %d scores %d positions from %d on, want the last of its %d", path, q, s.Scored, s.First, s.Length)
+			return nil, fmt.Errorf("reference: %s: sequence %d scores %d positions from %d on, want the last of its %d", path, q,
+				s.Scored, s.First, s.Length)
 		}
 		rows := int64(s.Scored) * int64(r.Vocab)
 		for i, file := range []string{s.Tokens, s.O, s.H, s.S} {
@@ -121,12 +123,14 @@ func (r *Reference) hasOwn(path string) error {
 	for _, q := range r.Sequences {
 		sequences = append(sequences, fmt.Sprintf("%d:%d", q.Length, q.Scored))
 	}
-	again := fmt.Sprintf("make it again: tests/gpu/reference.py --config CONFIG --out %s --seed %d --sequences %s", r.dir, r.Seed, strings.Join(sequences, ","))
+	again := fmt.Sprintf("make it again: tests/gpu/reference.py --config CONFIG --out %s --seed %d --sequences %s", r.dir,
+		r.Seed, strings.Join(sequences, ","))
 	if r.Roundings.Version == 0 {
 		return fmt.Errorf("reference: %s is of an older reference.py: it does not say what the kernel's own roundings cost (s), by which kernels are judged; %s", path, again)
 	}
 	if r.Roundings.Version != RoundingsVersion {
-		return fmt.Errorf("reference: %s has the kernel's roundings of version %d, want %d; %s", path, r.Roundings.Version, RoundingsVersion, again)
+		return fmt.Errorf("reference: %s has the kernel's roundings of version %d, want %d; %s", path, r.Roundings.Version,
+			RoundingsVersion, again)
 	}
 	return nil
 }

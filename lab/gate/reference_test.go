@@ -57,12 +57,15 @@ func TestReferenceReadsItsFiles(t *testing.T) {
 
 func TestReferenceRefusesWhatDoesNotFit(t *testing.T) {
 	for name, c := range map[string]struct{ file, content, want string }{
-		"cut s":          {"s0", "12345678", "s0 has 8 bytes, want 16"},
-		"cut logits":     {"h1", "12345678", "h1 has 8 bytes, want 12"},
-		"no manifest":    {"manifest.json", "", "manifest.json"},
-		"no sequences":   {"manifest.json", `{"vocab": 3}`, "vocabulary of 3, 0 sequences"},
-		"beyond the end": {"manifest.json", `{"vocab": 3, "roundings": {"version": 2}, "sequences": [{"length": 2, "first": 1, "scored": 2}]}`, "scores 2 positions from 1 on"},
-		"missing file":   {"manifest.json", `{"vocab": 3, "roundings": {"version": 2}, "sequences": [{"length": 1, "scored": 1, "tokens": "no", "o": "o1", "h": "h1"}]}`, "sequence 0: stat"},
+		"cut s":        {"s0", "12345678", "s0 has 8 bytes, want 16"},
+		"cut logits":   {"h1", "12345678", "h1 has 8 bytes, want 12"},
+		"no manifest":  {"manifest.json", "", "manifest.json"},
+		"no sequences": {"manifest.json", `{"vocab": 3}`, "vocabulary of 3, 0 sequences"},
+		"beyond the end": {"manifest.json",
+			`{"vocab": 3, "roundings": {"version": 2}, "sequences": [{"length": 2, "first": 1, "scored": 2}]}`,
+			"scores 2 positions from 1 on"},
+		"missing file": {"manifest.json",
+			`{"vocab": 3, "roundings": {"version": 2}, "sequences": [{"length": 1, "scored": 1, "tokens": "no", "o": "o1", "h": "h1"}]}`, "sequence 0: stat"},
 	} {
 		dir := writeReference(t)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, c.file), []byte(c.content), 0o644))

@@ -39,7 +39,8 @@ func TestAReferenceOfAnotherAttentionIsRefused(t *testing.T) {
 	selected := plain
 	selected.Variant.Selection = 16
 	quantised := Reference{Roundings: Roundings{KV: "e4m3"}, Variant: Variant{KV: "e4m3"}}
-	window, selection := variantOf(t, megakernel.Options{Attention: "window=20"}), variantOf(t, megakernel.Options{Tokens: 4, Selection: true})
+	window, selection := variantOf(t, megakernel.Options{Attention: "window=20"}),
+		variantOf(t, megakernel.Options{Tokens: 4, Selection: true})
 	require.NoError(t, plain.judges(variantOf(t, megakernel.Options{}), pipeline.FormatBF16))
 	require.NoError(t, windowed.judges(window, pipeline.FormatBF16))
 	require.NoError(t, selected.judges(selection, pipeline.FormatBF16))
@@ -55,8 +56,10 @@ func TestAReferenceOfAnotherAttentionIsRefused(t *testing.T) {
 	require.NoError(t, head.judges(variantOf(t, megakernel.Options{Head: pipeline.FormatI8}), pipeline.FormatBF16))
 	require.EqualError(t, plain.judges(variantOf(t, megakernel.Options{Head: pipeline.FormatI8}), pipeline.FormatBF16),
 		"reference: its format of the LM head is bf16, that of what runs here i8")
-	require.EqualError(t, head.MatchesFormats("i4g128", "i8"), "reference: its weight format is bf16, that of what runs here i4g128")
-	require.EqualError(t, head.MatchesFormats("", pipeline.FormatE4M3), "reference: its format of the LM head is i8, that of what runs here e4m3")
+	require.EqualError(t, head.MatchesFormats("i4g128", "i8"),
+		"reference: its weight format is bf16, that of what runs here i4g128")
+	require.EqualError(t, head.MatchesFormats("", pipeline.FormatE4M3),
+		"reference: its format of the LM head is i8, that of what runs here e4m3")
 	require.EqualError(t, quantised.judges(window, pipeline.FormatBF16),
 		"reference: its format of the KV cache is e4m3, that of what runs here bf16")
 }
@@ -70,7 +73,8 @@ func TestFaultsAreThoseThatAnAttentionHasAPlaceFor(t *testing.T) {
 
 // A step's rows have their own mask words, as many as the launch reads of each, and every KV head its own pages.
 func TestRowsGetTheirMasksAndPages(t *testing.T) {
-	p := &raggedPass{s: &RaggedSubject{Kernel: variantOf(t, megakernel.Options{Tokens: 4, Attention: "mask", Selection: true})}, ref: &Reference{Seed: 1}}
+	p := &raggedPass{s: &RaggedSubject{Kernel: variantOf(t,
+		megakernel.Options{Tokens: 4, Attention: "mask", Selection: true})}, ref: &Reference{Seed: 1}}
 	var a, b kv.Sequence
 	words := p.attends(&a, Part{0, 40, 42}, nil)
 	words = p.attends(&b, Part{1, 31, 32}, words)

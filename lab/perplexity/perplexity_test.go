@@ -57,7 +57,8 @@ func TestRefused(t *testing.T) {
 	require.EqualError(t, measure(c.Config(), [][]int{{0}}), "found no token to predict, want a text")
 	big, err := models.Lookup("llama3-70b")
 	require.NoError(t, err)
-	require.ErrorContains(t, measure(big, [][]int{make([]int, 100)}), "found 99 tokens for a model of 70553706496 parameters, want at most 56")
+	require.ErrorContains(t, measure(big, [][]int{make([]int, 100)}),
+		"found 99 tokens for a model of 70553706496 parameters, want at most 56")
 	ended, end := context.WithCancel(t.Context())
 	end()
 	_, err = perplexity.Measure(ended, c.Config(), c, [][]int{{0, 1, 2}}, nil)

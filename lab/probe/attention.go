@@ -119,6 +119,7 @@ func (w *view) variant(v *tasks.Variant, q []float64, head, heads, group int) he
 		w.at(t, head/group, keys[t], values[t])
 		places[t] = tasks.Place{Head: head / group, Heads: heads, Index: t, Position: t, First: w.before}
 	}
-	out, _ := v.Attend(tasks.Place{Head: head, Heads: heads, Index: w.before, Position: w.before, First: w.before}, q, places, keys, values)
+	out, _ := v.Attend(tasks.Place{Head: head, Heads: heads, Index: w.before, Position: w.before, First: w.before}, q,
+		places, keys, values)
 	return headOutput{out: out}
 }

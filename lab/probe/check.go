@@ -22,7 +22,8 @@ type Sample struct {
 // Take reads what the last step left, which fed this token.
 func Take(mk *megakernel.Kernel, read Read, position, token int) (*Sample, error) {
 	bytes := mk.ProbeBytes()
-	s := &Sample{position, token, make([]byte, bytes[megakernel.BufferProbeResidual]), make([]byte, bytes[megakernel.BufferProbeAttention])}
+	s := &Sample{position, token, make([]byte, bytes[megakernel.BufferProbeResidual]),
+		make([]byte, bytes[megakernel.BufferProbeAttention])}
 	if err := read(megakernel.BufferProbeResidual, 0, s.residual); err != nil {
 		return nil, err
 	}

@@ -73,7 +73,8 @@ func TestAProbeChangesNoBit(t *testing.T) {
 			require.Equal(t, want, logitsOf(t, d), "%+v", o)
 			s, err := probe.Take(d.mk, d.sim.Read, 5, d.tokens[5])
 			require.NoError(t, err)
-			f, err := (&probe.Checker{Kernel: d.mk, Weights: d.mk.Rounded(d.weights)}).Check([]int{0, 1}, []*probe.Sample{s}, d.store)
+			f, err := (&probe.Checker{Kernel: d.mk, Weights: d.mk.Rounded(d.weights)}).Check([]int{0, 1}, []*probe.Sample{s},
+				d.store)
 			require.NoError(t, err)
 			require.Empty(t, f.Problems(), "%+v", o)
 		}
@@ -101,7 +102,8 @@ func TestWhatHasNoProbeRefusesOne(t *testing.T) {
 	}{
 		{megakernel.Options{Tokens: 4}, "options: a probe with 4 query rows a step, want one row"},
 		{megakernel.Options{Launch: megakernel.LaunchGraph}, "options: a probe of a graph of kernels, want a single one"},
-		{megakernel.Options{MLP: megakernel.MLPFused}, `options: a probe with MLP "fused", where no SM has the residual vector behind a layer; want rows`},
+		{megakernel.Options{MLP: megakernel.MLPFused},
+			`options: a probe with MLP "fused", where no SM has the residual vector behind a layer; want rows`},
 	} {
 		_, err := megakernel.Build(c, x.o)
 		require.NoError(t, err)

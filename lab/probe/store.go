@@ -71,7 +71,8 @@ func (s *Store) Layer(layer, from, to int) (*Rows, error) {
 
 // Overwrite gives a token of a head in a layer the key and the value of another one, as a slot
 // has those of the token before that used it, until it is written.
-func (s *Store) Overwrite(write func(buffer string, offset int64, src []byte) error, layer, head, token, with int) error {
+func (s *Store) Overwrite(write func(buffer string, offset int64, src []byte) error, layer, head, token,
+	with int) error {
 	l := s.Kernel.KV
 	places, size := placesOf(l), l.TokenBytes()/(2*l.D)
 	row := func(t int) int64 { return s.pageAt(layer, t/l.Page) + int64(l.TokenBytes()*(head*l.Page+t%l.Page)) }

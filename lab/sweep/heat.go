@@ -116,8 +116,11 @@ func (h *heat) write(x, y float64, size float64, style, text string) {
 func (h *heat) head() {
 	r := h.r
 	h.write(margin, 44, 22, `font-weight="600" `+fill(ink), r.Model+": share of the streaming ceiling")
-	h.write(margin, 68, 13, `fill="`+muted+`"`, join(r.GPU, r.Date, "commit "+short(r.Commit), r.Compiler, "driver "+r.Driver))
-	h.write(margin, 87, 13, `fill="`+muted+`"`, join(r.DType+" weights, "+shortHash(r.Weights), plural.Of(r.Rounds, "round")+" of "+plural.Of(r.Tokens, "token"), h.ceilings()))
+	h.write(margin, 68, 13, `fill="`+muted+`"`,
+		join(r.GPU, r.Date, "commit "+short(r.Commit), r.Compiler, "driver "+r.Driver))
+	h.write(margin, 87, 13, `fill="`+muted+`"`,
+		join(r.DType+" weights, "+shortHash(r.Weights), plural.Of(r.Rounds, "round")+" of "+plural.Of(r.Tokens, "token"),
+			h.ceilings()))
 	text, colour, background := r.mark(), ink, paper
 	if r.Gate != Gated {
 		colour, background = paper, ink
@@ -176,7 +179,8 @@ func (h *heat) ceilings() string {
 // grid draws the heads of columns and rows, and the cells.
 func (h *heat) grid() {
 	for i, n := range h.r.Contexts {
-		h.write(h.left+(float64(i)+0.5)*cellWidth-gap/2, gridTop-12, 16, `font-weight="600" text-anchor="middle" `+fill(ink), fmt.Sprint(n))
+		h.write(h.left+(float64(i)+0.5)*cellWidth-gap/2, gridTop-12, 16, `font-weight="600" text-anchor="middle" `+fill(ink),
+			fmt.Sprint(n))
 	}
 	for i := range h.r.Cells {
 		c := &h.r.Cells[i]
@@ -238,7 +242,8 @@ func (h *heat) tip(c *Cell) string {
 	}
 	step, low, high := c.Case.Step()
 	return where + fmt.Sprintf("%s of %.0f GB/s. A step takes %s µs, median of %s from %s to %s; %.1f tokens a second.",
-		percent(c.Case.Share), c.Case.CeilingGBps, micros(step), plural.Of(len(c.Case.Rounds), "round"), micros(low), micros(high), c.Case.TokensPerSecond)
+		percent(c.Case.Share), c.Case.CeilingGBps, micros(step), plural.Of(len(c.Case.Rounds), "round"), micros(low),
+		micros(high), c.Case.TokensPerSecond)
 }
 
 // legend is the scale, and what the figures are.

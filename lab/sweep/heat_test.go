@@ -37,9 +37,10 @@ func TestThePictureIsTheGolden(t *testing.T) {
 func TestThePictureSaysEverything(t *testing.T) {
 	picture, err := sweep.SVG(sample())
 	require.NoError(t, err)
-	for _, want := range []string{"llama3.2-1b: share of the streaming ceiling", "NVIDIA H200", "2026-11-25", "commit 0123456789ab", ">UNGATED<",
-		">79.1 %<", ">678.5 µs a step<", ">677.8<", ">681.2<", ">687.3<", ">32768<", ">16<", ">16 rows<", ">not measured yet<", ">does not fit<", ">takes 99.5 GB of<", ">failed<",
-		">≤ 50 %<", ">100 %<", "ceiling 4610 GB/s"} {
+	for _, want := range []string{"llama3.2-1b: share of the streaming ceiling", "NVIDIA H200", "2026-11-25",
+		"commit 0123456789ab", ">UNGATED<", ">79.1 %<", ">678.5 µs a step<", ">677.8<", ">681.2<", ">687.3<", ">32768<",
+		">16<", ">16 rows<", ">not measured yet<", ">does not fit<", ">takes 99.5 GB of<", ">failed<", ">≤ 50 %<", ">100 %<",
+		"ceiling 4610 GB/s"} {
 		require.True(t, strings.Contains(string(picture), want), want)
 	}
 	picture, err = sweep.SVG(gated())
@@ -60,12 +61,15 @@ func TestTheHeadOfThePictureFits(t *testing.T) {
 	}
 	picture, err := sweep.SVG(r)
 	require.NoError(t, err)
-	lines := regexp.MustCompile(`<text x="28.0" y="[\d.]+" font-size="(\d+)"[^>]*>([^<]*)<`).FindAllStringSubmatch(string(picture), -1)
-	require.Equal(t, "bf16 weights, random, seed 1, hash 0123456789ab  ·  7 rounds of 128 tokens  ·  ceiling 4610 GB/s", lines[2][2])
+	lines := regexp.MustCompile(`<text x="28.0" y="[\d.]+" font-size="(\d+)"[^>]*>([^<]*)<`).
+		FindAllStringSubmatch(string(picture), -1)
+	require.Equal(t, "bf16 weights, random, seed 1, hash 0123456789ab  ·  7 rounds of 128 tokens  ·  ceiling 4610 GB/s",
+		lines[2][2])
 	for _, line := range lines {
 		size, err := strconv.ParseFloat(line[1], 64)
 		require.NoError(t, err)
-		text := strings.ReplaceAll(strings.Replace(line[2], "4610 GB", "4590 to 4610 GB", 1), "  ", " ") // at its longest, as it is drawn
+		// at its longest, as it is drawn
+		text := strings.ReplaceAll(strings.Replace(line[2], "4610 GB", "4590 to 4610 GB", 1), "  ", " ")
 		require.Less(t, 28+0.55*size*float64(utf8.RuneCountInString(text)), 860.0, text)
 	}
 }

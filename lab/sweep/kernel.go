@@ -82,7 +82,8 @@ func (s *Sweep) fit(ctx context.Context, mk *megakernel.Kernel, cells []*Cell) (
 	for _, c := range cells {
 		n := c.Batch * ((s.tokens(c.Context) + mk.KV.Page - 1) / mk.KV.Page)
 		if need := needs(mk, n); need > free {
-			if err := s.give([]*Cell{c}, Unfit, fmt.Errorf("takes %s of memory, %s are free", megakernel.FormatBytes(need), megakernel.FormatBytes(max(0, free)))); err != nil {
+			if err := s.give([]*Cell{c}, Unfit, fmt.Errorf("takes %s of memory, %s are free", megakernel.FormatBytes(need),
+				megakernel.FormatBytes(max(0, free)))); err != nil {
 				return nil, 0, err
 			}
 			continue
@@ -147,7 +148,8 @@ func (s *Sweep) measure(ctx context.Context, mk *megakernel.Kernel, pages int, c
 }
 
 // load loads and judges a kernel. A problem is the kernel's, an error the sweep's.
-func (s *Sweep) load(ctx context.Context, mk *megakernel.Kernel, pages int, cells []*Cell) (on Opened, problem, err error) {
+func (s *Sweep) load(ctx context.Context, mk *megakernel.Kernel, pages int,
+	cells []*Cell) (on Opened, problem, err error) {
 	var contexts []int
 	for _, c := range cells {
 		contexts = append(contexts, c.Context)

@@ -111,8 +111,9 @@ func (r *Record) Check() error {
 	}
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, f := range []struct{ name, v string }{{"date", r.Date}, {"model", r.Model}, {"shape", r.Shape}, {"dtype", r.DType}, {"gpu", r.GPU},
-		{"compiler", r.Compiler}, {"commit", r.Commit}, {"arch", r.Arch}, {"weights", r.Weights}} {
+	for _, f := range []struct{ name, v string }{{"date", r.Date}, {"model", r.Model}, {"shape", r.Shape},
+		{"dtype", r.DType}, {"gpu", r.GPU}, {"compiler", r.Compiler}, {"commit", r.Commit}, {"arch", r.Arch},
+		{"weights", r.Weights}} {
 		if f.v == "" {
 			bad("%s is missing", f.name)
 		}
@@ -121,7 +122,8 @@ func (r *Record) Check() error {
 		bad("gate is %q, want %q or %q", r.Gate, Gated, bench.Ungated)
 	}
 	if len(r.Contexts) == 0 || len(r.Batches) == 0 || len(r.Cells) != len(r.Contexts)*len(r.Batches) {
-		bad("%d cells for %d contexts and %d batches, want one for each pair, and at least one", len(r.Cells), len(r.Contexts), len(r.Batches))
+		bad("%d cells for %d contexts and %d batches, want one for each pair, and at least one", len(r.Cells),
+			len(r.Contexts), len(r.Batches))
 		return errors.Join(errs...)
 	}
 	for i := range r.Cells {
@@ -160,8 +162,9 @@ func (r *Record) check(c *Cell) error {
 	for _, f := range []struct {
 		name        string
 		found, want any
-	}{{"model", m.Model, r.Model}, {"dtype", m.DType, r.DType}, {"weights", m.Weights, r.Weights}, {"batch", m.Batch, c.Batch}, {"context", m.Context, c.Context},
-		{"tokens", max(1, m.Tokens), c.Batch}, {"rounds", len(m.Rounds), r.Rounds}, {"tokens_per_round", m.TokensPerRound, r.Tokens * c.Batch}} {
+	}{{"model", m.Model, r.Model}, {"dtype", m.DType, r.DType}, {"weights", m.Weights, r.Weights},
+		{"batch", m.Batch, c.Batch}, {"context", m.Context, c.Context}, {"tokens", max(1, m.Tokens), c.Batch},
+		{"rounds", len(m.Rounds), r.Rounds}, {"tokens_per_round", m.TokensPerRound, r.Tokens * c.Batch}} {
 		if f.found != f.want {
 			return fmt.Errorf("its figures are of something else: %s is %v, want %v", f.name, f.found, f.want)
 		}
@@ -178,7 +181,8 @@ func (r *Record) check(c *Cell) error {
 		}
 		return c.Case.Consistent()
 	}
-	one := bench.Record{GPU: r.GPU, Driver: r.Driver, CUDA: r.CUDA, Commit: r.Commit, Options: r.Kernels[k].Options, Cases: []bench.Case{*c.Case}}
+	one := bench.Record{GPU: r.GPU, Driver: r.Driver, CUDA: r.CUDA, Commit: r.Commit, Options: r.Kernels[k].Options,
+		Cases: []bench.Case{*c.Case}}
 	return one.Check()
 }
 

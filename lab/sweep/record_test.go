@@ -33,9 +33,10 @@ func six(x float64) float64 {
 // GPU at this share.
 func figures(batch, context int, step, share float64, r sweep.Setup) bench.Case {
 	const top = 4610
-	c := bench.Case{Model: r.Model, DType: r.DType, Batch: batch, Context: context, Weights: r.Weights, PerTokenFrom: "made up",
-		TokensPerRound: r.Tokens * batch, TokensPerLaunch: r.Tokens * batch, CeilingGBps: top,
-		Ceiling: ceiling.Measured{Variant: ceiling.Variant{StageBytes: 16 << 10, Stages: 12}, GBps: top, Min: 4600, Max: 4620}}
+	c := bench.Case{Model: r.Model, DType: r.DType, Batch: batch, Context: context, Weights: r.Weights,
+		PerTokenFrom: "made up", TokensPerRound: r.Tokens * batch, TokensPerLaunch: r.Tokens * batch, CeilingGBps: top,
+		Ceiling: ceiling.Measured{Variant: ceiling.Variant{StageBytes: 16 << 10, Stages: 12}, GBps: top, Min: 4600,
+			Max: 4620}}
 	for i := range r.Rounds {
 		us := step / float64(batch) * (1 + 0.001*float64(i-r.Rounds/2))
 		c.Rounds = append(c.Rounds, bench.RoundTimes{Wall: six(us * 1.002), Device: six(us)})
@@ -54,13 +55,17 @@ func figures(batch, context int, step, share float64, r sweep.Setup) bench.Case 
 
 // sample is a made-up sweep: one cell does not fit, one failed, one is open.
 func sample() *sweep.Record {
-	s := sweep.Setup{Model: "llama3.2-1b", Shape: "0123456789abcdef", DType: "bf16", GPU: "NVIDIA H200", Driver: "580.159.04", CUDA: "13.0",
-		Compiler: "nvcc 13.0.88", Commit: "0123456789abcdef0123456789abcdef01234567", Arch: "sm_90a", Weights: "random, seed 1", Gate: bench.Ungated,
-		Contexts: []int{128, 1024, 3072, 6144, 32768}, Batches: []int{1, 2, 4, 8, 16}, Rounds: 7, Tokens: 128}
+	s := sweep.Setup{Model: "llama3.2-1b", Shape: "0123456789abcdef", DType: "bf16", GPU: "NVIDIA H200",
+		Driver: "580.159.04", CUDA: "13.0", Compiler: "nvcc 13.0.88", Commit: "0123456789abcdef0123456789abcdef01234567",
+		Arch: "sm_90a", Weights: "random, seed 1", Gate: bench.Ungated, Contexts: []int{128, 1024, 3072, 6144, 32768},
+		Batches: []int{1, 2, 4, 8, 16}, Rounds: 7, Tokens: 128}
 	r := &sweep.Record{What: sweep.What, Format: sweep.Format, Date: "2026-11-25", Setup: s}
-	share := [][]float64{{.791, .793, .799, .807, .849}, {.772, .778, .801, .823, .872}, {.734, .746, .793, .831, .886}, {.651, .702, .766, .802, .893}, {.482, .611, .724, .783, .912}}
+	share := [][]float64{{.791, .793, .799, .807, .849}, {.772, .778, .801, .823, .872}, {.734, .746, .793, .831, .886},
+		{.651, .702, .766, .802, .893}, {.482, .611, .724, .783, .912}}
 	for i, batch := range s.Batches {
-		o := bench.Options{Compiler: s.Compiler, Pages: "shuffled", Options: megakernel.Options{Consumers: 8, InFlight: 3, Page: 16, SMs: 132, Splits: 16, StageBytes: 16384, Stages: 9, Watchdog: "grid"}}
+		o := bench.Options{Compiler: s.Compiler, Pages: "shuffled",
+			Options: megakernel.Options{Consumers: 8, InFlight: 3, Page: 16, SMs: 132, Splits: 16, StageBytes: 16384, Stages: 9,
+				Watchdog: "grid"}}
 		if batch > 1 {
 			o.Tokens = batch
 		}
@@ -72,7 +77,8 @@ func sample() *sweep.Record {
 		}
 	}
 	for at, c := range map[int]sweep.Cell{24: {Status: sweep.Unfit, Why: "takes 99.5 GB of memory, 71.2 GB are free"},
-		19: {Status: sweep.Failed, Why: "the launch made no step for 10s: SM 3, consumers, waits in layer 7"}, 23: {Status: sweep.Open}} {
+		19: {Status: sweep.Failed, Why: "the launch made no step for 10s: SM 3, consumers, waits in layer 7"},
+		23: {Status: sweep.Open}} {
 		old := &r.Cells[at]
 		old.Status, old.Why, old.Case = c.Status, c.Why, nil
 	}
@@ -91,7 +97,8 @@ func gated() *sweep.Record {
 			c.Status, c.Why, c.Case = sweep.Measured, "", &m
 		}
 		if c.Case != nil {
-			c.Case.Gate = gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Sure: 1500, Positions: 2048, Sequences: 4, FaultsCaught: gate.Faults(), Passed: true}
+			c.Case.Gate = gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Sure: 1500, Positions: 2048, Sequences: 4,
+				FaultsCaught: gate.Faults(), Passed: true}
 		}
 	}
 	return r
@@ -137,8 +144,12 @@ func TestOnlyAFinishedGatedRecordOfAGPUIsCommittable(t *testing.T) {
 				r.Cells[i].Status, r.Cells[i].Why, r.Cells[i].Case = sweep.Unfit, "too big", nil
 			}
 		},
-		"batch 1, context 128: case 0 (llama3.2-1b, context 128): the gate is not passed": func(r *sweep.Record) { r.Cells[0].Case.Gate.Passed = false },
-		"the gate did not catch pages_swapped":                                            func(r *sweep.Record) { r.Cells[0].Case.Gate.FaultsCaught = gate.Faults()[:4] },
+		"batch 1, context 128: case 0 (llama3.2-1b, context 128): the gate is not passed": func(r *sweep.Record) {
+			r.Cells[0].Case.Gate.Passed = false
+		},
+		"the gate did not catch pages_swapped": func(r *sweep.Record) {
+			r.Cells[0].Case.Gate.FaultsCaught = gate.Faults()[:4]
+		},
 		"the streaming ceiling is 4400 GB/s": func(r *sweep.Record) {
 			r.Cells[0].Case.CeilingGBps, r.Cells[0].Case.Ceiling.GBps = 4400, 4400
 		},
@@ -171,7 +182,8 @@ func TestABrokenRecordIsRefused(t *testing.T) {
 		{`"finished":false`, `"finished":true`, "finished is true with 1 cells open and 1 failed"},
 		{`"max_us":`, `"max_us":-`, "a figure is -"},
 		{`"share":0.791`, `"share":0.891`, "share is 0.891, the others make it 0.791"},
-		{`"model":"llama3.2-1b","dtype":"bf16","batch":1`, `"model":"tiny","dtype":"bf16","batch":1`, "its figures are of something else"},
+		{`"model":"llama3.2-1b","dtype":"bf16","batch":1`, `"model":"tiny","dtype":"bf16","batch":1`,
+			"its figures are of something else"},
 	} {
 		broken := strings.Replace(string(text), c.old, c.new, 1)
 		require.NotEqual(t, string(text), broken, c.old)
@@ -201,7 +213,8 @@ func TestTheTableHasEveryCell(t *testing.T) {
 	require.NoError(t, sweep.WriteTable(&b, sample()))
 	lines := strings.Split(b.String(), "\n")
 	require.Len(t, lines, 1+25+2+1)
-	require.Equal(t, "  batch  context    tok/s  µs/step    (min–max)    p50    p99    max  GB/s  ceiling   share  gate", lines[0])
+	require.Equal(t, "  batch  context    tok/s  µs/step    (min–max)    p50    p99    max  GB/s  ceiling   share  gate",
+		lines[0])
 	require.Equal(t, "      1      128   1470.9    678.5  676.5–680.5  677.8  681.2  687.3  3647     4610  79.1 %  UNGATED", lines[1])
 	require.Equal(t, "     16    32768                                                                             does not fit", lines[25])
 	require.Equal(t, "  batch 16, context 32768 does not fit: takes 99.5 GB of memory, 71.2 GB are free", lines[27])
@@ -212,7 +225,8 @@ func TestTheTableHasEveryCell(t *testing.T) {
 	r := sample()
 	r.GPU = "executor"
 	require.NoError(t, sweep.WriteTable(&b, r))
-	require.True(t, strings.HasPrefix(b.String(), "  batch  context  steps  bytes/step  executor s/step  gate\n      1      128    896    2.474 GB             0.00  UNGATED\n"), b.String())
+	require.True(t, strings.HasPrefix(b.String(),
+		"  batch  context  steps  bytes/step  executor s/step  gate\n      1      128    896    2.474 GB             0.00  UNGATED\n"), b.String())
 }
 
 // golden compares with a file of testdata.

@@ -67,16 +67,18 @@ func (s *Suite) Free(ctx context.Context) (int64, error) {
 }
 
 // Open loads the kernel and judges it.
-func (s *Suite) Open(ctx context.Context, mk *megakernel.Kernel, pages int, contexts []int) (Opened, *gate.Report, error) {
+func (s *Suite) Open(ctx context.Context, mk *megakernel.Kernel, pages int,
+	contexts []int) (Opened, *gate.Report, error) {
 	m := s.Method
 	m.Contexts = contexts
 	var d *bench.Decoder
 	var err error
 	if mk.Ragged() {
-		d, err = (&bench.RaggedSuite{Machine: s.Machine, Kernel: mk, Weights: s.Weights, WeightsName: s.WeightsName, Made: s.Made,
-			Reference: s.Reference, Rules: s.Rules, Method: m, Pages: pages, Progress: s.Progress}).Decoder(ctx)
+		d, err = (&bench.RaggedSuite{Machine: s.Machine, Kernel: mk, Weights: s.Weights, WeightsName: s.WeightsName,
+			Made: s.Made, Reference: s.Reference, Rules: s.Rules, Method: m, Pages: pages, Progress: s.Progress}).Decoder(ctx)
 	} else {
-		one := &bench.Suite{Machine: s.Machine, Kernel: mk, Weights: s.Weights, WeightsName: s.WeightsName, Reference: s.Reference, Rules: s.Rules, Method: m, Progress: s.Progress}
+		one := &bench.Suite{Machine: s.Machine, Kernel: mk, Weights: s.Weights, WeightsName: s.WeightsName,
+			Reference: s.Reference, Rules: s.Rules, Method: m, Progress: s.Progress}
 		if s.Made != nil {
 			one.Made = func(ctx context.Context) (runtime.Weights, error) { return s.Made(ctx, mk) }
 		}

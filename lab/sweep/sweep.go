@@ -120,13 +120,15 @@ func (s *Sweep) open(ctx context.Context) error {
 		return err
 	}
 	setup := s.Setup
-	setup.Model, setup.Shape, setup.DType, setup.Compiler = s.Config.Name, tune.ShapeOf(s.Config), bench.DTypeName(s.Config.DType), compiler
+	setup.Model, setup.Shape, setup.DType, setup.Compiler = s.Config.Name, tune.ShapeOf(s.Config),
+		bench.DTypeName(s.Config.DType), compiler
 	setup.Rounds, setup.Tokens = s.Method.Rounds, s.Method.Tokens
 	now := time.Now
 	if s.Now != nil {
 		now = s.Now
 	}
-	s.record = &Record{What: What, Format: Format, Date: now().UTC().Format(time.DateOnly), Setup: setup, Kernels: []Kernel{}}
+	s.record = &Record{What: What, Format: Format, Date: now().UTC().Format(time.DateOnly), Setup: setup,
+		Kernels: []Kernel{}}
 	for _, k := range s.Kernels {
 		if k.Problem == nil {
 			s.record.Kernels = append(s.record.Kernels, Kernel{k.Rows, bench.OptionsOf(k.Kernel.Options, compiler)})
@@ -169,7 +171,8 @@ func (s *Sweep) take() error {
 	for i, old := range s.Before.Cells { // the same grid
 		c := &s.record.Cells[i]
 		if old.Rows != c.Rows {
-			return fmt.Errorf("%w: batch %d has a kernel of %s, want %d", ErrOther, old.Batch, plural.Of(old.Rows, "row"), c.Rows)
+			return fmt.Errorf("%w: batch %d has a kernel of %s, want %d", ErrOther, old.Batch, plural.Of(old.Rows, "row"),
+				c.Rows)
 		}
 		if old.Status == Measured {
 			*c = old

@@ -53,7 +53,8 @@ func (b *bed) Ceiling(context.Context) (ceiling.Measured, error) {
 
 func (b *bed) Free(context.Context) (int64, error) { return b.free, nil }
 
-func (b *bed) Open(_ context.Context, mk *megakernel.Kernel, pages int, contexts []int) (sweep.Opened, *gate.Report, error) {
+func (b *bed) Open(_ context.Context, mk *megakernel.Kernel, pages int,
+	contexts []int) (sweep.Opened, *gate.Report, error) {
 	rows := mk.Options.Tokens
 	b.done = append(b.done, fmt.Sprintf("load %d: %d pages, %v", rows, pages, contexts))
 	if b.open != nil {
@@ -103,9 +104,10 @@ func sweepOf(t *testing.T, rows int, batches ...int) (*sweep.Sweep, *bed) {
 	require.NoError(t, err)
 	b := &bed{free: 1 << 40}
 	s := &sweep.Sweep{Config: c, Rows: rows, Measurer: b, Method: bench.Method{Rounds: 5, Tokens: 128, WarmUp: 2},
-		Setup: sweep.Setup{GPU: "NVIDIA H200", Driver: "1", CUDA: "13.0", Commit: "abc", Arch: "sm_90a", Weights: "random, seed 1", Gate: bench.Ungated, Contexts: []int{10, 100, 500}, Batches: batches},
-		Save:  func(r *sweep.Record) error { return r.Check() },
-		Now:   func() time.Time { return time.Date(2026, 11, 25, 1, 2, 3, 0, time.UTC) }}
+		Setup: sweep.Setup{GPU: "NVIDIA H200", Driver: "1", CUDA: "13.0", Commit: "abc", Arch: "sm_90a",
+			Weights: "random, seed 1", Gate: bench.Ungated, Contexts: []int{10, 100, 500}, Batches: batches},
+		Save: func(r *sweep.Record) error { return r.Check() },
+		Now:  func() time.Time { return time.Date(2026, 11, 25, 1, 2, 3, 0, time.UTC) }}
 	for _, batch := range batches {
 		n := sweep.RowsFor(batch, rows)
 		if slices.ContainsFunc(s.Kernels, func(k sweep.Candidate) bool { return k.Rows == n }) {
@@ -134,9 +136,11 @@ func TestASweepMeasuresEveryCellOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, r.Check())
 	require.True(t, r.Finished)
-	require.Equal(t, []any{"2026-11-25", "tiny", "bf16", "nvcc 1", 5, 128}, []any{r.Date, r.Model, r.DType, r.Compiler, r.Rounds, r.Tokens})
+	require.Equal(t, []any{"2026-11-25", "tiny", "bf16", "nvcc 1", 5, 128},
+		[]any{r.Date, r.Model, r.DType, r.Compiler, r.Rounds, r.Tokens})
 	require.ElementsMatch(t, []int{1, 2, 4}, b.compiled)
-	require.Equal(t, []string{"load 1: 15 pages, [10 100]", "1 × 10", "1 × 100", "load 2: 30 pages, [10 100]", "2 × 10", "2 × 100", "load 4: 60 pages, [10 100]", "4 × 10", "4 × 100"}, b.done)
+	require.Equal(t, []string{"load 1: 15 pages, [10 100]", "1 × 10", "1 × 100", "load 2: 30 pages, [10 100]", "2 × 10",
+		"2 × 100", "load 4: 60 pages, [10 100]", "4 × 10", "4 × 100"}, b.done)
 	require.Equal(t, "takes 628 positions, the model has 512", r.Cell(2, 500).Why)
 	require.Equal(t, 3, r.Count(sweep.Unfit))
 	require.Equal(t, 8, saved, "before, after each cell, and at the end")
@@ -149,7 +153,8 @@ func TestBatchesMayShareAKernel(t *testing.T) {
 	s, b := sweepOf(t, 8, 1, 2, 8)
 	r, err := s.Run(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []string{"load 1: 15 pages, [10 100]", "1 × 10", "1 × 100", "load 8: 120 pages, [10 100 10 100]", "2 × 10", "2 × 100", "8 × 10", "8 × 100"}, b.done)
+	require.Equal(t, []string{"load 1: 15 pages, [10 100]", "1 × 10", "1 × 100", "load 8: 120 pages, [10 100 10 100]",
+		"2 × 10", "2 × 100", "8 × 10", "8 × 100"}, b.done)
 	require.Equal(t, []int{1, 8, 8}, []int{r.Cell(1, 10).Rows, r.Cell(2, 10).Rows, r.Cell(8, 10).Rows})
 	require.Len(t, r.Kernels, 2)
 	require.Equal(t, 8, r.Kernels[1].Options.Tokens)
@@ -190,7 +195,8 @@ func TestAFailedCaseIsTriedAgainByTheNextRun(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, r.Finished)
 	require.Equal(t, []any{sweep.Failed, "it hangs"}, []any{r.Cell(2, 10).Status, r.Cell(2, 10).Why})
-	require.Equal(t, []string{"load 2: 30 pages, [10 100]", "2 × 10", "load 2: 30 pages, [10 100]", "2 × 100"}, b.done[3:], "the kernel is loaded anew")
+	require.Equal(t, []string{"load 2: 30 pages, [10 100]", "2 × 10", "load 2: 30 pages, [10 100]", "2 × 100"}, b.done[3:],
+		"the kernel is loaded anew")
 	require.Zero(t, b.live)
 
 	again, bed := sweepOf(t, 0, 1, 2)
@@ -222,7 +228,8 @@ func TestAKernelThatIsNotThereLeavesTheOthers(t *testing.T) {
 	r, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, r.Check())
-	require.Equal(t, []string{"measured", "measured", "does not fit", "does not fit", "does not fit", "does not fit", "failed", "failed", "does not fit", "failed", "failed", "does not fit"}, statuses(r))
+	require.Equal(t, []string{"measured", "measured", "does not fit", "does not fit", "does not fit", "does not fit",
+		"failed", "failed", "does not fit", "failed", "failed", "does not fit"}, statuses(r))
 	require.Equal(t, "there is no such kernel: no room", r.Cell(2, 10).Why)
 	require.Equal(t, "out of memory", r.Cell(8, 100).Why)
 
@@ -270,7 +277,8 @@ func TestAnInterruptedSweepKeepsWhatItHas(t *testing.T) {
 	}
 	r, err := s.Run(ctx)
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, []string{"measured", "measured", "does not fit", "measured", "not measured yet", "does not fit"}, statuses(r))
+	require.Equal(t, []string{"measured", "measured", "does not fit", "measured", "not measured yet", "does not fit"},
+		statuses(r))
 	require.Zero(t, b.live)
 	before, err := sweep.Parse(saved)
 	require.NoError(t, err)
@@ -309,13 +317,16 @@ func TestTheRecordOfAnotherSweepIsRefused(t *testing.T) {
 	text, err := json.Marshal(before)
 	require.NoError(t, err)
 	for want, spoil := range map[string]func(*sweep.Record){
-		`gpu is "other", want "NVIDIA H200"`:                       func(r *sweep.Record) { r.GPU = "other" },
-		`commit is "abd", want "abc"`:                              func(r *sweep.Record) { r.Commit = "abd" },
-		`gate is "gated", want "UNGATED"`:                          func(r *sweep.Record) { r.Gate = sweep.Gated },
-		`rounds is 7, want 5`:                                      func(r *sweep.Record) { r.Rounds = 7 },
-		`the kernel of 2 rows: stages is 3, want `:                 func(r *sweep.Record) { r.Kernels[1].Options.Stages = 3 },
-		`batch 2 has a kernel of 16 rows, want 2`:                  func(r *sweep.Record) { r.Cells[3].Rows = 16 },
-		`contexts is 10,100,400, want 10,100,500`:                  func(r *sweep.Record) { r.Contexts = []int{10, 100, 400} },
+		`gpu is "other", want "NVIDIA H200"`:       func(r *sweep.Record) { r.GPU = "other" },
+		`commit is "abd", want "abc"`:              func(r *sweep.Record) { r.Commit = "abd" },
+		`gate is "gated", want "UNGATED"`:          func(r *sweep.Record) { r.Gate = sweep.Gated },
+		`rounds is 7, want 5`:                      func(r *sweep.Record) { r.Rounds = 7 },
+		`the kernel of 2 rows: stages is 3, want `: func(r *sweep.Record) { r.Kernels[1].Options.Stages = 3 },
+		`batch 2 has a kernel of 16 rows, want 2`:  func(r *sweep.Record) { r.Cells[3].Rows = 16 },
+		`contexts is 10,100,400, want 10,100,500`: func(r *sweep.Record) {
+			r.Contexts = []int{10, 100,
+				400}
+		},
 		`weights is "random, seed 2", want "random, seed 1"`:       func(r *sweep.Record) { r.Weights = "random, seed 2" },
 		`the record is of another sweep: model is "x", want "tiny`: func(r *sweep.Record) { r.Model = "x" },
 	} {
@@ -339,7 +350,8 @@ func TestASuiteSweepsOnTheExecutor(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	m := bench.Method{Rounds: 1, Tokens: 2}
-	suite := &sweep.Suite{Machine: bench.Executor{Seed: 1}, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2", Method: m, SMs: 2}
+	suite := &sweep.Suite{Machine: bench.Executor{Seed: 1}, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2",
+		Method: m, SMs: 2}
 	s, _ := sweepOf(t, 4, 1, 2, 4)
 	s.Measurer, s.Method = suite, m
 	s.Setup.GPU, s.Setup.Weights, s.Setup.Contexts = "executor", suite.WeightsName, []int{5, 20}

@@ -49,12 +49,13 @@ func WriteTable(w io.Writer, r *Record) error {
 // speeds are a case's figures.
 func speeds(c *bench.Case) []any {
 	step, low, high := c.Step()
-	return []any{fmt.Sprintf("%.1f", c.TokensPerSecond), micros(step), micros(low) + "–" + micros(high), micros(c.P50), micros(c.P99), micros(c.Max),
-		fmt.Sprintf("%.0f", c.GBps), fmt.Sprintf("%.0f", c.CeilingGBps), percent(c.Share)}
+	return []any{fmt.Sprintf("%.1f", c.TokensPerSecond), micros(step), micros(low) + "–" + micros(high), micros(c.P50),
+		micros(c.P99), micros(c.Max), fmt.Sprintf("%.0f", c.GBps), fmt.Sprintf("%.0f", c.CeilingGBps), percent(c.Share)}
 }
 
 // ran is what the executor can say of a case.
 func ran(c *bench.Case) []any {
 	step, _, _ := c.Step()
-	return []any{len(c.Rounds) * c.TokensPerRound / c.Batch, megakernel.FormatBytes(int64(c.BytesPerToken * float64(c.Batch))), fmt.Sprintf("%.2f", step/1e6)}
+	return []any{len(c.Rounds) * c.TokensPerRound / c.Batch,
+		megakernel.FormatBytes(int64(c.BytesPerToken * float64(c.Batch))), fmt.Sprintf("%.2f", step/1e6)}
 }

@@ -90,9 +90,11 @@ func (t *Trace) checkSpan(tr *Track, n int) error {
 	case !(s.Begin >= 0) || !(s.End >= s.Begin) || math.IsInf(s.End, 1): // NaN, too
 		return fmt.Errorf("%q lasts from %g to %g; want 0 ≤ begin ≤ end", site.Name, s.Begin, s.End)
 	case s.Step < 0 || s.Layer < -1 || s.Layer > t.Layers:
-		return fmt.Errorf("%q is of step %d, layer %d; want a step of 0 or more and a layer of -1 to %d", site.Name, s.Step, s.Layer, t.Layers)
+		return fmt.Errorf("%q is of step %d, layer %d; want a step of 0 or more and a layer of -1 to %d", site.Name, s.Step,
+			s.Layer, t.Layers)
 	case n > 0 && tr.Spans[n-1].End > s.End:
-		return fmt.Errorf("%q ends at %g, the span before it at %g; want spans ordered by their end", site.Name, s.End, tr.Spans[n-1].End)
+		return fmt.Errorf("%q ends at %g, the span before it at %g; want spans ordered by their end", site.Name, s.End,
+			tr.Spans[n-1].End)
 	}
 	return nil
 }

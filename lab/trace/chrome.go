@@ -107,7 +107,8 @@ func (c *chrome) counters(sm int) {
 		if e.at < since {
 			continue
 		}
-		c.event(`"ph":"C","name":"chunks in the ring","pid":%d,"ts":%s,"args":{"chunks":%d}`, sm, micros(c.t.thousandths(e.at)), e.chunks)
+		c.event(`"ph":"C","name":"chunks in the ring","pid":%d,"ts":%s,"args":{"chunks":%d}`, sm,
+			micros(c.t.thousandths(e.at)), e.chunks)
 	}
 }
 

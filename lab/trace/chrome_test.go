@@ -183,7 +183,8 @@ func TestAFileMayHaveTheLastStepsOnly(t *testing.T) {
 			}
 		}
 		for _, e := range all {
-			if e.Ph == "M" || e.Ph == "X" && e.Args["step"].(float64) >= first || e.Ph == "C" && thousandthsOf(t, e.Ts) >= since[e.Pid] {
+			if e.Ph == "M" || e.Ph == "X" && e.Args["step"].(float64) >= first || e.Ph == "C" &&
+				thousandthsOf(t, e.Ts) >= since[e.Pid] {
 				want = append(want, e)
 			}
 		}

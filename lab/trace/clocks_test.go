@@ -57,8 +57,11 @@ func TestClocksThatDoNotGoEquallyFastArePutTogether(t *testing.T) {
 	spans := y.trace().Tracks[0].Spans
 	last := spans[len(spans)-1].End
 	for name, ahead := range map[string]func(sm int, at float64) float64{
-		"one faster":             func(sm int, at float64) float64 { return 0.002 * at * float64(sm%2) },
-		"one faster for a while": func(sm int, at float64) float64 { return 0.002 * max(0, min(at, last/2)-last/4) * float64(sm%2) },
+		"one faster": func(sm int, at float64) float64 { return 0.002 * at * float64(sm%2) },
+		"one faster for a while": func(sm int,
+			at float64) float64 {
+			return 0.002 * max(0, min(at, last/2)-last/4) * float64(sm%2)
+		},
 	} {
 		tr := y.trace()
 		for i := range tr.Tracks {

@@ -15,7 +15,8 @@ func (c rgb) light() rgb {
 
 // hues are colours that people with any kind of sight tell apart (Okabe and Ito, then
 // some of Tol's); neighbours differ in lightness, too.
-var hues = []rgb{{0, 114, 178}, {230, 159, 0}, {0, 158, 115}, {204, 121, 167}, {86, 180, 233}, {213, 94, 0}, {136, 34, 85}, {153, 153, 51}, {51, 34, 136}, {68, 170, 153}}
+var hues = []rgb{{0, 114, 178}, {230, 159, 0}, {0, 158, 115}, {204, 121, 167}, {86, 180, 233}, {213, 94, 0},
+	{136, 34, 85}, {153, 153, 51}, {51, 34, 136}, {68, 170, 153}}
 
 // What is no phase.
 var (

@@ -20,7 +20,8 @@ func Decode(spans, heads []uint32, sites []pipeline.TraceSite, layers int) (*Tra
 	const perCTA = pipeline.TraceTracks
 	n := len(heads) / pipeline.HeadWords
 	if n == 0 || len(heads)%(perCTA*pipeline.HeadWords) != 0 || len(spans)%(n*pipeline.SpanWords) != 0 {
-		return nil, fmt.Errorf("trace: %d words of heads and %d of spans are those of no whole number of CTAs", len(heads), len(spans))
+		return nil, fmt.Errorf("trace: %d words of heads and %d of spans are those of no whole number of CTAs", len(heads),
+			len(spans))
 	}
 	all := make([]pipeline.Head, n)
 	for i := range all {
@@ -29,7 +30,8 @@ func Decode(spans, heads []uint32, sites []pipeline.TraceSite, layers int) (*Tra
 			return nil, err
 		}
 		if all[i].Spans == 0 {
-			return nil, fmt.Errorf("trace: the %s of CTA %d noted nothing, or did not come to their end", pipeline.TraceRoles()[i%perCTA], i/perCTA)
+			return nil, fmt.Errorf("trace: the %s of CTA %d noted nothing, or did not come to their end",
+				pipeline.TraceRoles()[i%perCTA], i/perCTA)
 		}
 	}
 	begin := all[0].Nanosecond[0]
@@ -75,7 +77,8 @@ func (t *Trace) noted(heads []pipeline.Head, words []uint32) (tracks [pipeline.T
 				return tracks, err
 			}
 			if s.Site >= len(t.Sites) {
-				return tracks, fmt.Errorf("span %d of the %s is of site %d, there are %d", i, pipeline.TraceRoles()[role], s.Site, len(t.Sites))
+				return tracks, fmt.Errorf("span %d of the %s is of site %d, there are %d", i, pipeline.TraceRoles()[role], s.Site,
+					len(t.Sites))
 			}
 			if s.Begin == s.End && (s.Begin == 0 || ringWait(t.Sites[s.Site].Name)) {
 				continue
@@ -89,7 +92,8 @@ func (t *Trace) noted(heads []pipeline.Head, words []uint32) (tracks [pipeline.T
 	}
 	for role := range tracks {
 		since := heads[role].Clocks[0]
-		slices.SortStableFunc(tracks[role].spans, func(a, b pipeline.Span) int { return cmp.Compare(a.End-since, b.End-since) })
+		slices.SortStableFunc(tracks[role].spans,
+			func(a, b pipeline.Span) int { return cmp.Compare(a.End-since, b.End-since) })
 	}
 	t.whole(&tracks)
 	return tracks, nil
@@ -125,7 +129,9 @@ func (r *raw) in(at func(clock uint32) float64) Track {
 			wraps++
 		}
 		last = s.Step
-		r.Spans = append(r.Spans, Span{Begin: at(s.Begin), End: at(s.End), Site: s.Site, Step: s.Step + wraps*pipeline.TraceSteps, Layer: s.Layer, Detail: s.Detail})
+		r.Spans = append(r.Spans,
+			Span{Begin: at(s.Begin), End: at(s.End), Site: s.Site, Step: s.Step + wraps*pipeline.TraceSteps, Layer: s.Layer,
+				Detail: s.Detail})
 	}
 	return r.Track
 }

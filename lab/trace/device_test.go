@@ -228,7 +228,8 @@ func TestMoreTasksThanAreListedAreTold(t *testing.T) {
 			n[tr.Sites[s.Site].Name]++
 		}
 	}
-	require.Equal(t, map[string]int{"one of many": ringTasks, "busy": 4, "phase 0": 1, "phase 1": 1, "phase 2": 1, "phase 3": 1}, n)
+	require.Equal(t, map[string]int{"one of many": ringTasks, "busy": 4, "phase 0": 1, "phase 1": 1, "phase 2": 1,
+		"phase 3": 1}, n)
 }
 
 // How full the ring was is told to within the clocks between a wait and what is noted beside it.
@@ -270,7 +271,8 @@ func TestSpansAreStoredBehindWhatOthersWaitFor(t *testing.T) {
 	require.NoError(t, err)
 	waited, waits, stores := false, 0, 0
 	text := program.String()
-	for line := range strings.Lines(text[:strings.LastIndex(text, "bulk.g2s")]) { // nobody waits for what the producer does behind it
+	// nobody waits for what the producer does behind it
+	for line := range strings.Lines(text[:strings.LastIndex(text, "bulk.g2s")]) {
 		switch {
 		case strings.Contains(line, "wait.mbar"):
 			waited = true

@@ -16,7 +16,8 @@ func TestFilesAreKnownByWhatTheyBeginWith(t *testing.T) {
 		old   string // from before files named their generator
 	}{
 		{tr.WritePage, IsPage, "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta name=\"viewport\" content=\"width=1212\"/>\n<title>tiny on executor: trace</title>"},
-		{func(w io.Writer) error { return tr.WriteChrome(w, 1) }, IsChrome, `{"displayTimeUnit":"ns","otherData":{"model":"tiny"`},
+		{func(w io.Writer) error { return tr.WriteChrome(w, 1) }, IsChrome,
+			`{"displayTimeUnit":"ns","otherData":{"model":"tiny"`},
 		{tr.WriteSVG, IsSVG, `<svg xmlns="http://www.w3.org/2000/svg" width="1180" height="70" viewBox="0 0 1180 70" role="img" aria-label="timeline"`},
 	}
 	for i, f := range forms {
@@ -26,7 +27,8 @@ func TestFilesAreKnownByWhatTheyBeginWith(t *testing.T) {
 			require.Equal(t, i == j, other.is(b.Bytes()[:min(512, b.Len())]), "%d by %d", i, j)
 			require.Equal(t, i == j, other.is([]byte(f.old)), "%d by %d", i, j)
 		}
-		for _, not := range []string{"", "{}", "<html>", "<!DOCTYPE html>\n<html lang=\"en\">", "<svg xmlns=\"http://www.w3.org/2000/svg\">", `{"traceEvents":[]}`} {
+		for _, not := range []string{"", "{}", "<html>", "<!DOCTYPE html>\n<html lang=\"en\">",
+			"<svg xmlns=\"http://www.w3.org/2000/svg\">", `{"traceEvents":[]}`} {
 			require.False(t, f.is([]byte(not)), not)
 		}
 	}

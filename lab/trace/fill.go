@@ -46,7 +46,8 @@ func (p *plot) ringPlot() []byte {
 	p.c = canvas{}
 	average, least, most, n := p.fills()
 	if p.w.empty() || n == 0 {
-		p.c.text(leftSide, 18, 11, left, faint, "The trace does not tell: not every chunk has a wait of the producer and one of the consumers.")
+		p.c.text(leftSide, 18, 11, left, faint,
+			"The trace does not tell: not every chunk has a wait of the producer and one of the consumers.")
 		return p.c.finish(width, 30, "chunks in the ring")
 	}
 	top := max(1.0, float64(p.t.Stages))
@@ -75,7 +76,8 @@ func (p *plot) ringPlot() []byte {
 	}
 	p.c.printf("<polygon points=\"%s\" fill=\"%s\"/>\n", band[1:], inFlightColour.light())
 	p.c.printf("<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\"/>\n", line[1:], copyingColour)
-	p.c.legend(leftSide, 16, width-leftSide-rightSide, []entry{{[]rgb{copyingColour}, fmt.Sprintf("mean over %d SMs", n)}, {[]rgb{inFlightColour.light()}, "least to most"}})
+	p.c.legend(leftSide, 16, width-leftSide-rightSide, []entry{{[]rgb{copyingColour}, fmt.Sprintf("mean over %d SMs", n)},
+		{[]rgb{inFlightColour.light()}, "least to most"}})
 	p.stages(y1 - float64(p.t.Stages)/top*(y1-y0))
 	p.bottom = y1
 	p.axis()

@@ -56,13 +56,14 @@ type partColumn struct {
 
 // partColumns leaves out what the trace has nothing of.
 func (s *Summary) partColumns() []partColumn {
-	columns := []partColumn{{"work", func(p Parts) float64 { return p.Work }}, {"chunks", func(p Parts) float64 { return p.Chunks }},
-		{"sync", func(p Parts) float64 { return p.Syncs }}}
+	columns := []partColumn{{"work", func(p Parts) float64 { return p.Work }},
+		{"chunks", func(p Parts) float64 { return p.Chunks }}, {"sync", func(p Parts) float64 { return p.Syncs }}}
 	if s.anyOthers() {
 		columns = append(columns, partColumn{"words", func(p Parts) float64 { return p.Others }})
 	}
 	if s.Producers > 0 {
-		columns = append(columns, partColumn{"ring\nfull", func(p Parts) float64 { return p.RingFull }}, partColumn{"in\nflight", func(p Parts) float64 { return p.InFlight }})
+		columns = append(columns, partColumn{"ring\nfull", func(p Parts) float64 { return p.RingFull }},
+			partColumn{"in\nflight", func(p Parts) float64 { return p.InFlight }})
 	}
 	return columns
 }
@@ -82,7 +83,8 @@ func (s *Summary) syncGrid() grid {
 			"late\nmost often"}}
 	for _, h := range s.Syncs {
 		n := func(x float64) string { return number(s.Unit, x) }
-		g.rows = append(g.rows, []any{h.Name, h.Runs, n(h.Wait), n(h.Skew), n(h.Range), release(s.Unit, h.Latency, number), n(h.Spread), h.lateWords()})
+		g.rows = append(g.rows, []any{h.Name, h.Runs, n(h.Wait), n(h.Skew), n(h.Range), release(s.Unit, h.Latency, number),
+			n(h.Spread), h.lateWords()})
 	}
 	return g
 }
@@ -106,9 +108,11 @@ func (h *SyncSummary) lateWords() string {
 
 func (s *Summary) taskGrid() grid {
 	_, unit := scale(s.Unit)
-	g := grid{title: "Tasks, in " + unit + ": one, and what it waits", head: []string{"phase", "task", ">a run", ">time", ">waits"}}
+	g := grid{title: "Tasks, in " + unit + ": one, and what it waits",
+		head: []string{"phase", "task", ">a run", ">time", ">waits"}}
 	for _, k := range s.Tasks {
-		g.rows = append(g.rows, []any{k.Phase, k.Name, fmt.Sprintf("%.2f", k.Count), number(s.Unit, k.Time), number(s.Unit, k.Waits)})
+		g.rows = append(g.rows, []any{k.Phase, k.Name, fmt.Sprintf("%.2f", k.Count), number(s.Unit, k.Time),
+			number(s.Unit, k.Waits)})
 	}
 	return g
 }

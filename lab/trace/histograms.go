@@ -67,7 +67,8 @@ func (p *plot) histogram(hand *SyncSummary, x0, y0, w, h, top float64) {
 		if bin == bins-1 {
 			to = "more"
 		}
-		p.c.box(w-4-float64(bin+1)*each, base-tall, each-1, tall, p.hueOf(hand), fmt.Sprintf("%d arrivals %s to %s before the last SM's", n, number(p.t.Unit, from), to))
+		p.c.box(w-4-float64(bin+1)*each, base-tall, each-1, tall, p.hueOf(hand),
+			fmt.Sprintf("%d arrivals %s to %s before the last SM's", n, number(p.t.Unit, from), to))
 	}
 	p.c.line(4, base, w-4, base, faint, 1)
 	unit, name := scale(p.t.Unit)

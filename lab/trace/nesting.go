@@ -46,7 +46,8 @@ func (t *Trace) checkNesting(tr *Track) error {
 			open = open[:len(open)-1]
 		}
 		if len(open) > 0 && open[len(open)-1].End > s.Begin {
-			return fmt.Errorf("%s and %s overlap; want one within the other, or neither", t.describe(open[len(open)-1]), t.describe(s))
+			return fmt.Errorf("%s and %s overlap; want one within the other, or neither", t.describe(open[len(open)-1]),
+				t.describe(s))
 		}
 		open = append(open, s)
 		if t.kind(s) != Phase {
@@ -118,7 +119,8 @@ func (t *Trace) arrivals(tr *Track) (all []runKey, err error) {
 		}
 		k := t.key(s)
 		if seen[k] {
-			return nil, fmt.Errorf("trace: SM %d: %q is there twice in step %d, layer %d; want it once", tr.SM, k.name, s.Step, s.Layer)
+			return nil, fmt.Errorf("trace: SM %d: %q is there twice in step %d, layer %d; want it once", tr.SM, k.name, s.Step,
+				s.Layer)
 		}
 		seen[k] = true
 		all = append(all, k)

@@ -54,8 +54,9 @@ func (t *Trace) WritePage(w io.Writer) error {
 	plot := y.plot(s)
 	plot.inPage = true
 	var b bytes.Buffer
-	err := pageTemplate.Execute(&b, page{Generator: generator, Model: t.Model, Device: t.Device, Basis: s.basis(), Notices: s.notices(), Cards: s.cards(), Grids: s.pageGrids(),
-		Timeline: template.HTML(plot.timeline()), Ring: template.HTML(plot.ringPlot()), Bars: template.HTML(plot.bars()), Histograms: template.HTML(plot.histograms())})
+	err := pageTemplate.Execute(&b, page{Generator: generator, Model: t.Model, Device: t.Device, Basis: s.basis(),
+		Notices: s.notices(), Cards: s.cards(), Grids: s.pageGrids(), Timeline: template.HTML(plot.timeline()),
+		Ring: template.HTML(plot.ringPlot()), Bars: template.HTML(plot.bars()), Histograms: template.HTML(plot.histograms())})
 	if err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
@@ -75,8 +76,8 @@ func (s *Summary) cards() (cards []card) {
 	if p.Time == 0 {
 		return cards
 	}
-	cards = append(cards, card{percent(p.Share(p.Work)), "consumers work"}, card{percent(p.Share(p.Chunks)), "wait for chunks"},
-		card{percent(p.Share(p.Syncs)), "wait at syncs"})
+	cards = append(cards, card{percent(p.Share(p.Work)), "consumers work"},
+		card{percent(p.Share(p.Chunks)), "wait for chunks"}, card{percent(p.Share(p.Syncs)), "wait at syncs"})
 	if p.Others > 0 {
 		cards = append(cards, card{percent(p.Share(p.Others)), "wait for words"})
 	}

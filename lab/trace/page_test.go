@@ -92,7 +92,8 @@ func TestTheTimelineIsOfTheInnerLayerOfMedianDuration(t *testing.T) {
 	y.layers = 5
 	tr := y.trace()
 	// What lies behind the middle of a layer of a step comes later by so much.
-	later := map[runKey]float64{{"", 1, 0}: 9000, {"", 1, 1}: 100, {"", 1, 2}: 500, {"", 1, 3}: 200, {"", 2, 1}: 600, {"", 2, 2}: 300, {"", 2, 3}: 400}
+	later := map[runKey]float64{{"", 1, 0}: 9000, {"", 1, 1}: 100, {"", 1, 2}: 500, {"", 1, 3}: 200, {"", 2, 1}: 600,
+		{"", 2, 2}: 300, {"", 2, 3}: 400}
 	layers := tr.tally().layers
 	shifted := func(at float64) float64 {
 		sum := at
@@ -131,11 +132,14 @@ func TestEdgesAreSaidPlainly(t *testing.T) {
 		want  string
 	}{
 		{"empty", &Trace{Unit: Nanoseconds}, "Nothing to draw."},
-		{"tracks without spans", &Trace{Unit: Nanoseconds, Tracks: []Track{{Role: Consumers}, {Role: Producer}}}, "The trace has no spans of consumers."},
-		{"all dropped", &Trace{Unit: Nanoseconds, Tracks: []Track{{Role: Consumers, Dropped: 3}}}, "3 spans did not fit; what is drawn ends at 0 µs"},
+		{"tracks without spans", &Trace{Unit: Nanoseconds, Tracks: []Track{{Role: Consumers}, {Role: Producer}}},
+			"The trace has no spans of consumers."},
+		{"all dropped", &Trace{Unit: Nanoseconds, Tracks: []Track{{Role: Consumers, Dropped: 3}}},
+			"3 spans did not fit; what is drawn ends at 0 µs"},
 		{"one SM, one layer, one step", one.trace(), "1 SM, 1 layer, 1 of 1 step."},
 		{"no producer", bare.trace(), "The trace has no producers&#39; tracks"},
-		{"dropped before the first layer ends", short, fmt.Sprintf("%d spans did not fit; what is drawn ends at %s", short.Dropped(), amount(Nanoseconds, short.Tracks[0].end()))},
+		{"dropped before the first layer ends", short, fmt.Sprintf("%d spans did not fit; what is drawn ends at %s",
+			short.Dropped(), amount(Nanoseconds, short.Tracks[0].end()))},
 		{"steps", steps, "an order, not a speed"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -187,7 +191,8 @@ func TestTicksAreRoundAndNotTooMany(t *testing.T) {
 		most     int
 		step     float64
 		decimals int
-	}{{108, 10, 20, 0}, {100, 10, 10, 0}, {0.9, 10, 0.1, 1}, {12, 6, 2, 0}, {33.9, 14, 5, 0}, {2.2, 5, 0.5, 1}, {1, 14, 0.1, 1}} {
+	}{{108, 10, 20, 0}, {100, 10, 10, 0}, {0.9, 10, 0.1, 1}, {12, 6, 2, 0}, {33.9, 14, 5, 0}, {2.2, 5, 0.5, 1},
+		{1, 14, 0.1, 1}} {
 		at, decimals := ticks(c.top, c.most)
 		require.InDelta(t, c.step, at[1], 1e-9, "to %g", c.top)
 		require.Equal(t, c.decimals, decimals, "to %g", c.top)
@@ -197,7 +202,8 @@ func TestTicksAreRoundAndNotTooMany(t *testing.T) {
 
 func TestTheRingsAreLookedAtOverTheWindow(t *testing.T) {
 	tr := two()
-	tr.Tracks = append(tr.Tracks, Track{SM: 1, Role: Producer, Spans: []Span{{End: 8, Site: 3}, {Begin: 8, End: 9, Site: 3}}})
+	tr.Tracks = append(tr.Tracks,
+		Track{SM: 1, Role: Producer, Spans: []Span{{End: 8, Site: 3}, {Begin: 8, End: 9, Site: 3}}})
 	y := tr.tally()
 	p := y.plot(y.summary())
 	require.Equal(t, []float64{10, 114}, []float64{p.w.begin, p.w.end})
@@ -220,7 +226,8 @@ func TestWhatTheTraceDoesNotTellIsNotShown(t *testing.T) {
 	}
 	require.Contains(t, text, "One SM waits for no other.")
 	text = pageOf(t, small().trace())
-	for _, is := range []string{"the ring is full", "lost to uneven arrival", "in flight</th>", "before the last arrival"} {
+	for _, is := range []string{"the ring is full", "lost to uneven arrival", "in flight</th>",
+		"before the last arrival"} {
 		require.Contains(t, text, is)
 	}
 }

@@ -55,9 +55,11 @@ func (p *plot) producerRow(tr *Track) {
 		times[state] += max(0, min(s.End, p.w.end)-max(s.Begin, p.w.begin))
 	}
 	lines[copying].add(begin, tr.end(), p.w)
-	times[copying] = max(0, min(tr.end(), p.w.end)-max(begin, p.w.begin)) - times[inFlight] - times[ringFull] - times[elsewhere]
+	times[copying] = max(0, min(tr.end(), p.w.end)-max(begin,
+		p.w.begin)) - times[inFlight] - times[ringFull] - times[elsewhere]
 	n := func(state int) string { return number(p.t.Unit, times[state]) }
-	tip := fmt.Sprintf("SM %d, producer: issues copies %s, waits for copies in flight %s, ring full %s", tr.SM, n(copying), n(inFlight), n(ringFull))
+	tip := fmt.Sprintf("SM %d, producer: issues copies %s, waits for copies in flight %s, ring full %s", tr.SM, n(copying),
+		n(inFlight), n(ringFull))
 	if times[elsewhere] > 0 {
 		tip += ", other waits " + n(elsewhere)
 	}

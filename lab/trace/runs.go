@@ -20,7 +20,8 @@ type Parts struct {
 }
 
 func (p *Parts) add(q Parts) {
-	p.Time, p.Work, p.Chunks, p.Others, p.Syncs = p.Time+q.Time, p.Work+q.Work, p.Chunks+q.Chunks, p.Others+q.Others, p.Syncs+q.Syncs
+	p.Time, p.Work, p.Chunks, p.Others, p.Syncs = p.Time+q.Time, p.Work+q.Work, p.Chunks+q.Chunks, p.Others+q.Others,
+		p.Syncs+q.Syncs
 	p.RingFull, p.InFlight = p.RingFull+q.RingFull, p.InFlight+q.InFlight
 }
 

@@ -62,10 +62,12 @@ type SyncSummary struct {
 	After string // the phase before, or around it; "" if none
 	Runs  int
 
-	Wait    float64 // of an SM, from its arrival to its release
-	Skew    float64 // last arrival − mean arrival: what the SMs lose to uneven work
-	Range   float64 // last arrival − first arrival
-	Latency float64 // first release − last arrival: what the barrier, or the count, itself costs; below 0 where clocks contradict each other, or on the executor, where a warp notes when it is its turn
+	Wait  float64 // of an SM, from its arrival to its release
+	Skew  float64 // last arrival − mean arrival: what the SMs lose to uneven work
+	Range float64 // last arrival − first arrival
+	// first release − last arrival: what the barrier, or the count, itself costs; below 0 where clocks contradict each
+	// other, or on the executor, where a warp notes when it is its turn
+	Latency float64
 	Spread  float64 // last release − first release
 
 	LateSM int // the SM that arrived last most often, the lowest of equals; -1 if always all arrived at once

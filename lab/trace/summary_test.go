@@ -15,11 +15,16 @@ func two() *Trace {
 	return &Trace{Model: "m", Device: "d", Unit: Nanoseconds, Layers: 1,
 		Sites: []Site{{Phase, "qkv", Consumers, "qkv"}, {Sync, "sync after qkv", Consumers, ""},
 			{Wait, ChunkWait, Consumers, "qkv"},
-			{Wait, StageWait, Producer, ""}, {Wait, FlightWait, Producer, ""}, {Wait, "waits for an index", Consumers, "qkv"}, {Task, "input vector", Consumers, "qkv"}},
+			{Wait, StageWait, Producer, ""}, {Wait, FlightWait, Producer, ""}, {Wait, "waits for an index", Consumers, "qkv"},
+			{Task, "input vector", Consumers, "qkv"}},
 		Tracks: []Track{
-			{SM: 0, Role: Consumers, Spans: []Span{{Begin: 12, End: 14, Site: 5}, {Begin: 10, End: 20, Site: 6}, {Begin: 20, End: 25, Site: 2}, {Begin: 30, End: 40, Site: 2}, {Begin: 10, End: 60, Site: 0}, {Begin: 60, End: 110, Site: 1}}},
-			{SM: 0, Role: Producer, Spans: []Span{{Begin: 0, End: 15, Site: 3}, {Begin: 16, End: 19, Site: 4}, {Begin: 20, End: 26, Site: 3}, {Begin: 100, End: 200, Site: 3}}},
-			{SM: 1, Role: Consumers, Spans: []Span{{Begin: 20, End: 25, Site: 2}, {Begin: 10, End: 100, Site: 0}, {Begin: 100, End: 114, Site: 1}}},
+			{SM: 0, Role: Consumers, Spans: []Span{{Begin: 12, End: 14, Site: 5}, {Begin: 10, End: 20, Site: 6},
+				{Begin: 20, End: 25, Site: 2}, {Begin: 30, End: 40, Site: 2}, {Begin: 10, End: 60, Site: 0},
+				{Begin: 60, End: 110, Site: 1}}},
+			{SM: 0, Role: Producer, Spans: []Span{{Begin: 0, End: 15, Site: 3}, {Begin: 16, End: 19, Site: 4},
+				{Begin: 20, End: 26, Site: 3}, {Begin: 100, End: 200, Site: 3}}},
+			{SM: 1, Role: Consumers, Spans: []Span{{Begin: 20, End: 25, Site: 2}, {Begin: 10, End: 100, Site: 0},
+				{Begin: 100, End: 114, Site: 1}}},
 		}}
 }
 
@@ -224,8 +229,10 @@ func TestAnEmptyTraceHasNoFigures(t *testing.T) {
 func TestAPhaseOfNoLengthIsItsOwn(t *testing.T) {
 	tr := two()
 	tr.Sites = append(tr.Sites, Site{Phase, "merge", Consumers, "merge"})
-	track := &Track{Role: Consumers, Spans: []Span{{Begin: 10, End: 10, Site: 2}, {Begin: 10, End: 10, Site: 7}, {Begin: 10, End: 10, Site: 1}, {Begin: 10, End: 20, Site: 2}, {Begin: 10, End: 30, Site: 0}}}
-	require.Equal(t, []run{{first: 0, phase: 1, last: 2, begin: 10, end: 10}, {first: 2, phase: 4, last: 5, begin: 10, end: 30}}, tr.runs(track))
+	track := &Track{Role: Consumers, Spans: []Span{{Begin: 10, End: 10, Site: 2}, {Begin: 10, End: 10, Site: 7},
+		{Begin: 10, End: 10, Site: 1}, {Begin: 10, End: 20, Site: 2}, {Begin: 10, End: 30, Site: 0}}}
+	require.Equal(t, []run{{first: 0, phase: 1, last: 2, begin: 10, end: 10},
+		{first: 2, phase: 4, last: 5, begin: 10, end: 30}}, tr.runs(track))
 }
 
 func TestWaitsForWordsAreShown(t *testing.T) {

@@ -67,7 +67,8 @@ func (s *Summary) WriteTable(w io.Writer) error {
 
 // basis is what the figures are of.
 func (s *Summary) basis() string {
-	line := fmt.Sprintf("%s, %s, %d of %s", plural.Of(s.SMs, "SM"), plural.Of(s.Layers, "layer"), s.Steps, plural.Of(s.Seen, "step"))
+	line := fmt.Sprintf("%s, %s, %d of %s", plural.Of(s.SMs, "SM"), plural.Of(s.Layers, "layer"), s.Steps,
+		plural.Of(s.Seen, "step"))
 	if s.Cold >= 0 {
 		line += fmt.Sprintf("; step %d is left out, its caches are cold", s.Cold)
 	}
@@ -129,14 +130,19 @@ func (s *Summary) notices() (lines []string) {
 	}
 	by, name := s.contradiction()
 	if by > 0 && s.Unit == Steps {
-		lines = append(lines, fmt.Sprintf("The %s releases an SM %s early: before the last arrival is noted. On the executor a warp notes when it is its turn.",
+		lines = append(lines, fmt.Sprintf(
+			"The %s releases an SM %s early: before the last arrival is noted. On the executor a warp notes when it is its turn.",
 			name, amount(s.Unit, by)))
 	}
 	if by > certain && s.Unit == Nanoseconds {
-		lines = append(lines, fmt.Sprintf("The %s releases an SM %s before the last one arrives, which cannot be: times between SMs are that uncertain.", name, amount(s.Unit, by)))
+		lines = append(lines, fmt.Sprintf(
+			"The %s releases an SM %s before the last one arrives, which cannot be: times between SMs are that uncertain.", name,
+			amount(s.Unit, by)))
 	}
 	if s.Dropped > 0 {
-		lines = append(lines, fmt.Sprintf("%s did not fit; what is drawn ends at %s, and figures are of what is whole up to there.", plural.Of(s.Dropped, "span"), amount(s.Unit, s.Until)))
+		lines = append(lines, fmt.Sprintf(
+			"%s did not fit; what is drawn ends at %s, and figures are of what is whole up to there.",
+			plural.Of(s.Dropped, "span"), amount(s.Unit, s.Until)))
 	}
 	return lines
 }

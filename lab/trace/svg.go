@@ -55,12 +55,14 @@ func (c *canvas) box(x, y, w, h float64, fill rgb, tip string) {
 }
 
 func (c *canvas) line(x1, y1, x2, y2 float64, stroke rgb, width float64) {
-	c.printf("<path d=\"M%s %sL%s %s\" stroke=\"%s\" stroke-width=\"%s\" fill=\"none\"/>\n", px(x1), px(y1), px(x2), px(y2), stroke, px(width))
+	c.printf("<path d=\"M%s %sL%s %s\" stroke=\"%s\" stroke-width=\"%s\" fill=\"none\"/>\n", px(x1), px(y1), px(x2),
+		px(y2), stroke, px(width))
 }
 
 // dashed is a line of dashes.
 func (c *canvas) dashed(x1, y1, x2, y2 float64, stroke rgb, width float64) {
-	c.printf("<path d=\"M%s %sL%s %s\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"5 3\" fill=\"none\"/>\n", px(x1), px(y1), px(x2), px(y2), stroke, px(width))
+	c.printf("<path d=\"M%s %sL%s %s\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"5 3\" fill=\"none\"/>\n",
+		px(x1), px(y1), px(x2), px(y2), stroke, px(width))
 }
 
 // The anchors of text.
@@ -72,12 +74,14 @@ const (
 
 // text writes s with its baseline at y.
 func (c *canvas) text(x, y, size float64, anchor string, fill rgb, s string) {
-	c.printf("<text x=\"%s\" y=\"%s\" font-size=\"%s\" text-anchor=\"%s\" fill=\"%s\">%s</text>\n", px(x), px(y), px(size), anchor, fill, escape(s))
+	c.printf("<text x=\"%s\" y=\"%s\" font-size=\"%s\" text-anchor=\"%s\" fill=\"%s\">%s</text>\n", px(x), px(y), px(size),
+		anchor, fill, escape(s))
 }
 
 // heading is text in bold.
 func (c *canvas) heading(x, y float64, s string) {
-	c.printf("<text x=\"%s\" y=\"%s\" font-size=\"13\" font-weight=\"600\" fill=\"%s\">%s</text>\n", px(x), px(y), ink, escape(s))
+	c.printf("<text x=\"%s\" y=\"%s\" font-size=\"13\" font-weight=\"600\" fill=\"%s\">%s</text>\n", px(x), px(y), ink,
+		escape(s))
 }
 
 // textWidth is about how wide text of a size is.

@@ -14,7 +14,8 @@ type synthetic struct {
 }
 
 func small() synthetic {
-	return synthetic{sms: 4, layers: 3, steps: 3, chunks: 3, staging: 100, wait: 50, drain: 200, late: 20, barrier: 900, release: 2, ahead: 4}
+	return synthetic{sms: 4, layers: 3, steps: 3, chunks: 3, staging: 100, wait: 50, drain: 200, late: 20, barrier: 900,
+		release: 2, ahead: 4}
 }
 
 var layerPhases = []string{"qkv", "attention", "merge", "o", "gate_up", "down"}
@@ -32,7 +33,8 @@ func syntheticSites() (sites []Site) {
 		sites = append(sites, Site{Phase, p, Consumers, p}, Site{Sync, "sync after " + p, Consumers, ""},
 			Site{Task, "input vector", Consumers, p})
 	}
-	return append(sites, Site{Wait, ChunkWait, Consumers, ""}, Site{Wait, StageWait, Producer, ""}, Site{Wait, FlightWait, Producer, ""})
+	return append(sites, Site{Wait, ChunkWait, Consumers, ""}, Site{Wait, StageWait, Producer, ""},
+		Site{Wait, FlightWait, Producer, ""})
 }
 
 // own is the time from a phase's begin to its SM's arrival.

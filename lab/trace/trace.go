@@ -50,9 +50,10 @@ const (
 // waits of other names count as other waits. The detail of all of them is the number of
 // the chunk that they are for.
 const (
-	ChunkWait  = pipeline.ChunkWait  // consumers; its End is when draining a chunk begins
-	StageWait  = pipeline.StageWait  // producer
-	FlightWait = pipeline.FlightWait // producer, of the same chunk behind it: as many copies are under way as may be. At its End the chunk's copy is issued
+	ChunkWait = pipeline.ChunkWait // consumers; its End is when draining a chunk begins
+	StageWait = pipeline.StageWait // producer
+	// producer, of the same chunk behind it: as many copies are under way as may be. At its End the chunk's copy is issued
+	FlightWait = pipeline.FlightWait
 )
 
 // Site is a place in the kernel that spans are recorded at.

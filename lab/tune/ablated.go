@@ -52,9 +52,10 @@ type Ablated struct {
 	Judged  *gate.Record     `json:"judged,omitempty"`
 	Ceiling ceiling.Measured `json:"ceiling"` // measured before the first variant
 	Kernel  Choice           `json:"kernel"`  // what the variants differ from
-	Micros  []float64        `json:"us"`      // µs a token (of several rows a step) at each context, the median of its launches beside all variants
-	Share   []float64        `json:"share"`   // of the ceiling
-	Rows    []Row            `json:"variants"`
+	// µs a token (of several rows a step) at each context, the median of its launches beside all variants
+	Micros []float64 `json:"us"`
+	Share  []float64 `json:"share"` // of the ceiling
+	Rows   []Row     `json:"variants"`
 }
 
 // Row is one variant.
@@ -98,7 +99,8 @@ func (a *Ablated) shares(mk *megakernel.Kernel, micros []float64) (all []float64
 	for i, us := range micros {
 		bytes := bench.BytesPerToken(mk.Config, mk.WeightBytes(), mk.KVBytes(1), a.Contexts[i], a.Tokens)
 		if mk.Ragged() {
-			bytes = bench.BytesPerStep(mk.Config, mk.WeightBytes(), mk.KVBytes(1), bench.Sequences, mk.Options.Tokens, a.Contexts[i], a.Tokens)
+			bytes = bench.BytesPerStep(mk.Config, mk.WeightBytes(), mk.KVBytes(1), bench.Sequences, mk.Options.Tokens,
+				a.Contexts[i], a.Tokens)
 		}
 		all = append(all, math.Round(1e4*bytes/us/1e3/a.Ceiling.GBps)/1e4)
 	}
@@ -112,7 +114,8 @@ func (a *Ablated) Executor() bool { return a.GPU == bench.Executor{}.Facts().GPU
 // computed, and those that are not repeatable and should be.
 func (a *Ablated) Odd() (all []Row) {
 	for _, r := range a.Rows {
-		if r.Why == "" && r.Bits != SameBits && (slices.Contains(exact, r.Group) || r.Bits == NotRepeatable && r.Options.MLP != megakernel.MLPFused) {
+		if r.Why == "" && r.Bits != SameBits && (slices.Contains(exact, r.Group) || r.Bits == NotRepeatable &&
+			r.Options.MLP != megakernel.MLPFused) {
 			all = append(all, r)
 		}
 	}
@@ -138,7 +141,8 @@ func (a *Ablated) Check() error {
 		return err
 	}
 	if (a.Gate == Gated) != (a.Judged != nil) || a.Gate != Gated && a.Gate != bench.Ungated {
-		return fmt.Errorf("gate is %q, with what a gate found: %t; want %q with it or %q without", a.Gate, a.Judged != nil, Gated, bench.Ungated)
+		return fmt.Errorf("gate is %q, with what a gate found: %t; want %q with it or %q without", a.Gate, a.Judged != nil,
+			Gated, bench.Ungated)
 	}
 	if err := a.Kernel.check(); err != nil {
 		return fmt.Errorf("kernel: %w", err)
@@ -147,7 +151,8 @@ func (a *Ablated) Check() error {
 		return errors.New("there are no rows, want at least one")
 	}
 	if n := a.Count(); n > 0 && len(a.Micros) != len(a.Contexts) {
-		return fmt.Errorf("%d rows have figures and the kernel has %d, want one for each of %d contexts", n, len(a.Micros), len(a.Contexts))
+		return fmt.Errorf("%d rows have figures and the kernel has %d, want one for each of %d contexts", n, len(a.Micros),
+			len(a.Contexts))
 	}
 	for i := range a.Rows {
 		if err := a.Rows[i].check(len(a.Contexts)); err != nil {
@@ -171,7 +176,8 @@ func (r *Row) check(contexts int) error {
 		return err
 	}
 	if len(r.Micros) != contexts || len(r.Beside) != contexts || len(r.Share) != contexts {
-		return fmt.Errorf("it has figures of %d, %d and %d contexts, want %d", len(r.Micros), len(r.Beside), len(r.Share), contexts)
+		return fmt.Errorf("it has figures of %d, %d and %d contexts, want %d", len(r.Micros), len(r.Beside), len(r.Share),
+			contexts)
 	}
 	for _, x := range slices.Concat(r.Micros, r.Beside, []float64{r.Ratio, r.Noise}) {
 		if !(x > 0) {

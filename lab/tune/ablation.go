@@ -64,7 +64,8 @@ func (a *Ablation) Run(ctx context.Context) (*Ablated, error) {
 		a.Now = time.Now
 	}
 	if !a.Kernel.Options.Repeatable() {
-		return nil, fmt.Errorf("the kernel itself is not repeatable, with --%s %s; want %s, of which that is a variant", MLPName, a.Kernel.Options.MLP, megakernel.MLPRows)
+		return nil, fmt.Errorf("the kernel itself is not repeatable, with --%s %s; want %s, of which that is a variant",
+			MLPName, a.Kernel.Options.MLP, megakernel.MLPRows)
 	}
 	all := variants(a.Kernel, a.Most)
 	compiler, err := a.compile(ctx, all)
@@ -121,7 +122,8 @@ func (a *Ablation) compile(ctx context.Context, all []variant) (compiler string,
 func (a *Ablation) record(compiler string, all []variant) *Ablated {
 	setup := a.Setup.Of(a.Kernel)
 	setup.Compiler = compiler
-	r := &Ablated{What: AblationWhat, Format: AblationFormat, Setup: setup, Driver: a.Driver, CUDA: a.CUDA, Gate: bench.Ungated, Kernel: ChoiceOf(a.Kernel)}
+	r := &Ablated{What: AblationWhat, Format: AblationFormat, Setup: setup, Driver: a.Driver, CUDA: a.CUDA,
+		Gate: bench.Ungated, Kernel: ChoiceOf(a.Kernel)}
 	for _, v := range all {
 		row := Row{Group: v.group, Differs: v.differs, Why: notYet}
 		if v.kernel != nil {
@@ -258,7 +260,8 @@ func (a *Ablation) launchOwn(kernel Launcher, c int, counts bool, to *bench.Timi
 		a.bits[c] = l.Bits
 	}
 	if l.Bits != a.bits[c] {
-		return &ownError{fmt.Errorf("context %d: two launches from the same state computed different bits: it is not repeatable", to.Context)}
+		return &ownError{fmt.Errorf(
+			"context %d: two launches from the same state computed different bits: it is not repeatable", to.Context)}
 	}
 	if counts {
 		to.Launches = append(to.Launches, l.Micros)

@@ -31,7 +31,8 @@ func ablation(t *testing.T, f *field) (a *tune.Ablation, saved *[]int) {
 	require.NoError(t, err)
 	saved = &[]int{}
 	return &tune.Ablation{Kernel: mk, Pairer: f,
-		Setup: tune.Setup{GPU: "fake GPU", Commit: "abc", Arch: "sm_90a", Contexts: contexts, Weights: "random, seed 1", Tokens: 16, Launches: 7},
+		Setup: tune.Setup{GPU: "fake GPU", Commit: "abc", Arch: "sm_90a", Contexts: contexts, Weights: "random, seed 1",
+			Tokens: 16, Launches: 7},
 		Save: func(r *tune.Ablated) error {
 			require.NoError(t, r.Check())
 			*saved = append(*saved, r.Count())
@@ -71,19 +72,26 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 	r, err := a.Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, map[string][]string{
-		tune.Control:      {"the same kernel, loaded again"},
-		tune.AroundAttend: {"--queries barrier --merge phase", "--queries barrier --merge words", "--queries words --merge phase"},
-		tune.VectorsOf:    {"--vectors barrier"},
-		tune.LeadsOf:      {"--leads none", "--leads 5:3", "--leads 6:3", "--leads 6:2", "--leads 8:3", "--leads 8:2"},
-		tune.HeldOf:       {"--held 0", "--held 1", "--held 2", "--held 3", "--held 4", "--held 6"},
-		tune.CopiesOf: {"--in-flight 1 --leads none", "--in-flight 2 --leads none", "--in-flight 3 --leads none", "--in-flight 3 --leads 4:2",
-			"--in-flight 5 --leads none", "--in-flight 5 --leads 6:2", "--in-flight 6 --leads none", "--in-flight 6 --leads 7:2"},
-		tune.Ring: {"--stage-bytes 8192 --stages 23 --in-flight 8 --leads 10:4 --held 8", "--stage-bytes 8192 --stages 17 --in-flight 8 --leads 10:4 --held 8", "--stage-bytes 8192 --stages 11 --in-flight 8 --leads 10:4 --held 8",
-			"--stage-bytes 16384 --stages 8", "--stage-bytes 16384 --stages 5 --leads none",
-			"--stage-bytes 32768 --stages 5 --in-flight 2 --leads 3:1 --held 3", "--stage-bytes 32768 --stages 5 --in-flight 2 --leads none --held 3",
-			"--stage-bytes 32768 --stages 4 --in-flight 2 --leads 3:1 --held 3", "--stage-bytes 32768 --stages 4 --in-flight 2 --leads none --held 3",
-			"--stage-bytes 32768 --stages 3 --in-flight 2 --leads none --held 3", "--stage-bytes 32768 --stages 2 --in-flight 2 --leads none --held 3",
-			"--stage-bytes 65536 --stages 2 --in-flight 1 --leads none --held 2", "--stage-bytes 65536 --stages 2 --in-flight 2 --leads none --held 2"},
+		tune.Control: {"the same kernel, loaded again"},
+		tune.AroundAttend: {"--queries barrier --merge phase", "--queries barrier --merge words",
+			"--queries words --merge phase"},
+		tune.VectorsOf: {"--vectors barrier"},
+		tune.LeadsOf:   {"--leads none", "--leads 5:3", "--leads 6:3", "--leads 6:2", "--leads 8:3", "--leads 8:2"},
+		tune.HeldOf:    {"--held 0", "--held 1", "--held 2", "--held 3", "--held 4", "--held 6"},
+		tune.CopiesOf: {"--in-flight 1 --leads none", "--in-flight 2 --leads none", "--in-flight 3 --leads none",
+			"--in-flight 3 --leads 4:2", "--in-flight 5 --leads none", "--in-flight 5 --leads 6:2", "--in-flight 6 --leads none",
+			"--in-flight 6 --leads 7:2"},
+		tune.Ring: {"--stage-bytes 8192 --stages 23 --in-flight 8 --leads 10:4 --held 8",
+			"--stage-bytes 8192 --stages 17 --in-flight 8 --leads 10:4 --held 8",
+			"--stage-bytes 8192 --stages 11 --in-flight 8 --leads 10:4 --held 8", "--stage-bytes 16384 --stages 8",
+			"--stage-bytes 16384 --stages 5 --leads none", "--stage-bytes 32768 --stages 5 --in-flight 2 --leads 3:1 --held 3",
+			"--stage-bytes 32768 --stages 5 --in-flight 2 --leads none --held 3",
+			"--stage-bytes 32768 --stages 4 --in-flight 2 --leads 3:1 --held 3",
+			"--stage-bytes 32768 --stages 4 --in-flight 2 --leads none --held 3",
+			"--stage-bytes 32768 --stages 3 --in-flight 2 --leads none --held 3",
+			"--stage-bytes 32768 --stages 2 --in-flight 2 --leads none --held 3",
+			"--stage-bytes 65536 --stages 2 --in-flight 1 --leads none --held 2",
+			"--stage-bytes 65536 --stages 2 --in-flight 2 --leads none --held 2"},
 		tune.ConsumersOf: {"--consumers 6", "--consumers 7", "--consumers 10", "--consumers 11"},
 		tune.SplitsOf:    {"--splits 8", "--splits 32"},
 		tune.MLPOf:       {"--mlp fused", "--stages 12 --mlp fused"},
@@ -122,7 +130,8 @@ func TestAblationTakesLaunchesInTurns(t *testing.T) {
 	for _, o := range of {
 		text.WriteString(map[megakernel.Sync]string{megakernel.SyncWords: "k", megakernel.SyncBarrier: "v"}[o.Queries])
 	}
-	require.Equal(t, strings.Repeat("kvvkkvvkkvvkkvvk", len(contexts)), text.String(), "now the one first and now the other")
+	require.Equal(t, strings.Repeat("kvvkkvvkkvvkkvvk", len(contexts)), text.String(),
+		"now the one first and now the other")
 }
 
 func TestAblationOfSeveralRowsHasWhatApplies(t *testing.T) {
@@ -151,7 +160,8 @@ func TestAblationOfAKernelThatIsNotRepeatableIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	a.Kernel = mk
 	_, err = a.Run(t.Context())
-	require.EqualError(t, err, "the kernel itself is not repeatable, with --mlp fused; want rows, of which that is a variant")
+	require.EqualError(t, err,
+		"the kernel itself is not repeatable, with --mlp fused; want rows, of which that is a variant")
 }
 
 func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {
@@ -176,7 +186,8 @@ func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {
 	for _, row := range r.Odd() {
 		odd = append(odd, row.Differs)
 	}
-	require.Equal(t, []string{"--queries words --merge phase", "--watchdog all"}, odd, "another split may round in another order")
+	require.Equal(t, []string{"--queries words --merge phase", "--watchdog all"}, odd,
+		"another split may round in another order")
 	var out bytes.Buffer
 	require.NoError(t, r.WriteTable(&out))
 	require.Regexp(t, `--queries words --merge phase +1016.0 .* 1.0000  0.0030  not repeatable\n`, out.String())
@@ -212,7 +223,8 @@ func TestAblationShowsWhatDoesNotCompileOrRun(t *testing.T) {
 	}
 	var out bytes.Buffer
 	require.NoError(t, r.WriteMarkdown(&out))
-	require.Contains(t, out.String(), "|  | differs in | µs at 16 | share | µs at 128 | share | ratio | noise | bits |\n| --- | --- | --: | --: | --: | --: | --: | --: | --- |\n| the kernel |  | 1016.0 |")
+	require.Contains(t, out.String(),
+		"|  | differs in | µs at 16 | share | µs at 128 | share | ratio | noise | bits |\n| --- | --- | --: | --: | --: | --: | --: | --: | --- |\n| the kernel |  | 1016.0 |")
 	require.Contains(t, out.String(), "|  | --splits 32 |  |  |  |  |  |  | it hangs |\n")
 	out.Reset()
 	require.NoError(t, r.WriteTable(&out))
@@ -231,10 +243,12 @@ func TestAblationEndsWhereTheKernelItselfFails(t *testing.T) {
 			}
 			return nil
 		}},
-		"the kernel itself: context 16: two launches from the same state computed different bits: it is not repeatable": {micros: level,
-			bits: func(_ megakernel.Options, launch int) string { return fmt.Sprint(launch > 1) }},
-		"the kernel itself: out of memory":       {micros: level, room: 1},
-		"no compiler":                            {micros: level, refused: func(megakernel.Options) error { return errors.New("no compiler") }},
+		"the kernel itself: context 16: two launches from the same state computed different bits: it is not repeatable": {
+			micros: level,
+			bits:   func(_ megakernel.Options, launch int) string { return fmt.Sprint(launch > 1) }},
+		"the kernel itself: out of memory": {micros: level, room: 1},
+		"no compiler": {micros: level,
+			refused: func(megakernel.Options) error { return errors.New("no compiler") }},
 		"the first sequence run twice gave diff": {micros: level, report: &gate.Report{}},
 	} {
 		a, _ := ablation(t, f)
@@ -282,7 +296,8 @@ func TestAnInterruptedAblationKeepsWhatWasMeasured(t *testing.T) {
 
 func TestAblationOfAGatedKernelSaysSo(t *testing.T) {
 	deep.Only(t)
-	f := &field{micros: level, report: &gate.Report{Identical: true, Gate: gate.Record{Passed: true, FaultsCaught: []string{}}}}
+	f := &field{micros: level,
+		report: &gate.Report{Identical: true, Gate: gate.Record{Passed: true, FaultsCaught: []string{}}}}
 	a, _ := ablation(t, f)
 	a.Most = 2
 	r, err := a.Run(t.Context())

@@ -13,7 +13,8 @@ import (
 const MarkdownHead = "<!-- mkgen bench --ablate -->\n\n"
 
 // markdownHead is that, and what such files began with before they said so.
-var markdownHead = regexp.MustCompile(`^(<!-- mkgen bench --ablate -->\n|.+ on .+\n\n(µs a (token|step)|The kernel: --))`)
+var markdownHead = regexp.MustCompile(
+	`^(<!-- mkgen bench --ablate -->\n|.+ on .+\n\n(µs a (token|step)|The kernel: --))`)
 
 // IsMarkdown says whether a file is one with the table of an ablation, by its first 512 bytes
 // or more.

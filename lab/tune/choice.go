@@ -82,7 +82,8 @@ func (c Choice) differs(want Choice) (has, wants string) {
 	}
 	if c.MLP != want.MLP {
 		rows := megakernel.MLPRows
-		has, wants = fmt.Sprintf("%s --%s %s", has, MLPName, cmp.Or(c.MLP, rows)), fmt.Sprintf("%s --%s %s", wants, MLPName, cmp.Or(want.MLP, rows))
+		has, wants = fmt.Sprintf("%s --%s %s", has, MLPName, cmp.Or(c.MLP, rows)),
+			fmt.Sprintf("%s --%s %s", wants, MLPName, cmp.Or(want.MLP, rows))
 	}
 	return strings.TrimSpace(has), strings.TrimSpace(wants)
 }
@@ -92,7 +93,8 @@ func (c Choice) check() error {
 	for _, f := range []struct {
 		name string
 		v    int
-	}{{"stage_bytes", c.StageBytes}, {"stages", c.Stages}, {"in_flight", c.InFlight}, {"consumers", c.Consumers}, {"splits", c.Splits}} {
+	}{{"stage_bytes", c.StageBytes}, {"stages", c.Stages}, {"in_flight", c.InFlight}, {"consumers", c.Consumers},
+		{"splits", c.Splits}} {
 		if f.v < 1 {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
 		}
@@ -123,7 +125,8 @@ func (c Choice) check() error {
 	}
 	graph := c.Dependents != ""
 	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {
-		return fmt.Errorf("resident is %d and graph_steps %d with dependents %q, want all, of a graph of kernels, or none", c.Resident, c.GraphSteps, string(c.Dependents))
+		return fmt.Errorf("resident is %d and graph_steps %d with dependents %q, want all, of a graph of kernels, or none",
+			c.Resident, c.GraphSteps, string(c.Dependents))
 	}
 	return nil
 }

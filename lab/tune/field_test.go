@@ -93,7 +93,8 @@ func (r *runner) Launch(cached int) (l bench.Launch, err error) {
 	if f.broken != nil {
 		err = f.broken(r.options, r.launches)
 	}
-	l = bench.Launch{Micros: f.micros(r.options) * (1 + float64(cached)/1000) * (1 + f.drift*float64(f.launches)), Bits: fmt.Sprint(cached)}
+	l = bench.Launch{Micros: f.micros(r.options) * (1 + float64(cached)/1000) * (1 + f.drift*float64(f.launches)),
+		Bits: fmt.Sprint(cached)}
 	if f.bits != nil {
 		l.Bits += f.bits(r.options, r.launches)
 	}

@@ -17,7 +17,8 @@ func TestASearchOfOtherOptionsIsNotGoneOnWith(t *testing.T) {
 	s.Dimensions = []string{tune.Merge, tune.Splits}
 	p, _, err := s.Run(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "leads", "held", "consumers", "queries", "vectors"}, p.Kept)
+	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "leads", "held", "consumers", "queries", "vectors"},
+		p.Kept)
 	measured := len(l.measured)
 	for want, dimensions := range map[string][]string{
 		"it searched splits, want that to stay":             {tune.Merge},

@@ -57,7 +57,8 @@ func (l *land) Measure(ctx context.Context, mk *megakernel.Kernel, launches int)
 	for i, n := range contexts {
 		t := bench.Timing{Context: n}
 		for range launches {
-			t.Launches = append(t.Launches, l.micros(c)*float64(i+1)*(1+l.drift*float64(len(l.measured)))*(1+l.noise*(2*random.Float64()-1)))
+			t.Launches = append(t.Launches,
+				l.micros(c)*float64(i+1)*(1+l.drift*float64(len(l.measured)))*(1+l.noise*(2*random.Float64()-1)))
 		}
 		all = append(all, t)
 	}
@@ -93,9 +94,10 @@ func kernel(t *testing.T, o megakernel.Options) *megakernel.Kernel {
 // search is a search of four dimensions of a landscape; saved are copies of what it saved.
 func search(t *testing.T, l tune.Measurer) (s *tune.Search, saved *[]tune.Profile) {
 	saved = &[]tune.Profile{}
-	return &tune.Search{Start: kernel(t, megakernel.Options{}), Dimensions: []string{tune.InFlight, tune.Leads, tune.Consumers, tune.Merge}, Measurer: l,
-		Setup: tune.Setup{GPU: "fake GPU", Commit: "abc", Arch: "sm_90a", Contexts: contexts, Weights: "random, seed 1", Tokens: 32, Launches: 9},
-		Save: func(p *tune.Profile) error {
+	return &tune.Search{Start: kernel(t, megakernel.Options{}),
+		Dimensions: []string{tune.InFlight, tune.Leads, tune.Consumers, tune.Merge}, Measurer: l,
+		Setup: tune.Setup{GPU: "fake GPU", Commit: "abc", Arch: "sm_90a", Contexts: contexts, Weights: "random, seed 1",
+			Tokens: 32, Launches: 9}, Save: func(p *tune.Profile) error {
 			require.NoError(t, p.Check())
 			c := *p
 			c.Trials = slices.Clone(p.Trials)

@@ -23,7 +23,8 @@ type Pairs struct {
 }
 
 func (p *Pairs) one(mk *megakernel.Kernel) *bench.Suite {
-	one := &bench.Suite{Machine: p.Machine, Kernel: mk, Weights: p.Weights, Reference: p.Reference, Rules: p.Rules, Progress: p.Progress}
+	one := &bench.Suite{Machine: p.Machine, Kernel: mk, Weights: p.Weights, Reference: p.Reference, Rules: p.Rules,
+		Progress: p.Progress}
 	if p.Made != nil {
 		one.Made = func(ctx context.Context) (runtime.Weights, error) { return p.Made(ctx, mk) }
 	}
@@ -31,7 +32,8 @@ func (p *Pairs) one(mk *megakernel.Kernel) *bench.Suite {
 }
 
 func (p *Pairs) several(mk *megakernel.Kernel) *bench.RaggedSuite {
-	return &bench.RaggedSuite{Machine: p.Machine, Kernel: mk, Weights: p.Weights, Made: p.Made, Reference: p.Reference, Rules: p.Rules, Progress: p.Progress}
+	return &bench.RaggedSuite{Machine: p.Machine, Kernel: mk, Weights: p.Weights, Made: p.Made, Reference: p.Reference,
+		Rules: p.Rules, Progress: p.Progress}
 }
 
 // Judge loads the kernel, judges it, and lets go of it.

@@ -136,8 +136,8 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 			require.NotEqual(t, tune.ChoiceOf(mk), tune.ChoiceOf(k))
 		}
 	}
-	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"}, "in-flight": {"1", "2", "3", "5", "6"},
-		"leads":     {"none", "5:3", "6:3", "6:2", "8:3", "8:2"},
+	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"},
+		"in-flight": {"1", "2", "3", "5", "6"}, "leads": {"none", "5:3", "6:3", "6:2", "8:3", "8:2"},
 		"held":      {"0", "1", "2", "3", "4", "6"},
 		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase"},
 		"vectors": {"barrier"}}, all)
@@ -189,10 +189,13 @@ func TestBytesHeldStayWithAnotherStageSize(t *testing.T) {
 		o    megakernel.Options
 		want map[int]int // by bytes of a stage
 	}{
-		{megakernel.Options{InFlight: 4, Leads: "5:2", Held: 6}, map[int]int{8 << 10: megakernel.MaxHeld, 32 << 10: 3}}, // 8B's profile
+		// 8B's profile
+		{megakernel.Options{InFlight: 4, Leads: "5:2", Held: 6}, map[int]int{8 << 10: megakernel.MaxHeld, 32 << 10: 3}},
 		{megakernel.Options{Held: 3}, map[int]int{8 << 10: 6, 32 << 10: 2}},
-		{megakernel.Options{Held: megakernel.HeldNone}, map[int]int{8 << 10: megakernel.HeldNone, 32 << 10: megakernel.HeldNone}},
-		{megakernel.Options{Consumers: 1, Held: 1}, map[int]int{8 << 10: 2, 32 << 10: megakernel.HeldNone}}, // one would take 256 registers
+		{megakernel.Options{Held: megakernel.HeldNone},
+			map[int]int{8 << 10: megakernel.HeldNone, 32 << 10: megakernel.HeldNone}},
+		// one would take 256 registers
+		{megakernel.Options{Consumers: 1, Held: 1}, map[int]int{8 << 10: 2, 32 << 10: megakernel.HeldNone}},
 	} {
 		mk, err := megakernel.Build(c, x.o)
 		require.NoError(t, err)

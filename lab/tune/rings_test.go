@@ -15,13 +15,18 @@ func TestRingsOfLargeStagesAreThereInAllDepths(t *testing.T) {
 	deep.Only(t)
 	for name, want := range map[string][]string{
 		"llama3-8b": {
-			"--stage-bytes 32768 --stages 5 --in-flight 2 --leads 3:1 --held 3", "--stage-bytes 32768 --stages 5 --in-flight 2 --leads none --held 3",
-			"--stage-bytes 32768 --stages 4 --in-flight 2 --leads 3:1 --held 3", "--stage-bytes 32768 --stages 3 --in-flight 2 --leads none --held 3",
-			"--stage-bytes 65536 --stages 2 --in-flight 1 --leads none --held 2", "--stage-bytes 65536 --stages 2 --in-flight 2 --leads none --held 2",
+			"--stage-bytes 32768 --stages 5 --in-flight 2 --leads 3:1 --held 3",
+			"--stage-bytes 32768 --stages 5 --in-flight 2 --leads none --held 3",
+			"--stage-bytes 32768 --stages 4 --in-flight 2 --leads 3:1 --held 3",
+			"--stage-bytes 32768 --stages 3 --in-flight 2 --leads none --held 3",
+			"--stage-bytes 65536 --stages 2 --in-flight 1 --leads none --held 2",
+			"--stage-bytes 65536 --stages 2 --in-flight 2 --leads none --held 2",
 		},
 		"llama3.2-1b": {
-			"--stage-bytes 32768 --stages 6 --in-flight 2 --leads none --held 2", "--stage-bytes 32768 --stages 5 --in-flight 2 --leads 2:1 --held 2",
-			"--stage-bytes 65536 --stages 3 --in-flight 1 --leads none --held 1", "--stage-bytes 65536 --stages 2 --in-flight 2 --leads none --held 1",
+			"--stage-bytes 32768 --stages 6 --in-flight 2 --leads none --held 2",
+			"--stage-bytes 32768 --stages 5 --in-flight 2 --leads 2:1 --held 2",
+			"--stage-bytes 65536 --stages 3 --in-flight 1 --leads none --held 1",
+			"--stage-bytes 65536 --stages 2 --in-flight 2 --leads none --held 1",
 		},
 	} {
 		c, err := models.Lookup(name)

@@ -155,7 +155,8 @@ func (s *Search) over() bool { return s.Budget > 0 && s.Now().Sub(s.begun) >= s.
 
 // step tries a dimension's candidates and returns the next incumbent, and whether the
 // time ended before all were tried.
-func (s *Search) step(ctx context.Context, round int, name string, incumbent *megakernel.Kernel) (next *megakernel.Kernel, over bool, err error) {
+func (s *Search) step(ctx context.Context, round int, name string,
+	incumbent *megakernel.Kernel) (next *megakernel.Kernel, over bool, err error) {
 	kernels := s.candidates(incumbent, name)
 	step := Step{Round: round, Dimension: name, Incumbent: ChoiceOf(incumbent), Chosen: ChoiceOf(incumbent)}
 	next = incumbent

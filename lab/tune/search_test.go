@@ -22,11 +22,13 @@ func TestTheLowestPointIsFound(t *testing.T) {
 	p, steps, err := s.Run(t.Context())
 	require.NoError(t, err)
 	requireLowest(t, p)
-	require.Equal(t, []any{p.Start.Held * p.Start.StageBytes, p.Start.Queries, p.Start.Vectors}, []any{p.Chosen.Held * p.Chosen.StageBytes, p.Chosen.Queries, p.Chosen.Vectors}, "what changes nothing stays")
+	require.Equal(t, []any{p.Start.Held * p.Start.StageBytes, p.Start.Queries, p.Start.Vectors},
+		[]any{p.Chosen.Held * p.Chosen.StageBytes, p.Chosen.Queries, p.Chosen.Vectors}, "what changes nothing stays")
 	require.Len(t, *saved, len(p.Trials)+1, "after every trial and at the end")
 	require.Equal(t, *p, (*saved)[len(*saved)-1])
 	require.InDelta(t, 1-bowl(p.Chosen)/bowl(p.Start), tune.Gain(steps), 1e-4)
-	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "leads", "held", "consumers", "splits", "queries", "merge", "vectors"}, names(steps[:10]))
+	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "leads", "held", "consumers", "splits", "queries",
+		"merge", "vectors"}, names(steps[:10]))
 	again, _, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, p, again, "the same search makes the same profile")
@@ -315,14 +317,16 @@ func TestThereIsNoGoingRoundInCircles(t *testing.T) {
 }
 
 func TestWhatIsNotSearchedStays(t *testing.T) {
-	s, _ := search(t, &land{micros: func(c tune.Choice) float64 { return 1000 + float64(c.Stages) + float64(c.StageBytes)/1e3 }})
+	s, _ := search(t, &land{
+		micros: func(c tune.Choice) float64 { return 1000 + float64(c.Stages) + float64(c.StageBytes)/1e3 }})
 	s.Start = kernel(t, megakernel.Options{StageBytes: 16 << 10, Stages: 4, InFlight: 2})
 	s.Dimensions = []string{tune.StageBytes, tune.Consumers}
 	p, _, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 8<<10, p.Chosen.StageBytes)
 	for _, trial := range p.Trials {
-		require.Equal(t, []int{4, 2, s.Start.Options.Held}, []int{trial.Options.Stages, trial.Options.InFlight, trial.Options.Held})
+		require.Equal(t, []int{4, 2, s.Start.Options.Held},
+			[]int{trial.Options.Stages, trial.Options.InFlight, trial.Options.Held})
 	}
 }
 
@@ -333,7 +337,8 @@ func TestLeadsFollowTheCopiesInFlightWhereTheyAreSearched(t *testing.T) {
 		dimensions, tried, leads []string
 	}{
 		{[]string{tune.InFlight}, []string{"4", "5", "6"}, []string{"4:2", "4:2", "4:2"}},
-		{[]string{tune.InFlight, tune.Leads}, []string{"1", "2", "4", "5", "6"}, []string{"none", "none", "5:2", "none", "none"}},
+		{[]string{tune.InFlight, tune.Leads}, []string{"1", "2", "4", "5", "6"},
+			[]string{"none", "none", "5:2", "none", "none"}},
 	} {
 		s, _ := search(t, &land{micros: flat})
 		s.Dimensions, s.Rounds = c.dimensions, 1

@@ -36,7 +36,8 @@ func (s Setup) Of(mk *megakernel.Kernel) Setup {
 func setupOptions(o megakernel.Options) (fixed megakernel.Options) {
 	searched := everywhere()
 	for _, row := range megakernel.OptionTable() {
-		if row.Flag != MLPName && !slices.ContainsFunc(searched, func(s megakernel.Option) bool { return s.Field == row.Field }) {
+		if row.Flag != MLPName &&
+			!slices.ContainsFunc(searched, func(s megakernel.Option) bool { return s.Field == row.Field }) {
 			row.Copy(&fixed, o)
 		}
 	}
@@ -55,7 +56,8 @@ func ShapeOf(c models.Config) string {
 }
 
 func (s Setup) check() error {
-	for _, f := range []struct{ name, v string }{{"model", s.Model}, {"shape", s.Shape}, {"gpu", s.GPU}, {"compiler", s.Compiler}, {"arch", s.Arch}} {
+	for _, f := range []struct{ name, v string }{{"model", s.Model}, {"shape", s.Shape}, {"gpu", s.GPU},
+		{"compiler", s.Compiler}, {"arch", s.Arch}} {
 		if f.v == "" {
 			return fmt.Errorf("%s is missing", f.name)
 		}

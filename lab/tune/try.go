@@ -40,7 +40,8 @@ func (s *Search) Ahead(ctx context.Context) error {
 
 // candidates are those of a dimension that may be tried.
 func (s *Search) candidates(incumbent *megakernel.Kernel, name string) []*megakernel.Kernel {
-	kernels := slices.DeleteFunc(candidates(incumbent, name, s.dimensions()), func(mk *megakernel.Kernel) bool { return slices.Contains(s.beaten, ChoiceOf(mk)) })
+	kernels := slices.DeleteFunc(candidates(incumbent, name, s.dimensions()),
+		func(mk *megakernel.Kernel) bool { return slices.Contains(s.beaten, ChoiceOf(mk)) })
 	if s.Most > 0 {
 		kernels = kernels[:min(s.Most, len(kernels))]
 	}
@@ -50,7 +51,8 @@ func (s *Search) candidates(incumbent *megakernel.Kernel, name string) []*megake
 // compile compiles the candidates that are not known yet, several at a time, before any
 // of them is run; failed has their errors by index. After the time is over there is
 // nothing to compile.
-func (s *Search) compile(ctx context.Context, name string, incumbent *megakernel.Kernel, kernels []*megakernel.Kernel) (failed []error, err error) {
+func (s *Search) compile(ctx context.Context, name string, incumbent *megakernel.Kernel,
+	kernels []*megakernel.Kernel) (failed []error, err error) {
 	failed = make([]error, len(kernels))
 	if s.over() {
 		return failed, ctx.Err()
@@ -72,7 +74,8 @@ func (s *Search) compile(ctx context.Context, name string, incumbent *megakernel
 
 // CompileAll compiles those kernels that are not nil, as many at a time as there are
 // processors; compilers and failed have what became of each by index.
-func CompileAll(ctx context.Context, compile func(context.Context, *megakernel.Kernel) (string, error), kernels []*megakernel.Kernel) (compilers []string, failed []error) {
+func CompileAll(ctx context.Context, compile func(context.Context, *megakernel.Kernel) (string, error),
+	kernels []*megakernel.Kernel) (compilers []string, failed []error) {
 	compilers, failed = make([]string, len(kernels)), make([]error, len(kernels))
 	room := make(chan struct{}, runtime.NumCPU())
 	var wait sync.WaitGroup
@@ -103,7 +106,8 @@ func (s Setup) Judged() [3]int {
 // try measures a candidate beside the incumbent: a third of the launches; where that does
 // not look slower the rest, and where all together look better as many again, each time in
 // the other order. All launches are judged together.
-func (s *Search) try(ctx context.Context, name string, candidate, incumbent *megakernel.Kernel, failed error) (t Trial, err error) {
+func (s *Search) try(ctx context.Context, name string, candidate, incumbent *megakernel.Kernel,
+	failed error) (t Trial, err error) {
 	t = Trial{Dimension: name, Options: ChoiceOf(candidate), Against: ChoiceOf(incumbent)}
 	if failed != nil {
 		t.Error = failed.Error()
@@ -154,7 +158,8 @@ func joined(a, b []bench.Timing) []bench.Timing {
 	}
 	all := make([]bench.Timing, len(a))
 	for i := range a {
-		all[i] = bench.Timing{Context: a[i].Context, Launches: append(append([]float64(nil), a[i].Launches...), b[i].Launches...)}
+		all[i] = bench.Timing{Context: a[i].Context,
+			Launches: append(append([]float64(nil), a[i].Launches...), b[i].Launches...)}
 	}
 	return all
 }

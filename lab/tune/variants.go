@@ -70,7 +70,8 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 	if slices.Contains(searched, Vectors) {
 		add(VectorsOf, nil, values(mk, Vectors, any)...)
 	}
-	add(LeadsOf, nil, slices.Concat(values(mk, Leads, any), []megakernel.Options{with(mk, func(o *megakernel.Options) { o.Leads = "" })})...)
+	add(LeadsOf, nil, slices.Concat(values(mk, Leads, any),
+		[]megakernel.Options{with(mk, func(o *megakernel.Options) { o.Leads = "" })})...)
 	if slices.Contains(searched, Held) {
 		add(HeldOf, nil, values(mk, Held, any)...)
 	}
@@ -83,7 +84,8 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 	if mk.Options.Tokens == 1 && mk.Options.Launch == megakernel.LaunchSingle {
 		add(MLPOf, []string{MLPName}, mlps(mk)...)
 	}
-	add(WatchdogOf, nil, each(mk, megakernel.Watchdogs(), func(o *megakernel.Options, w megakernel.Watchdog) { o.Watchdog = w })...)
+	add(WatchdogOf, nil, each(mk, megakernel.Watchdogs(),
+		func(o *megakernel.Options, w megakernel.Watchdog) { o.Watchdog = w })...)
 	return all
 }
 

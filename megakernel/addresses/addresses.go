@@ -27,8 +27,9 @@ func Facts(mk *megakernel.Kernel, positions int) *bounds.Facts {
 			megakernel.ScalarPages: {Lo: 1, Hi: manySequences * int64(entries(mk, positions))},
 			megakernel.ScalarSteps: {Lo: 1, Hi: int64(positions)},
 		},
-		Lens:    map[string]bounds.Linear{"kv": cacheLen(mk)},
-		Content: map[string]*bounds.Content{"plan": {Table: &bounds.Table{Stride: len(table) / mk.Options.SMs, Words: table}}},
+		Lens: map[string]bounds.Linear{"kv": cacheLen(mk)},
+		Content: map[string]*bounds.Content{"plan": {Table: &bounds.Table{Stride: len(table) / mk.Options.SMs,
+			Words: table}}},
 	}
 	if mk.Ragged() {
 		planned(f, mk, positions)
@@ -62,7 +63,8 @@ func sequence(f *bounds.Facts, mk *megakernel.Kernel, positions int) {
 	f.Params[ParamEntries] = bounds.Range{Lo: 1, Hi: int64(entries(mk, positions))}
 	f.Params[megakernel.ScalarPos] = bounds.Range{Lo: 0, Hi: int64(positions) - 1}
 	f.Params[megakernel.ScalarKnown] = bounds.Range{Lo: 1, Hi: int64(positions)}
-	f.AtMost = append(f.AtMost, bounds.Linear{Terms: map[string]int64{megakernel.ScalarPos: 1, megakernel.ScalarSteps: 1, ParamEntries: -page}})
+	f.AtMost = append(f.AtMost,
+		bounds.Linear{Terms: map[string]int64{megakernel.ScalarPos: 1, megakernel.ScalarSteps: 1, ParamEntries: -page}})
 	f.Lens["page_table"] = bounds.Times(1, ParamEntries, 0)
 	for _, name := range []string{"tokens", "stream", "times"} {
 		f.Lens[name] = bounds.Times(page, ParamEntries, 1)

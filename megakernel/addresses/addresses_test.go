@@ -51,20 +51,22 @@ func TestModelsOfSeveralRows(t *testing.T) {
 		{"llama3.2-1b", 8, "", false, pipeline.FormatI4G64},
 	}, 2) {
 		t.Run(fmt.Sprintf("%s %d %s %s", x.model, x.rows, x.attention, x.weights), func(t *testing.T) {
-			proved(t, x.model, megakernel.Options{Tokens: x.rows, Attention: x.attention, Selection: x.selection, Weights: x.weights})
+			proved(t, x.model, megakernel.Options{Tokens: x.rows, Attention: x.attention, Selection: x.selection,
+				Weights: x.weights})
 		})
 	}
 }
 
-// Each model with each number of rows, each with each format, and each number of rows with each format, but not each of all
-// three: that takes 250 CPU seconds, and is for those who change the analysis (-every).
+// Each model with each number of rows, each with each format, and each number of rows with each format, but not each of
+// all three: that takes 250 CPU seconds, and is for those who change the analysis (-every).
 func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 	if !deep.On() {
 		t.Skip("analyses two dozen kernels")
 	}
 	for i, c := range models.Checked() {
 		for j, rows := range []int{2, 8, 16} {
-			for k, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: tasks.KVE4M3}, {Weights: pipeline.FormatI4G128}} {
+			for k, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: tasks.KVE4M3},
+				{Weights: pipeline.FormatI4G128}} {
 				if (i+j+k)%3 != 0 && !*every {
 					continue
 				}
@@ -75,10 +77,13 @@ func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []megakernel.Options{{Page: 1}, {Page: 256}, {Attention: "mask"}, {Attention: "mask", Selection: true}, {Attention: "mask", Selection: true, Page: 128}, {Attention: "window=4096+sinks=4"},
-		{Attention: "streaming=1024+sinks=4/causal", Selection: true}, {Attention: "alibi+softcap=30"}, {Attention: "head-scale/mask"}} {
+	for _, o := range []megakernel.Options{{Page: 1}, {Page: 256}, {Attention: "mask"},
+		{Attention: "mask", Selection: true}, {Attention: "mask", Selection: true, Page: 128},
+		{Attention: "window=4096+sinks=4"}, {Attention: "streaming=1024+sinks=4/causal", Selection: true},
+		{Attention: "alibi+softcap=30"}, {Attention: "head-scale/mask"}} {
 		o.Tokens = 16
-		t.Run(fmt.Sprintf("page %d %s selection %v", o.Page, o.Attention, o.Selection), func(t *testing.T) { proved(t, "llama3-8b", o) })
+		t.Run(fmt.Sprintf("page %d %s selection %v", o.Page, o.Attention, o.Selection),
+			func(t *testing.T) { proved(t, "llama3-8b", o) })
 	}
 }
 
@@ -87,14 +92,17 @@ func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
 		t.Skip("analyses two dozen kernels")
 	}
 	for _, c := range models.Checked() {
-		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI4G64}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
-			t.Run(fmt.Sprintf("%s %s %s %s page %d", c.Name, o.Launch, o.Weights, o.KV, o.Page), func(t *testing.T) { proved(t, c.Name, o) })
+		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {Weights: pipeline.FormatE4M3},
+			{Weights: pipeline.FormatI4G64}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
+			t.Run(fmt.Sprintf("%s %s %s %s page %d", c.Name, o.Launch, o.Weights, o.KV, o.Page),
+				func(t *testing.T) { proved(t, c.Name, o) })
 		}
 	}
 	for _, rows := range []int{0, 9} {
 		proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatE4M3B128, Tokens: rows})
 	}
-	for _, attention := range []string{"window=4096", "window=4096+sinks=4", "streaming=1024+sinks=4", "window=512/causal", "alibi+softcap=30", "head-scale"} {
+	for _, attention := range []string{"window=4096", "window=4096+sinks=4", "streaming=1024+sinks=4", "window=512/causal",
+		"alibi+softcap=30", "head-scale"} {
 		t.Run(attention, func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Attention: attention}) })
 	}
 }
@@ -102,6 +110,7 @@ func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
 // A cache above 2^32 bytes and weights above 2^32 elements are among what is proved.
 func TestWhatIsProvedIsLarge(t *testing.T) {
 	mk := kernel(t, "llama3-70b", megakernel.Options{})
-	require.Greater(t, int64(addresses.Positions/mk.Options.Page)*int64(mk.Config.Layers)*int64(mk.KV.PageBytes()), int64(1)<<32)
+	require.Greater(t, int64(addresses.Positions/mk.Options.Page)*int64(mk.Config.Layers)*int64(mk.KV.PageBytes()),
+		int64(1)<<32)
 	require.Greater(t, mk.Plan.PackedBytes, int64(1)<<36)
 }

@@ -173,9 +173,11 @@ func line(t testing.TB, file, text string) string {
 func TestWideArithmeticDoneInThirtyTwoBits(t *testing.T) {
 	mk := kernel(t, "llama3-8b", megakernel.Options{})
 	for _, m := range []mutant{
-		{name: "KV index in 32 bits", at: line(t, "tasks/qkv.go", "p.kv.Store(base.Add(p.element(0, i, 8)), "), edit: short(1)},
+		{name: "KV index in 32 bits", at: line(t, "tasks/qkv.go", "p.kv.Store(base.Add(p.element(0, i, 8)), "),
+			edit: short(1)},
 		{name: "KV row in 32-bit bytes", at: line(t, "tasks/kv.go", "return row.MulC(l.TokenUnits())"), edit: short(16)},
-		{name: "weight offset in 32-bit bytes", at: line(t, "megakernel/assemble.go", "dsl.Cast[dsl.U64](s.Layer).MulC(int(p.LayerBytes / 16))"), edit: short(16)},
+		{name: "weight offset in 32-bit bytes",
+			at: line(t, "megakernel/assemble.go", "dsl.Cast[dsl.U64](s.Layer).MulC(int(p.LayerBytes / 16))"), edit: short(16)},
 	} {
 		m.want = bounds.Overflow
 		t.Run(m.name, func(t *testing.T) { m.reported(t, mk) })
@@ -188,17 +190,23 @@ func TestIndicesOneTooFar(t *testing.T) {
 	mk := kernel(t, "tiny", megakernel.Options{})
 	for _, m := range []mutant{
 		{name: "a logit behind the vocabulary", at: line(t, "tasks/lmhead.go", "t.Logits.StoreN(row"), index: plus(2)},
-		{name: "a slot behind the page", lines: []string{line(t, "tasks/qkv.go", `slot: s.Pos.RemC(t.KV.Page).Named("slot")`)}, op: ir.OpRem, edit: plus(1),
+		{name: "a slot behind the page",
+			lines: []string{line(t, "tasks/qkv.go", `slot: s.Pos.RemC(t.KV.Page).Named("slot")`)}, op: ir.OpRem, edit: plus(1),
 			at: line(t, "tasks/qkv.go", "p.kv.Store(base.Add(p.element(0, i, 8)), ")},
-		{name: "the page behind the last position's", at: line(t, "tasks/qkv.go", "page := s.Table.Load(s.Pos.DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)},
-		{name: "states behind the last split's", lines: []string{line(t, "tasks/settle.go", "at: func(state, word u32) u32 { return state.MulC(t.Heads * d / 2).Add(word) }}")}, op: ir.OpMul,
-			edit: plus(2048), at: line(t, "tasks/words.go", "first := b.Load(i, dsl.Relaxed(dsl.GPUScope))")},
+		{name: "the page behind the last position's",
+			at: line(t, "tasks/qkv.go", "page := s.Table.Load(s.Pos.DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)},
+		{name: "states behind the last split's",
+			lines: []string{line(t, "tasks/settle.go",
+				"at: func(state, word u32) u32 { return state.MulC(t.Heads * d / 2).Add(word) }}")}, op: ir.OpMul, edit: plus(2048),
+			at: line(t, "tasks/words.go", "first := b.Load(i, dsl.Relaxed(dsl.GPUScope))")},
 	} {
 		m.want = bounds.Outside
 		t.Run(m.name, func(t *testing.T) { m.reported(t, mk) })
 	}
-	m := mutant{at: line(t, "tasks/work.go", "first, end := it.split.Mul(chunks).DivC(t.Splits)"), op: ir.OpMul, edit: short(1 << 14), want: bounds.Overflow}
-	t.Run("a product before its quotient", func(t *testing.T) { m.reported(t, kernel(t, "llama3-8b", megakernel.Options{})) })
+	m := mutant{at: line(t, "tasks/work.go", "first, end := it.split.Mul(chunks).DivC(t.Splits)"), op: ir.OpMul,
+		edit: short(1 << 14), want: bounds.Overflow}
+	t.Run("a product before its quotient",
+		func(t *testing.T) { m.reported(t, kernel(t, "llama3-8b", megakernel.Options{})) })
 }
 
 func (m *mutant) reported(t *testing.T, mk *megakernel.Kernel) {

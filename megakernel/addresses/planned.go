@@ -20,8 +20,10 @@ func planned(f *bounds.Facts, mk *megakernel.Kernel, positions int) {
 	f.Lens["times"] = bounds.Times(1, megakernel.ScalarSteps, 0)
 	f.Content[megakernel.BufferEntries] = pages()
 	// A selected page begins at a multiple of the page's size: all of its tokens are within the last page.
-	f.Content[megakernel.BufferPositions] = &bounds.Content{Stride: 1, Words: map[int]bounds.Word{0: below((entries(mk, positions)-1)*o.Page + 1)}}
-	f.Params[ParamMask] = bounds.Range{Lo: maskWords(mk, positions), Hi: manySequences * int64(o.Tokens) * maskWords(mk, positions)}
+	f.Content[megakernel.BufferPositions] = &bounds.Content{Stride: 1,
+		Words: map[int]bounds.Word{0: below((entries(mk, positions)-1)*o.Page + 1)}}
+	f.Params[ParamMask] = bounds.Range{Lo: maskWords(mk, positions),
+		Hi: manySequences * int64(o.Tokens) * maskWords(mk, positions)}
 	f.Lens[megakernel.BufferMask] = bounds.Times(1, ParamMask, 0)
 	f.Content[megakernel.BufferRows] = rows(mk, positions)
 	f.Content[megakernel.BufferWork] = items(mk, positions)
@@ -51,7 +53,8 @@ func rows(mk *megakernel.Kernel, positions int) *bounds.Content {
 	}, Relations: []bounds.Relation{
 		{Unless: always, Words: map[int]int64{kv.RowEntries: page, kv.RowIndex: 1},
 			Plus: bounds.Linear{Terms: map[string]int64{megakernel.ScalarSteps: 1, ParamEntries: -page}}},
-		{Unless: always, Words: map[int]int64{kv.RowPosition: 1}, Plus: bounds.Times(1, megakernel.ScalarSteps, -int64(positions))},
+		{Unless: always, Words: map[int]int64{kv.RowPosition: 1},
+			Plus: bounds.Times(1, megakernel.ScalarSteps, -int64(positions))},
 	}}
 }
 
@@ -83,11 +86,12 @@ func items(mk *megakernel.Kernel, positions int) *bounds.Content {
 		Relations: []bounds.Relation{
 			// The last token that the unit has in the launch has an entry, cached or new: the analysis
 			// takes a relation up where it meets its last word, and a producer reads no ItemTail.
-			{Unless: always, Words: map[int]int64{kv.ItemEntries: page, kv.ItemCached: 1}, Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)},
-				Plus: bounds.Times(-page, ParamEntries, 0)},
-			{Unless: always, Words: map[int]int64{kv.ItemEntries: page, kv.ItemCached: 1, kv.ItemTail: 1}, Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)},
-				Plus: bounds.Times(-page, ParamEntries, 0)},
-			{Unless: always, Words: map[int]int64{kv.ItemPosition: 1, kv.ItemCached: 1, kv.ItemTail: 1}, Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)}, Plus: bounds.Number(-int64(positions))},
+			{Unless: always, Words: map[int]int64{kv.ItemEntries: page, kv.ItemCached: 1},
+				Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)}, Plus: bounds.Times(-page, ParamEntries, 0)},
+			{Unless: always, Words: map[int]int64{kv.ItemEntries: page, kv.ItemCached: 1, kv.ItemTail: 1},
+				Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)}, Plus: bounds.Times(-page, ParamEntries, 0)},
+			{Unless: always, Words: map[int]int64{kv.ItemPosition: 1, kv.ItemCached: 1, kv.ItemTail: 1},
+				Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)}, Plus: bounds.Number(-int64(positions))},
 			{Unless: always, Words: map[int]int64{kv.ItemTail: 1, kv.ItemTailRow: 1}, Plus: bounds.Number(-int64(n))},
 			// Chunks are numbered by shares of them, unless they are pinned.
 			{Unless: always, Words: map[int]int64{kv.ItemFirst: 1, kv.ItemEnd: -1}},

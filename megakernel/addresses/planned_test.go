@@ -19,7 +19,8 @@ const planPositions = 600 // most tokens of a random sequence
 func TestPlansAreAsTheAnalysisIsTold(t *testing.T) {
 	rng := rand.New(rand.NewPCG(3, 20))
 	launches := deep.Count(5000, 100)
-	for _, o := range []megakernel.Options{{Tokens: 2}, {Tokens: 8, Page: 4}, {Tokens: 16, Attention: "window=40+sinks=4/mask", Selection: true}} {
+	for _, o := range []megakernel.Options{{Tokens: 2}, {Tokens: 8, Page: 4},
+		{Tokens: 16, Attention: "window=40+sinks=4/mask", Selection: true}} {
 		mk := kernel(t, "tiny", o)
 		var seen facts
 		for range launches {
@@ -43,7 +44,8 @@ func (f *facts) launch(t *testing.T, rng *rand.Rand, mk *megakernel.Kernel) {
 	plan, err := planner.Plan(request)
 	require.NoError(t, err)
 	told := addresses.Facts(mk, planPositions)
-	params := map[string]int64{megakernel.ScalarSteps: int64(plan.Steps), megakernel.ScalarPages: 1 << 20, addresses.ParamEntries: int64(len(plan.Entries)), addresses.ParamMask: 1 << 20}
+	params := map[string]int64{megakernel.ScalarSteps: int64(plan.Steps), megakernel.ScalarPages: 1 << 20,
+		addresses.ParamEntries: int64(len(plan.Entries)), addresses.ParamMask: 1 << 20}
 	for i := range plan.Classes {
 		c := &plan.Classes[i]
 		for cta := range l.CTAs {

@@ -21,11 +21,15 @@ func TestPrefillKernels(t *testing.T) {
 	for _, x := range deep.Most([]subject{
 		{"tiny", megakernel.Options{SMs: 4}, 64}, {"llama3-70b", megakernel.Options{Weights: "i4g64-zeros"},
 			1024}, {"tiny", megakernel.Options{SMs: 4, Page: 4}, 128},
-		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{}, 512}, {"llama3-8b", megakernel.Options{}, 1024},
+		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{}, 512},
+		{"llama3-8b", megakernel.Options{}, 1024},
 		{"llama3-8b", megakernel.Options{Weights: "e4m3"}, 1024}, {"llama3-8b", megakernel.Options{Weights: "mxfp4"},
-			128}, {"llama3-8b", megakernel.Options{Weights: "nvfp4"}, 128}, {"tiny", megakernel.Options{SMs: 4, Weights: "i8"}, 64},
-		{"mistral-7b-v0.1", megakernel.Options{}, 1024}, {"gemma-3-27b", megakernel.Options{}, 1024}, // windows, norms of heads and behind branches
-		{"olmo-2-7b", megakernel.Options{}, 512}, {"qwen2.5-7b", megakernel.Options{}, 1024}, {"glm-4-32b", megakernel.Options{}, 128},
+			128}, {"llama3-8b", megakernel.Options{Weights: "nvfp4"}, 128},
+		{"tiny", megakernel.Options{SMs: 4, Weights: "i8"}, 64},
+		// windows, norms of heads and behind branches
+		{"mistral-7b-v0.1", megakernel.Options{}, 1024}, {"gemma-3-27b", megakernel.Options{}, 1024},
+		{"olmo-2-7b", megakernel.Options{}, 512}, {"qwen2.5-7b", megakernel.Options{}, 1024},
+		{"glm-4-32b", megakernel.Options{}, 128},
 	}, 4) {
 		mk := kernel(t, x.model, x.o)
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens})
@@ -41,7 +45,8 @@ func TestPrefillKernels(t *testing.T) {
 func TestPrefillIndicesOneTooFar(t *testing.T) {
 	p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4}), megakernel.PrefillOptions{Tokens: 64})
 	require.NoError(t, err)
-	m := mutant{at: line(t, "tasks/prefillqkv.go", "page := s.Table.Load(at[half].DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)}
+	m := mutant{at: line(t, "tasks/prefillqkv.go", "page := s.Table.Load(at[half].DivC(t.KV.Page))"), op: ir.OpDiv,
+		edit: plus(1)}
 	m.lines = []string{m.at}
 	k, n := m.plant(p.IR)
 	require.Positive(t, n)

@@ -20,7 +20,8 @@ type State struct {
 func Attention(q []float64, keys, values [][]float64, heads, kvHeads int) []State {
 	mustEqual("Attention's query modulo heads", len(q)%heads, 0)
 	dim := len(q) / heads
-	return AttentionOf(&models.Attn{Heads: heads, KVHeads: kvHeads, HeadDim: dim, Scale: models.PlainScale(dim)}, q, keys, values)
+	return AttentionOf(&models.Attn{Heads: heads, KVHeads: kvHeads, HeadDim: dim, Scale: models.PlainScale(dim)}, q, keys,
+		values)
 }
 
 // AttentionOf is Attention with a model's own scale, soft cap and window: keys and values are of all tokens up to the

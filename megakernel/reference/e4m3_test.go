@@ -37,7 +37,8 @@ func TestE4M3OfEveryCodeAndBetween(t *testing.T) {
 func TestAnE4M3CacheHasScales(t *testing.T) {
 	s := models.Config{KVHeads: 2, HeadDim: 2, Layers: 2}
 	var seen []Point
-	h := WithE4M3Cache(Hooks{At: func(_ int, p Point, _ []float64) { seen = append(seen, p) }}, s, []float32{9, 9, 9, 9, 1, 2, 0.5, 9})
+	h := WithE4M3Cache(Hooks{At: func(_ int, p Point, _ []float64) { seen = append(seen, p) }}, s,
+		[]float32{9, 9, 9, 9, 1, 2, 0.5, 9})
 	k, v := []float64{1.06, 500, 1.06, 500}, []float64{1.06, 1000, 0, 0}
 	h.At(1, Key, k)
 	h.At(1, Value, v)

@@ -54,7 +54,8 @@ func readHF(t *testing.T, file string) (hfGolden, models.Config) {
 	}
 	s.MaxPositions, s.Rope.Theta = 1<<20, c.Theta
 	if r := c.Scaling; r != nil {
-		s.Rope.Scaling = &models.Scaling{Type: models.ScalingLlama3, Factor: r.Factor, LowFreqFactor: r.Low, HighFreqFactor: r.High, OriginalPositions: r.Positions}
+		s.Rope.Scaling = &models.Scaling{Type: models.ScalingLlama3, Factor: r.Factor, LowFreqFactor: r.Low,
+			HighFreqFactor: r.High, OriginalPositions: r.Positions}
 	}
 	return g, s
 }

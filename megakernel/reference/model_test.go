@@ -72,8 +72,9 @@ func TestPointsComeInTheirOrder(t *testing.T) {
 	want := []call{{0, Embedded, 8}}
 	for l := range 2 {
 		want = append(want,
-			call{l, Normalised, 8}, call{l, AttnNorm, 8}, call{l, Query, 16}, call{l, Key, 8}, call{l, Value, 8}, call{l, AttnOut, 16},
-			call{l, AttnProj, 8}, call{l, AttnResidual, 8}, call{l, Normalised, 8}, call{l, MLPNorm, 8}, call{l, Gate, 12},
+			call{l, Normalised, 8}, call{l, AttnNorm, 8}, call{l, Query, 16}, call{l, Key, 8}, call{l, Value, 8},
+			call{l, AttnOut, 16}, call{l, AttnProj, 8}, call{l, AttnResidual, 8}, call{l, Normalised, 8}, call{l, MLPNorm, 8},
+			call{l, Gate, 12},
 			call{l, Up, 12}, call{l, SiLUOut, 12}, call{l, Activated, 12}, call{l, MLPProj, 8}, call{l, MLPResidual, 8})
 	}
 	require.Equal(t, append(want, call{2, Normalised, 8}, call{2, FinalNorm, 8}, call{2, Logits, 16}), got)

@@ -23,9 +23,11 @@ func bf(vs ...float64) []uint16 {
 
 func TestBF16RoundsToNearestEven(t *testing.T) {
 	for _, c := range []struct{ in, want float64 }{
-		{1, 1}, {1 + 1.0/256, 1}, {1 + 3.0/256, 1 + 4.0/256}, {1 + 1.0/256 + 1e-15, 1 + 2.0/256}, {-1 - 3.0/256, -1 - 4.0/256},
+		{1, 1}, {1 + 1.0/256, 1}, {1 + 3.0/256, 1 + 4.0/256}, {1 + 1.0/256 + 1e-15, 1 + 2.0/256},
+		{-1 - 3.0/256, -1 - 4.0/256},
 		{0, 0}, {0x1.ffp0, 2}, {0x1.fep127, 0x1.fep127}, {0x1.fefp127, 0x1.fep127}, {0x1.ffp127, inf}, {-1e300, -inf},
-		{0x1p-133, 0x1p-133}, {0x1p-134, 0}, {0x1.8p-133, 0x1p-132}, {0x1.ffp-127, 0x1p-126}, {0x1.01p-126, 0x1p-126}, {inf, inf}, {-inf, -inf},
+		{0x1p-133, 0x1p-133}, {0x1p-134, 0}, {0x1.8p-133, 0x1p-132}, {0x1.ffp-127, 0x1p-126}, {0x1.01p-126, 0x1p-126},
+		{inf, inf}, {-inf, -inf},
 	} {
 		require.Equal(t, c.want, RoundBF16(c.in), "%b", c.in)
 	}
@@ -47,7 +49,8 @@ func TestEmbeddingTakesItsRow(t *testing.T) {
 }
 
 func TestRMSNormByHand(t *testing.T) {
-	require.InDeltaSlice(t, []float64{3 / math.Sqrt(12.5), 8 / math.Sqrt(12.5)}, RMSNorm([]float64{3, 4}, bf(1, 2), 0), 1e-15)
+	require.InDeltaSlice(t, []float64{3 / math.Sqrt(12.5), 8 / math.Sqrt(12.5)}, RMSNorm([]float64{3, 4}, bf(1, 2), 0),
+		1e-15)
 	require.InDeltaSlice(t, []float64{0.5, 4.0 / 6}, RMSNorm([]float64{3, 4}, bf(1, 1), 36-12.5), 1e-15)
 	require.Panics(t, func() { RMSNorm([]float64{1}, bf(1, 1), 0) })
 }
@@ -67,7 +70,8 @@ func TestArgmaxTakesTheLowestOfEqual(t *testing.T) {
 		in   []float64
 		want int
 	}{
-		{nil, -1}, {[]float64{1, 3, 3, 2}, 1}, {[]float64{-inf, -inf}, 0}, {[]float64{nan, 1, nan, 2}, 3}, {[]float64{nan, nan}, 0},
+		{nil, -1}, {[]float64{1, 3, 3, 2}, 1}, {[]float64{-inf, -inf}, 0}, {[]float64{nan, 1, nan, 2}, 3},
+		{[]float64{nan, nan}, 0},
 		{[]float64{2, inf, inf}, 1}, {[]float64{math.Copysign(0, -1), 0}, 0},
 	} {
 		require.Equal(t, c.want, Argmax(c.in), "%v", c.in)

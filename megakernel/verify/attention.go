@@ -29,7 +29,8 @@ func withAttention(h reference.Hooks, mk *megakernel.Kernel, t *Trial) reference
 	h.Unrotated = mk.Unrotated
 	h.Attend = func(layer int, q []float64, keys, values [][]float64) []float64 {
 		at := tasks.Place{Position: len(keys) - 1, First: len(keys) - 1}
-		return attend(mk, mk.LayerAttention(layer, megakernel.Tables{HeadScales: t.heads}), at, q, places(len(keys)), keys, values, nil)
+		return attend(mk, mk.LayerAttention(layer, megakernel.Tables{HeadScales: t.heads}), at, q, places(len(keys)), keys,
+			values, nil)
 	}
 	return h
 }
@@ -104,7 +105,8 @@ func places(n int) []tasks.Place {
 // attend is the attention of all heads of a query, nil being plain attention, with the model's
 // own scale of scores. at is the query's place and keysAt those of the keys, but for the heads;
 // sees, unless nil, is whether a KV head reads the page of a key at all.
-func attend(mk *megakernel.Kernel, v *tasks.Variant, at tasks.Place, q []float64, keysAt []tasks.Place, keys, values [][]float64, sees func(head int, k tasks.Place) bool) []float64 {
+func attend(mk *megakernel.Kernel, v *tasks.Variant, at tasks.Place, q []float64, keysAt []tasks.Place, keys,
+	values [][]float64, sees func(head int, k tasks.Place) bool) []float64 {
 	c, d := &mk.Config, mk.Config.HeadDim
 	at.Heads = c.Heads
 	arch := c.Arch()
@@ -120,7 +122,8 @@ func attend(mk *megakernel.Kernel, v *tasks.Variant, at tasks.Place, q []float64
 		var ks, vs [][]float64
 		for i, place := range keysAt {
 			if place.Head = head; sees == nil || sees(head, place) {
-				places, ks, vs = append(places, place), append(ks, keys[i][head*d:(head+1)*d]), append(vs, values[i][head*d:(head+1)*d])
+				places, ks, vs = append(places, place), append(ks, keys[i][head*d:(head+1)*d]),
+					append(vs, values[i][head*d:(head+1)*d])
 			}
 		}
 		at.Head = h

@@ -15,8 +15,8 @@ import (
 
 // attentions are spellings of Options.Attention that together have every term.
 func attentions() []string {
-	return []string{"window=32/causal", "window=20+sinks=3", "softcap=1.5", "alibi", "sigmoid=-3", "head-scale", "streaming=40+sinks=4/causal",
-		"streaming=24", "window=30+softcap=2+alibi/head-scale+sigmoid=-2"}
+	return []string{"window=32/causal", "window=20+sinks=3", "softcap=1.5", "alibi", "sigmoid=-3", "head-scale",
+		"streaming=40+sinks=4/causal", "streaming=24", "window=30+softcap=2+alibi/head-scale+sigmoid=-2"}
 }
 
 func TestAttentionOfLayersIsWhatItsSpellingMeans(t *testing.T) {
@@ -28,7 +28,8 @@ func TestAttentionOfLayersIsWhatItsSpellingMeans(t *testing.T) {
 			continue
 		}
 		t.Run(attention, func(t *testing.T) {
-			r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Attention: attention}, Seeds: 1, Steps: 2})
+			r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Attention: attention}, Seeds: 1,
+				Steps: 2})
 			require.NoError(t, err)
 			require.NoError(t, r.Err())
 		})
@@ -84,7 +85,8 @@ func TestAnotherAttentionThanTheReferencesIsReported(t *testing.T) {
 func TestAttentionOfWideAndOddHeads(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for headDim, o := range map[int]megakernel.Options{48: {Attention: "streaming=24+sinks=2"}, 80: {Attention: "streaming=40/head-scale+window=16", KV: tasks.KVE4M3}} {
+	for headDim, o := range map[int]megakernel.Options{48: {Attention: "streaming=24+sinks=2"},
+		80: {Attention: "streaming=40/head-scale+window=16", KV: tasks.KVE4M3}} {
 		if headDim != 80 && !deep.On() {
 			continue
 		}
@@ -99,8 +101,10 @@ func TestAttentionOfWideAndOddHeads(t *testing.T) {
 func TestWindowsOfEverySize(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, attention := range deep.Most([]string{"window=1", "streaming=1000", "window=16+sinks=1", "window=1000+sinks=5"}, 1) {
-		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Attention: attention}, Seeds: 1, Steps: 2})
+	for _, attention := range deep.Most([]string{"window=1", "streaming=1000", "window=16+sinks=1", "window=1000+sinks=5"},
+		1) {
+		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Attention: attention}, Seeds: 1,
+			Steps: 2})
 		require.NoError(t, err)
 		require.NoError(t, r.Err(), attention)
 	}
@@ -125,7 +129,8 @@ func TestAttentionHasTheModelsScale(t *testing.T) {
 	for range 5 {
 		keys, values = append(keys, vector(c.KVHeads*c.HeadDim)), append(values, vector(c.KVHeads*c.HeadDim))
 	}
-	got := attend(mk, mk.LayerAttention(0, megakernel.Tables{}), tasks.Place{Position: 4, First: 4}, q, places(5), keys, values, nil)
+	got := attend(mk, mk.LayerAttention(0, megakernel.Tables{}), tasks.Place{Position: 4, First: 4}, q, places(5), keys,
+		values, nil)
 	want := reference.Concat(reference.AttentionOf(
 		&models.Attn{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Scale: 0.4, SoftCap: 1.5}, q, keys, values))
 	require.InDeltaSlice(t, want, got, 1e-12)

@@ -57,13 +57,15 @@ var (
 // schedule.
 func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 	for _, test := range []broken{
-		{"missing barrier", mutant("remove bar.sync", "o", "tasks/vector.go"), map[string][]place{"data race": {inputLoad, inputStore}}},
+		{"missing barrier", mutant("remove bar.sync", "o", "tasks/vector.go"),
+			map[string][]place{"data race": {inputLoad, inputStore}}},
 		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "qkv", "tasks/gemv.go"),
-			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad}, "deadlock": {ringFullWait},
-				"mbarrier phase skipped": {}}},
+			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad},
+				"deadlock": {ringFullWait}, "mbarrier phase skipped": {}}},
 		{"missing proxy fence", mutant("remove fence.proxy.async", "gate_up", "tasks/gemv.go"),
 			map[string][]place{"missing proxy fence": {ringCopy, weightCopy, weightLoad}}},
-		{"off-by-one page", nextPage, map[string][]place{"data race": {cacheCopy, cacheStore}, "uninitialised read": {cacheCopy}}},
+		{"off-by-one page", nextPage,
+			map[string][]place{"data race": {cacheCopy, cacheStore}, "uninitialised read": {cacheCopy}}},
 		{"missing sync", noSync("sync after gate_up"), map[string][]place{"data race": {actLoad, actStore},
 			"uninitialised read": {actLoad}}},
 		{"stage released too early", releaseEarly, map[string][]place{"data race": {weightLoad, weightCopy}}},
@@ -80,9 +82,11 @@ func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 func TestBrokenHoldsAreReportedWithTheirLines(t *testing.T) {
 	for _, test := range []broken{
 		{"held before it has landed", mutant("remove wait.mbar @full", "chunks held for o", "tasks/held.go"),
-			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad}, "mbarrier phase skipped": {}}},
+			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad},
+				"mbarrier phase skipped": {}}},
 		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "chunks held for gate_up", "tasks/held.go"),
-			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad}, "deadlock": {ringFullWait}, "mbarrier phase skipped": {}}},
+			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad},
+				"deadlock": {ringFullWait}, "mbarrier phase skipped": {}}},
 		{"stage not released", mutant("remove mbar.arrive @empty", "chunks held for down", "tasks/held.go"),
 			map[string][]place{"deadlock": {}, "mbarrier misuse": {}}},
 	} {
@@ -208,7 +212,8 @@ func nextPageIn(k *ir.Kernel, table string) (*ir.Kernel, error) {
 				}
 				v := &ir.Value{ID: k.NumValues, Type: ir.U32}
 				k.NumValues++
-				v.Def = &ir.Instr{Pos: in.Pos, Op: ir.OpAdd, T: ir.U32, Args: []*ir.Value{in.Mem[0].Index, ir.ConstInt(ir.U32, 1)}, Res: []*ir.Value{v}}
+				v.Def = &ir.Instr{Pos: in.Pos, Op: ir.OpAdd, T: ir.U32, Args: []*ir.Value{in.Mem[0].Index, ir.ConstInt(ir.U32, 1)},
+					Res: []*ir.Value{v}}
 				in.Mem[0].Index = v
 				b.Stmts = append(b.Stmts[:i:i], append([]ir.Stmt{v.Def}, b.Stmts[i:]...)...)
 				return

@@ -23,7 +23,8 @@ func (e *StepsError) Error() string {
 	if e.Steps == 1 {
 		unit = "step"
 	}
-	return fmt.Sprintf("verify: %d %s, want at least %d, so that the new tokens cross a page boundary", e.Steps, unit, minSteps)
+	return fmt.Sprintf("verify: %d %s, want at least %d, so that the new tokens cross a page boundary", e.Steps, unit,
+		minSteps)
 }
 
 // Check runs a check; it is a Checker. A few seconds for the registered models

@@ -82,10 +82,11 @@ func TestCheckRefuses(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	for want, r := range map[string]Request{
-		"verify: 0 seeds, want at least 1":           {Config: c, Steps: 2},
-		"verify: 1 step, want at least 2":            {Config: c, Steps: 1, Seeds: 1},
-		"options: page size 3":                       {Config: c, Steps: 2, Seeds: 1, Options: megakernel.Options{Page: 3}},
-		"pipeline: 9 copies in flight need 9 stages": {Config: c, Steps: 2, Seeds: 1, Options: megakernel.Options{Stages: 8, InFlight: 9}},
+		"verify: 0 seeds, want at least 1": {Config: c, Steps: 2},
+		"verify: 1 step, want at least 2":  {Config: c, Steps: 1, Seeds: 1},
+		"options: page size 3":             {Config: c, Steps: 2, Seeds: 1, Options: megakernel.Options{Page: 3}},
+		"pipeline: 9 copies in flight need 9 stages": {Config: c, Steps: 2, Seeds: 1,
+			Options: megakernel.Options{Stages: 8, InFlight: 9}},
 	} {
 		_, err := Check(t.Context(), r)
 		require.ErrorContains(t, err, want)
@@ -121,9 +122,11 @@ func TestConditionsAreMeasured(t *testing.T) {
 	for _, cond := range trial.conditions([]*Run{run}, mk) {
 		met[cond.Name] = cond.Met
 	}
-	require.Equal(t, map[string]bool{"layers that stored KV": true, "the ring went round": false, "matrices shared unevenly": true,
-		"KV splits with tokens": false, "KV pages that got new tokens": false, "order of the KV pages": true, "bytes through the ring": true, "grid barrier arrivals": true,
-		"barrier counter passed 2^32": true, "tokens read back in one launch": true, "kinds of instructions executed": true, "launches given up midway": true, "launches ended by a stop token": true, "outputs under all schedules": true}, met)
+	require.Equal(t, map[string]bool{"layers that stored KV": true, "the ring went round": false,
+		"matrices shared unevenly": true, "KV splits with tokens": false, "KV pages that got new tokens": false,
+		"order of the KV pages": true, "bytes through the ring": true, "grid barrier arrivals": true,
+		"barrier counter passed 2^32": true, "tokens read back in one launch": true, "kinds of instructions executed": true,
+		"launches given up midway": true, "launches ended by a stop token": true, "outputs under all schedules": true}, met)
 }
 
 // More than 16 query heads to a KV head are several items, the last with fewer

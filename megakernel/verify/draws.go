@@ -118,7 +118,8 @@ func (x *scene) drew(s shape, chosen [][]int) error {
 					return err
 				}
 				if wrong := scored(token, logits, got, tops); wrong != "" {
-					x.finding("wrong log-probabilities", fmt.Sprintf("row %d of launch %d (%s): %s", row, x.run.launches, s.name, wrong))
+					x.finding("wrong log-probabilities", fmt.Sprintf("row %d of launch %d (%s): %s", row, x.run.launches, s.name,
+						wrong))
 					return nil
 				}
 			}

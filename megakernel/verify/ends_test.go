@@ -14,7 +14,8 @@ import (
 )
 
 // accesses edits the loads or stores of a buffer that stand in a file of megakernel.
-func accesses(op ir.Op, buffer, file string, edit func(k *ir.Kernel, in *ir.Instr)) func(*ir.Kernel) (*ir.Kernel, error) {
+func accesses(op ir.Op, buffer, file string,
+	edit func(k *ir.Kernel, in *ir.Instr)) func(*ir.Kernel) (*ir.Kernel, error) {
 	return func(k *ir.Kernel) (*ir.Kernel, error) {
 		k = mutate.Clone(k)
 		found := 0
@@ -66,7 +67,8 @@ func TestMistakesOfLaunchesThatEndEarlyAreReported(t *testing.T) {
 				continue
 			}
 			t.Run(fmt.Sprintf("%s, %d rows", name, tokens), func(t *testing.T) {
-				r, err := check(t.Context(), Request{Config: tiny, Options: megakernel.Options{Tokens: tokens}, Seeds: 1, Steps: 2}, edit)
+				r, err := check(t.Context(), Request{Config: tiny, Options: megakernel.Options{Tokens: tokens}, Seeds: 1, Steps: 2},
+					edit)
 				require.NoError(t, err)
 				require.NotEmpty(t, r.Findings)
 			})

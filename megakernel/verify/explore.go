@@ -18,7 +18,8 @@ type Explored struct {
 // Explore runs a step of a kernel of one layer, 2 SMs and 1 consumer warp with the model's templates in different
 // orders of its synchronising operations, up to the bounds. A fault of an execution is an error that is an
 // *interp.Fault.
-func Explore(ctx context.Context, config models.Config, options megakernel.Options, b interp.Bounds) (*Explored, error) {
+func Explore(ctx context.Context, config models.Config, options megakernel.Options,
+	b interp.Bounds) (*Explored, error) {
 	real, err := megakernel.Build(config, options)
 	if err != nil {
 		return nil, err

@@ -41,15 +41,19 @@ func TestSoundKernelsOfAwkwardShapesPass(t *testing.T) {
 		o             megakernel.Options
 		turns, uneven string // wanted
 	}{
-		"two SMs":              {func(*models.Config) {}, megakernel.Options{SMs: 2}, "at least 3", "at least 1"},
-		"one position":         {func(c *models.Config) { c.MaxPositions = 1 }, megakernel.Options{}, "at least 3", "at least 1"},
-		"one SM":               {func(*models.Config) {}, megakernel.Options{SMs: 1}, "at least 3", "at least 0, one SM has all"},
-		"narrow":               {narrow, megakernel.Options{SMs: 7, Page: 2, Splits: 128, Consumers: 16}, "at least 3", "at least 1"},
+		"two SMs": {func(*models.Config) {}, megakernel.Options{SMs: 2}, "at least 3", "at least 1"},
+		"one position": {func(c *models.Config) { c.MaxPositions = 1 }, megakernel.Options{}, "at least 3",
+			"at least 1"},
+		"one SM": {func(*models.Config) {}, megakernel.Options{SMs: 1}, "at least 3",
+			"at least 0, one SM has all"},
+		"narrow": {narrow, megakernel.Options{SMs: 7, Page: 2, Splits: 128, Consumers: 16}, "at least 3",
+			"at least 1"},
 		"least":                {least, megakernel.Options{}, "at least 3", "at least 1"},
 		"least, few consumers": {least, megakernel.Options{SMs: 5, Consumers: 2, Splits: 1}, "at least 3", "at least 1"},
-		"least, fixed ring":    {least, megakernel.Options{Stages: 32, InFlight: 4, StageBytes: 4096}, "so few copies for 32 stages", "at least 1"},
-		"single, many SMs":     {single, megakernel.Options{}, "at least 3", "at least 1"},
-		"single, two SMs":      {single, megakernel.Options{SMs: 2, InFlight: 3}, "at least 3", "at least 1"},
+		"least, fixed ring": {least, megakernel.Options{Stages: 32, InFlight: 4, StageBytes: 4096},
+			"so few copies for 32 stages", "at least 1"},
+		"single, many SMs": {single, megakernel.Options{}, "at least 3", "at least 1"},
+		"single, two SMs":  {single, megakernel.Options{SMs: 2, InFlight: 3}, "at least 3", "at least 1"},
 		"one token": {func(c *models.Config) {
 			c.Vocab, c.Heads, c.KVHeads, c.HeadDim, c.Hidden, c.Intermediate, c.Layers = 1, 128, 8, 192, 136, 40, 30
 		}, megakernel.Options{Splits: 1, Stages: 5, StageBytes: 16384, InFlight: 1}, "at least 3", "at least 1"},
@@ -71,7 +75,8 @@ func TestSoundKernelsOfAwkwardShapesPass(t *testing.T) {
 // What is predicted of the ring is what the executor sees it do.
 func TestTurnsOfTheRingArePredicted(t *testing.T) {
 	for i, change := range []func(*models.Config){func(*models.Config) {}, narrow, least} {
-		for j, o := range []megakernel.Options{{SMs: 3, Splits: 2}, {SMs: 2, Splits: 3, Stages: 7}, {SMs: 5, Splits: 1, Stages: 2}} {
+		for j, o := range []megakernel.Options{{SMs: 3, Splits: 2}, {SMs: 2, Splits: 3, Stages: 7},
+			{SMs: 5, Splits: 1, Stages: 2}} {
 			if i != j && !deep.On() {
 				continue
 			}
@@ -107,7 +112,8 @@ func TestTheRingShrinksNoFurtherThanNeedBe(t *testing.T) {
 		require.NoError(t, err)
 		small, err := fit(real, test.o, 2)
 		require.NoError(t, err)
-		require.Equal(t, test.same, ring(real.Options) == ring(small.Options), "%v, %v", ring(real.Options), ring(small.Options))
+		require.Equal(t, test.same, ring(real.Options) == ring(small.Options), "%v, %v", ring(real.Options),
+			ring(small.Options))
 	}
 }
 

@@ -19,7 +19,8 @@ func TestFormatsOfTheHeadPass(t *testing.T) {
 	untied.TieEmbeddings, untied.Vocab = false, 1001
 	for i, o := range deep.Most([]megakernel.Options{
 		{Head: pipeline.FormatI8}, {Tokens: 8, Head: pipeline.FormatI8},
-		{Tokens: 9, Weights: pipeline.FormatE4M3, Head: pipeline.FormatI8}, {Weights: "i4g32-zeros-f16", Head: pipeline.FormatI8},
+		{Tokens: 9, Weights: pipeline.FormatE4M3, Head: pipeline.FormatI8},
+		{Weights: "i4g32-zeros-f16", Head: pipeline.FormatI8},
 		{Tokens: 3, Weights: pipeline.FormatI4G32, Head: pipeline.FormatE4M3}, {Head: pipeline.FormatE4M3},
 		{Tokens: 8, Head: pipeline.FormatE4M3}, {Tokens: 16, Weights: pipeline.FormatI4G32, Head: pipeline.FormatI8},
 		{Tokens: 8, Head: pipeline.FormatI4G32}, {Weights: pipeline.FormatI8, Head: pipeline.FormatI4G128},

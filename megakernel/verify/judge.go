@@ -103,7 +103,8 @@ func (t *Trial) compareCache(r *Run, which string) Comparison {
 	c := Comparison{What: "keys and values ÷ rms, " + which, Tolerance: cacheTolerance(t.mk.Config.Layers)}
 	for l := range t.fresh {
 		for i, want := range t.fresh[l] {
-			t.compareToken(&c, l, r.fresh[l][i], want, func() string { return fmt.Sprintf("layer %d, position %d", l, t.context+i) })
+			t.compareToken(&c, l, r.fresh[l][i], want,
+				func() string { return fmt.Sprintf("layer %d, position %d", l, t.context+i) })
 		}
 	}
 	return c

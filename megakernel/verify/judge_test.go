@@ -32,14 +32,19 @@ func TestWrongOutcomesAreReported(t *testing.T) {
 	for want, test := range map[string]struct{ spoil, repair func() }{
 		"1 × wrong token": {func() { b.next[1]++ }, func() { b.next[1]-- }},
 		"1 × stray write": {func() { b.ran.stray = 2 }, func() { b.ran.stray = 0 }},
-		"seeds 1 and 2 differ in buffer query_words,": {func() { b.outputs[0].sum[3] ^= 1 }, func() { b.outputs[0].sum[3] ^= 1 }},
-		"in logit 7 of step 0":                        {func() { b.logits[0][7] = next(b.logits[0][7]) }, func() { b.logits[0][7] = a.logits[0][7] }},
-		"keys and values ÷ rms, seed 2 off by":        {func() { b.fresh[1][0].v[3] += 0.2 }, func() { b.fresh[1][0].v[3] = a.fresh[1][0].v[3] }},
-		"logits, seed 2 off by NaN":                   {func() { b.logits[1][0] = float32(math.NaN()) }, func() { b.logits[1][0] = a.logits[1][0] }},
-		"bytes through the ring":                      {func() { b.ran.copied += 16 }, func() { b.ran.copied -= 16 }},
-		"the ring went round 2 times":                 {func() { b.ran.turns = 2 }, func() { b.ran.turns = a.ran.turns }},
-		"layers that stored KV 1 layers":              {func() { b.ran.layers = 1 }, func() { b.ran.layers = 2 }},
-		"order of the KV pages":                       {func() { b.table[0], b.table = 0, []uint32{1, 3} }, func() { b.table = []uint32{3, 1} }},
+		"seeds 1 and 2 differ in buffer query_words,": {func() { b.outputs[0].sum[3] ^= 1 },
+			func() { b.outputs[0].sum[3] ^= 1 }},
+		"in logit 7 of step 0": {func() { b.logits[0][7] = next(b.logits[0][7]) },
+			func() { b.logits[0][7] = a.logits[0][7] }},
+		"keys and values ÷ rms, seed 2 off by": {func() { b.fresh[1][0].v[3] += 0.2 },
+			func() { b.fresh[1][0].v[3] = a.fresh[1][0].v[3] }},
+		"logits, seed 2 off by NaN": {func() { b.logits[1][0] = float32(math.NaN()) },
+			func() { b.logits[1][0] = a.logits[1][0] }},
+		"bytes through the ring":         {func() { b.ran.copied += 16 }, func() { b.ran.copied -= 16 }},
+		"the ring went round 2 times":    {func() { b.ran.turns = 2 }, func() { b.ran.turns = a.ran.turns }},
+		"layers that stored KV 1 layers": {func() { b.ran.layers = 1 }, func() { b.ran.layers = 2 }},
+		"order of the KV pages": {func() { b.table[0], b.table = 0, []uint32{1, 3} },
+			func() { b.table = []uint32{3, 1} }},
 	} {
 		test.spoil()
 		require.ErrorContains(t, trial.Judge(a, b).Err(), want)

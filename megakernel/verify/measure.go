@@ -182,15 +182,20 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 	}
 	counter := runs[0].ran.barrier
 	cs := []Condition{
-		atLeast("layers that stored KV", least(func(m *measured) int { return m.layers }), min(2, real.Config.Layers), "layers"),
-		because(atLeast("the ring went round", least(func(m *measured) int { return m.turns }), t.wish.turns, "times a launch"), t.wish.turnsWhy),
-		because(atLeast("matrices shared unevenly", least(func(m *measured) int { return len(m.uneven) }), t.wish.uneven, "matrices"), t.wish.unevenWhy),
-		atLeast("KV splits with tokens", least(func(m *measured) int { return m.splits }), min(2, real.Options.Splits, t.splits()), "splits"),
+		atLeast("layers that stored KV", least(func(m *measured) int { return m.layers }), min(2, real.Config.Layers),
+			"layers"),
+		because(atLeast("the ring went round", least(func(m *measured) int { return m.turns }), t.wish.turns,
+			"times a launch"), t.wish.turnsWhy),
+		because(atLeast("matrices shared unevenly", least(func(m *measured) int { return len(m.uneven) }), t.wish.uneven,
+			"matrices"), t.wish.unevenWhy),
+		atLeast("KV splits with tokens", least(func(m *measured) int { return m.splits }),
+			min(2, real.Options.Splits, t.splits()), "splits"),
 		shuffled(runs),
 		atLeast("KV pages that got new tokens", least(func(m *measured) int { return m.pages }), 2, "pages a layer"),
 		exactly("bytes through the ring", func(m *measured) int64 { return m.copied }, t.Bytes(), "bytes"),
 		t.arrived(runs),
-		{"barrier counter passed 2^32", fmt.Sprintf("from %d to %d", t.epoch, counter), "a smaller one at the end", counter < t.epoch},
+		{"barrier counter passed 2^32", fmt.Sprintf("from %d to %d", t.epoch, counter), "a smaller one at the end",
+			counter < t.epoch},
 		t.freeRuns(runs),
 		givenUps(runs),
 		t.covered(runs, real),
@@ -226,7 +231,8 @@ func (t *Trial) freeRuns(runs []*Run) Condition {
 	for _, r := range runs {
 		n = max(n, r.ran.free)
 	}
-	return because(Condition{"tokens read back in one launch", fmt.Sprintf("%d different of %d", n, freeSteps), fmt.Sprintf("at least %d", t.wish.tokens), n >= t.wish.tokens}, t.wish.tokensWhy)
+	return because(Condition{"tokens read back in one launch", fmt.Sprintf("%d different of %d", n, freeSteps),
+		fmt.Sprintf("at least %d", t.wish.tokens), n >= t.wish.tokens}, t.wish.tokensWhy)
 }
 
 // stopTokens counts the launches that a stop token ended early. Of a kernel whose sums differ from
@@ -241,7 +247,8 @@ func (t *Trial) stopTokens(runs []*Run) Condition {
 			n++
 		}
 	}
-	return Condition{"launches ended by a stop token", fmt.Sprintf("%d ended early, and the next was right", n), fmt.Sprintf("at least %d", len(runs)), n == len(runs)}
+	return Condition{"launches ended by a stop token", fmt.Sprintf("%d ended early, and the next was right", n),
+		fmt.Sprintf("at least %d", len(runs)), n == len(runs)}
 }
 
 // givenUps counts the launches that were given up and left.
@@ -255,7 +262,8 @@ func givenUps(runs []*Run) Condition {
 			n++
 		}
 	}
-	c := Condition{Name: "launches given up midway", Have: fmt.Sprintf("%d left, and the next was right", n), Want: "at least 1", Met: n > 0}
+	c := Condition{Name: "launches given up midway", Have: fmt.Sprintf("%d left, and the next was right", n),
+		Want: "at least 1", Met: n > 0}
 	if of == 0 {
 		c.Have, c.Want, c.Met = "none", "none without a watchdog", true
 	}

@@ -48,7 +48,8 @@ func (e *PrefillError) Error() string { return "verify: " + e.Err.Error() }
 func (e *PrefillError) Unwrap() error { return e.Err }
 
 // checkPrefill is check of the prefill kernel beside the real kernel.
-func checkPrefill(ctx context.Context, r Request, seeds []uint64, edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
+func checkPrefill(ctx context.Context, r Request, seeds []uint64,
+	edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
 	r.Options.Tokens = 1 // the layout of weights and cache is that of every number of rows
 	mk, err := megakernel.Build(r.Config, r.Options)
 	if err != nil {
@@ -116,7 +117,8 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	t := &prefillTrial{steps: [2]int{po.Tokens, min(prefillSecond, po.Tokens)}}
 	n := t.steps[0] + t.steps[1]
 	c.MaxPositions = max(c.MaxPositions, n)
-	o.Stages, o.InFlight, o.Held, o.Leads = 0, 0, megakernel.HeldNone, "" // of the decode kernel, which is not checked here
+	// of the decode kernel, which is not checked here
+	o.Stages, o.InFlight, o.Held, o.Leads = 0, 0, megakernel.HeldNone, ""
 	var err error
 	if t.p, err = smallPrefill(c, o, po); err != nil {
 		return nil, err
@@ -190,7 +192,8 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 	if err != nil {
 		return nil, err
 	}
-	_, err = runtime.OpenSequence(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}), runtime.Options{Pages: t.pages, Table: t.table})
+	_, err = runtime.OpenSequence(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}),
+		runtime.Options{Pages: t.pages, Table: t.table})
 	if err != nil {
 		return nil, err
 	}
@@ -219,7 +222,8 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 }
 
 // step runs the prompt's step i.
-func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtime.Sim, run *prefillRun, seed uint64, i int) error {
+func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtime.Sim, run *prefillRun, seed uint64,
+	i int) error {
 	cached, n := 0, t.steps[i]
 	for _, before := range t.steps[:i] {
 		cached += before
@@ -247,7 +251,8 @@ func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtim
 
 // judge compares the cache and the logits behind the prompt with the reference's, and looks for pages that changed and
 // are not the sequence's.
-func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefillRun, seed uint64, before []byte) error {
+func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefillRun, seed uint64,
+	before []byte) error {
 	after := make([]byte, len(before))
 	if err := decode.Read("kv", 0, after); err != nil {
 		return err
@@ -263,7 +268,8 @@ func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefi
 			Text: fmt.Sprintf("%d KV pages changed that are not in the page table", stray)})
 		return nil
 	}
-	kv := Comparison{What: fmt.Sprintf("keys and values ÷ rms, seed %d", seed), Tolerance: cacheTolerance(t.mk.Config.Layers)}
+	kv := Comparison{What: fmt.Sprintf("keys and values ÷ rms, seed %d", seed),
+		Tolerance: cacheTolerance(t.mk.Config.Layers)}
 	for l, tokens := range t.cached {
 		for i, want := range tokens {
 			at := slot{pages: t.pages, layer: l, page: int(t.table[i/t.mk.KV.Page]), slot: i % t.mk.KV.Page}
@@ -287,7 +293,8 @@ func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefi
 	}
 	h.Sum(run.digest[:0])
 	if best := slices.Index(got, slices.Max(got)); best != run.chosen {
-		run.findings = append(run.findings, Finding{Kind: "wrong token", Seed: seed, Step: len(t.steps) - 1, Text: fmt.Sprintf("chose token %d, the largest logit is that of %d", run.chosen, best)})
+		run.findings = append(run.findings, Finding{Kind: "wrong token", Seed: seed, Step: len(t.steps) - 1,
+			Text: fmt.Sprintf("chose token %d, the largest logit is that of %d", run.chosen, best)})
 	}
 	run.values = []Comparison{kv, logits}
 	return nil
@@ -295,7 +302,8 @@ func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefi
 
 // givenUp has the host give the first step up somewhere in its middle. Every warp must leave it, and the step after it
 // must write what it would have.
-func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, decode *runtime.Sim, run *prefillRun, seed uint64) error {
+func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, decode *runtime.Sim, run *prefillRun,
+	seed uint64) error {
 	cache := func() []byte {
 		got := make([]byte, decode.Size("kv"))
 		if err := decode.Read("kv", 0, got); err != nil {
@@ -330,7 +338,8 @@ func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, dec
 		return err
 	}
 	if !bytes.Equal(want, cache()) {
-		run.findings = append(run.findings, Finding{Kind: "wrong value", Seed: seed, Text: "the launch after one that was given up wrote other keys or values"})
+		run.findings = append(run.findings,
+			Finding{Kind: "wrong value", Seed: seed, Text: "the launch after one that was given up wrote other keys or values"})
 	}
 	return nil
 }

@@ -33,9 +33,10 @@ func TestPrefillKernelsPass(t *testing.T) {
 func TestABrokenPrefillKernelIsReported(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	r, err := check(t.Context(), Request{Config: c, Seeds: 1, Steps: 2, Prefill: 64}, func(k *ir.Kernel) (*ir.Kernel, error) {
-		return mutant("parity wait.mbar @tiles_full: the other parity", "qkv", "tasks/prefillgemm.go")(k)
-	})
+	r, err := check(t.Context(), Request{Config: c, Seeds: 1, Steps: 2, Prefill: 64},
+		func(k *ir.Kernel) (*ir.Kernel, error) {
+			return mutant("parity wait.mbar @tiles_full: the other parity", "qkv", "tasks/prefillgemm.go")(k)
+		})
 	require.NoError(t, err)
 	require.NotEmpty(t, r.Findings)
 }

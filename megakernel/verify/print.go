@@ -71,11 +71,13 @@ func (r *Report) writeRun(b *bytes.Buffer) {
 		unit = "launches"
 	}
 	b.WriteByte('\n')
-	must(table.Text(b, "", "Ran %s (%s: %s), %d %s each%s", plural.Of(len(r.Seeds), "schedule"), seedsText(r.Seeds), strings.Join(policiesOf(r.Seeds), ", "), r.Steps, unit, instructions))
+	must(table.Text(b, "", "Ran %s (%s: %s), %d %s each%s", plural.Of(len(r.Seeds), "schedule"), seedsText(r.Seeds),
+		strings.Join(policiesOf(r.Seeds), ", "), r.Steps, unit, instructions))
 	t := table.New("against the reference", ">values", ">largest\nerror", ">tolerance", "", "where")
 	for i := range r.Values {
 		c := &r.Values[i]
-		t.RowWithin([]int{22, 0, 0, 0, 0, 22}, c.What, c.Compared, number(c.MaxError), number(c.Tolerance), verdict(c.OK()), c.Where)
+		t.RowWithin([]int{22, 0, 0, 0, 0, 22}, c.What, c.Compared, number(c.MaxError), number(c.Tolerance), verdict(c.OK()),
+			c.Where)
 	}
 	must(t.Write(b, "  "))
 }

@@ -35,7 +35,8 @@ func longest(mk *megakernel.Kernel) int {
 
 func newRaggedTrial(mk *megakernel.Kernel, random, pin int) *raggedTrial {
 	shape := mk.Config
-	t := &raggedTrial{Trial: &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape), heads: headScales(mk), wish: within(mk)},
+	t := &raggedTrial{Trial: &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape), heads: headScales(mk),
+		wish: within(mk)},
 		weightsOf: syntheticOf(mk, shape), random: random, pin: pin}
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
@@ -46,7 +47,8 @@ func newRaggedTrial(mk *megakernel.Kernel, random, pin int) *raggedTrial {
 }
 
 // checkRagged is check of a kernel of several rows a step.
-func checkRagged(ctx context.Context, q Request, seeds []uint64, real, small *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
+func checkRagged(ctx context.Context, q Request, seeds []uint64, real, small *megakernel.Kernel,
+	edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
 	if chunk := real.ChunkTokens(); q.Pin < 0 || q.Pin%chunk != 0 {
 		return nil, &PinError{q.Pin, chunk}
 	}
@@ -109,7 +111,8 @@ func (e *PinError) Error() string {
 	if e.Chunk == 0 {
 		return "verify: parts pinned of a kernel of one row a step, which has the same parts anyway"
 	}
-	return fmt.Sprintf("verify: parts pinned at multiples of %d tokens, want a multiple of the %d of a stage", e.Pin, e.Chunk)
+	return fmt.Sprintf("verify: parts pinned at multiples of %d tokens, want a multiple of the %d of a stage", e.Pin,
+		e.Chunk)
 }
 
 // judgeRagged turns the runs into the report.

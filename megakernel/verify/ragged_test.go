@@ -51,7 +51,8 @@ func TestRaggedStepsOfWideGroups(t *testing.T) {
 		{Options: megakernel.Options{Tokens: 3, Selection: true, Consumers: 4}, Config: like(t, wide(24))},
 		{Options: megakernel.Options{Tokens: 4, Attention: "window=20+sinks=3/causal"}, Config: like(t, wide(9)), Pin: 32},
 	} {
-		q.Options.Stages, q.Options.StageBytes = 9, 16384 // what many rows read goes too far for Ring's Take, what few read does not
+		// what many rows read goes too far for Ring's Take, what few read does not
+		q.Options.Stages, q.Options.StageBytes = 9, 16384
 		q.Seeds, q.Steps = 1, 2
 		r, err := Check(t.Context(), q)
 		require.NoError(t, err)
@@ -68,7 +69,9 @@ func TestPlantedFaultsOfRaggedKernelsAreReportedByTheValues(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	for i, fault := range deep.Most(megakernel.Faults(), 1) {
-		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Fault: fault, Tokens: 4, Attention: []string{"", "window=24/alibi"}[i%2]}, Seeds: 1, Steps: 2})
+		r, err := Check(t.Context(),
+			Request{Config: c, Options: megakernel.Options{Fault: fault, Tokens: 4,
+				Attention: []string{"", "window=24/alibi"}[i%2]}, Seeds: 1, Steps: 2})
 		require.NoError(t, err)
 		require.Empty(t, r.Findings)
 		require.ErrorContains(t, r.Err(), "logits, seed 1 off by", "%s", fault)
@@ -94,7 +97,9 @@ func nextEntry(k *ir.Kernel) (*ir.Kernel, error) { return nextPageIn(k, megakern
 func TestAPinThatIsNoPartIsRefused(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for pin, want := range map[int]string{24: "verify: parts pinned at multiples of 24 tokens, want a multiple of the 16 of a stage", -16: "verify: parts pinned at multiples of -16 tokens"} {
+	for pin, want := range map[int]string{
+		24:  "verify: parts pinned at multiples of 24 tokens, want a multiple of the 16 of a stage",
+		-16: "verify: parts pinned at multiples of -16 tokens"} {
 		_, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Tokens: 2}, Seeds: 1, Steps: 2, Pin: pin})
 		require.ErrorContains(t, err, want)
 	}

@@ -133,7 +133,8 @@ func (x *scene) pinned() shape {
 // pinnedFew is pinned with a row for each sequence: their partial states are merged
 // where the last arrives.
 func (x *scene) pinnedFew() shape {
-	return shape{name: "pinned, a row each", parts: x.some(min(3, x.t.mk.Options.Tokens)), pin: max(x.t.pin, x.t.pinnable())}
+	return shape{name: "pinned, a row each", parts: x.some(min(3, x.t.mk.Options.Tokens)),
+		pin: max(x.t.pin, x.t.pinnable())}
 }
 
 // tree is a draft tree, and what else there is room for.
@@ -160,7 +161,8 @@ func (x *scene) request(s *shape) (kv.Request, error) {
 		}
 		x.reserve(p.sequence, cached+p.new+s.steps-1)
 		p.lists = x.choose(cached)
-		q.Sequences = append(q.Sequences, kv.Sequence{Pages: p.pages, Cached: cached, New: p.new, Tokens: p.tokens, Parents: p.parents, Select: p.lists, Grow: s.steps > 1})
+		q.Sequences = append(q.Sequences, kv.Sequence{Pages: p.pages, Cached: cached, New: p.new, Tokens: p.tokens,
+			Parents: p.parents, Select: p.lists, Grow: s.steps > 1})
 	}
 	return q, x.mask(q.Sequences)
 }
@@ -338,7 +340,8 @@ func (x *scene) finish(before []byte) error {
 				if err != nil {
 					return err
 				}
-				x.t.compareToken(c, l, got, kvToken{keys[j], values[j]}, func() string { return fmt.Sprintf("layer %d, sequence %d, position %d", l, i, j) })
+				x.t.compareToken(c, l, got, kvToken{keys[j], values[j]},
+					func() string { return fmt.Sprintf("layer %d, sequence %d, position %d", l, i, j) })
 			}
 		}
 	}

@@ -63,7 +63,8 @@ func (x *scene) counters() error {
 	for _, b := range []struct {
 		name string
 		use  func(words []uint32)
-	}{{"barrier", func(w []uint32) { x.run.ran.barrier = w[0] }}, {"plan", func(w []uint32) { x.run.ran.findUneven(w, x.t.mk) }}} {
+	}{{"barrier", func(w []uint32) { x.run.ran.barrier = w[0] }},
+		{"plan", func(w []uint32) { x.run.ran.findUneven(w, x.t.mk) }}} {
 		raw := make([]byte, x.sim.Size(b.name))
 		if err := x.sim.Read(b.name, 0, raw); err != nil {
 			return err
@@ -88,31 +89,40 @@ func (t *raggedTrial) raggedConditions(runs []*raggedRun, real *megakernel.Kerne
 		}
 		return Condition{name, fmt.Sprintf("%d %s", have, unit), fmt.Sprintf("at least %d", want), have >= want}
 	}
-	least, most, sum := func(a, b int) int { return min(a, b) }, func(a, b int) int { return max(a, b) }, func(a, b int) int { return a + b }
+	least, most, sum := func(a, b int) int { return min(a, b) }, func(a, b int) int { return max(a, b) },
+		func(a, b int) int { return a + b }
 	cs := []Condition{
-		because(atLeast("the ring went round", t.wish.turns, "times a launch", func(r *raggedRun) int { return r.ran.turns }, least), t.wish.turnsWhy),
-		because(atLeast("matrices shared unevenly", t.wish.uneven, "matrices", func(r *raggedRun) int { return len(r.ran.uneven) }, least), t.wish.unevenWhy),
+		because(atLeast("the ring went round", t.wish.turns, "times a launch", func(r *raggedRun) int { return r.ran.turns },
+			least), t.wish.turnsWhy),
+		because(atLeast("matrices shared unevenly", t.wish.uneven, "matrices",
+			func(r *raggedRun) int { return len(r.ran.uneven) }, least), t.wish.unevenWhy),
 		t.lengths(of),
-		atLeast("query rows of a step", mk.Options.Tokens, "at most", func(r *raggedRun) int { return maxKey(r.seen.rows) }, least),
+		atLeast("query rows of a step", mk.Options.Tokens, "at most", func(r *raggedRun) int { return maxKey(r.seen.rows) },
+			least),
 		atLeast("steps of a launch", 2, "at most", func(r *raggedRun) int { return r.seen.growth }, least),
 		atLeast("draft trees", 1, "trees", func(r *raggedRun) int { return r.seen.trees }, least),
 		atLeast("partial states", 1, "merged", func(r *raggedRun) int { return r.seen.merged }, most),
 	}
 	if t.pin == 0 {
-		cs = append(cs, atLeast("items with a whole row's work", 1, "items", func(r *raggedRun) int { return r.seen.direct }, most))
+		cs = append(cs, atLeast("items with a whole row's work", 1, "items", func(r *raggedRun) int { return r.seen.direct },
+			most))
 	}
-	if slices.ContainsFunc(mk.Classes(), func(c kv.Class) bool { return c.Window == 0 }) && t.pin == 0 && !mk.Options.Selection {
-		cs = append(cs, atLeast("prefixes read once for several sequences", 1, "prefixes", func(r *raggedRun) int { return r.seen.prefixes }, sum))
+	if slices.ContainsFunc(mk.Classes(), func(c kv.Class) bool { return c.Window == 0 }) && t.pin == 0 &&
+		!mk.Options.Selection {
+		cs = append(cs, atLeast("prefixes read once for several sequences", 1, "prefixes",
+			func(r *raggedRun) int { return r.seen.prefixes }, sum))
 	}
 	if mk.Options.Selection {
-		cs = append(cs, atLeast("sequences that selected pages", 1, "sequences", func(r *raggedRun) int { return r.seen.selected }, sum))
+		cs = append(cs, atLeast("sequences that selected pages", 1, "sequences",
+			func(r *raggedRun) int { return r.seen.selected }, sum))
 	}
 	whole := &Trial{mk: mk}
 	var all []*Run
 	for _, r := range of {
 		all = append(all, &Run{ran: r.ran})
 	}
-	return append(cs, t.stopTokens(all), givenUps(all), t.arrivals(of), whole.covered([]*Run{{ran: allOps(of)}}, real), again(runs))
+	return append(cs, t.stopTokens(all), givenUps(all), t.arrivals(of), whole.covered([]*Run{{ran: allOps(of)}}, real),
+		again(runs))
 }
 
 func maxKey(m map[int]int) (most int) {
@@ -150,7 +160,8 @@ func (t *raggedTrial) arrivals(runs []*raggedRun) Condition {
 		want := int64(t.mk.Barriers() * sms * r.seen.steps)
 		fewer := want - int64(t.mk.Config.Layers*sms*r.seen.steps)
 		c.Have = fmt.Sprintf("%d", n)
-		if n > want+int64(t.mk.DrawBarriers()*sms*r.seen.steps) || n < fewer || n%int64(sms) != 0 || r.ran.barrier >= t.epoch {
+		if n > want+int64(t.mk.DrawBarriers()*sms*r.seen.steps) || n < fewer || n%int64(sms) != 0 ||
+			r.ran.barrier >= t.epoch {
 			c.Have, c.Met = fmt.Sprintf("%d of %d", n, want), false
 			return c
 		}

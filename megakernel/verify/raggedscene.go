@@ -97,20 +97,23 @@ func (t *raggedTrial) start(k *ir.Kernel, scenario, schedule uint64) (*scene, er
 	if err != nil {
 		return nil, err
 	}
-	x := &scene{t: t, sim: sim, rng: rand.New(rand.NewPCG(scenario, 0x72616767)), run: &raggedRun{seed: scenario, schedule: schedule}}
+	x := &scene{t: t, sim: sim, rng: rand.New(rand.NewPCG(scenario, 0x72616767)),
+		run: &raggedRun{seed: scenario, schedule: schedule}}
 	page := t.mk.KV.Page
 	x.pages = sequences*((t.most()+page-1)/page) + 2 // the last one is the guard
 	for _, p := range x.rng.Perm(x.pages - 1) {
 		x.free = append(x.free, uint32(p))
 	}
-	o := runtime.Options{Pages: x.pages, Guard: uint32(x.pages - 1), Steps: maxGrowth, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads, Pin: t.pin}
+	o := runtime.Options{Pages: x.pages, Guard: uint32(x.pages - 1), Steps: maxGrowth, Epoch: t.epoch, KVScales: t.scales,
+		HeadScales: t.heads, Pin: t.pin}
 	if t.mk.Options.Selection { // each KV head has a list of its own, beside that of layers with a window
 		o.Entries = t.mk.Options.Tokens * (t.mk.KV.Heads + 1) * x.pages / sequences
 	}
 	if t.mk.HasMask() {
 		o.MaskWords = t.mk.Options.Tokens * x.maskWords()
 	}
-	if x.r, err = runtime.Open(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
+	if x.r, err = runtime.Open(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}),
+		o); err != nil {
 		return nil, err
 	}
 	return x, x.populate()

@@ -48,7 +48,7 @@ func oddRequest(t *testing.T, r *rand.Rand) Request {
 	if r.IntN(2) == 0 {
 		c.Rope.Scaling = nil
 	}
-	o := megakernel.Options{SMs: pick(0, 1, 2, 132, 1024), Page: pick(0, 1, 8, 128), Consumers: pick(0, 1, 2, 31), Splits: pick(0, 0, 1, 2, 128),
-		Stages: pick(0, 0, 2, 5), InFlight: pick(0, 0, 1), StageBytes: pick(0, 0, 8192, 65536)}
+	o := megakernel.Options{SMs: pick(0, 1, 2, 132, 1024), Page: pick(0, 1, 8, 128), Consumers: pick(0, 1, 2, 31),
+		Splits: pick(0, 0, 1, 2, 128), Stages: pick(0, 0, 2, 5), InFlight: pick(0, 0, 1), StageBytes: pick(0, 0, 8192, 65536)}
 	return Request{Config: c, Options: o, Seeds: 2, Steps: 2}
 }

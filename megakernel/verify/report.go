@@ -23,10 +23,15 @@ type Request struct {
 	Seeds   int                // schedules to try, at least 1
 	Seed    uint64             // of the first schedule; 0: 1
 	Policy  string             // of all schedules, one of interp.Policies; "": each seed's own, in turn
-	Steps   int                // decode steps under each, at least 2; of several rows, random launches after those that must be
-	Wide    bool               // of one row: run the kernel with the real number of SMs, too, unless something has been found
-	Prefill int                // check the prefill kernel of steps of this many tokens beside the model's decode kernels, instead; 0: none
-	Pin     int                // of several rows: parts end at multiples of so many tokens, themselves a multiple of the real kernel's ChunkTokens; 0: anywhere
+	// decode steps under each, at least 2; of several rows, random launches after those that must be
+	Steps int
+	// of one row: run the kernel with the real number of SMs, too, unless something has been found
+	Wide bool
+	// check the prefill kernel of steps of this many tokens beside the model's decode kernels, instead; 0: none
+	Prefill int
+	// of several rows: parts end at multiples of so many tokens, themselves a multiple of the real kernel's ChunkTokens;
+	// 0: anywhere
+	Pin int
 }
 
 // Checker runs a check. What is wrong with the kernel is in the report; the
@@ -35,8 +40,9 @@ type Checker func(ctx context.Context, r Request) (*Report, error)
 
 // Report is what a check found. Lists are in the order in which they are read.
 type Report struct {
-	Model        string
-	Command      string      // that asked, without flags of schedules: each finding says how it finds that again; "": none does
+	Model string
+	// that asked, without flags of schedules: each finding says how it finds that again; "": none does
+	Command      string
 	Equal        []Fact      // what the shrunk kernel has in common with the real one
 	Conditions   []Condition // what the shrunk kernel must still exercise
 	Shrunk       []Size

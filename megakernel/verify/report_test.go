@@ -17,7 +17,8 @@ func good() *Report {
 		Conditions: []Condition{{"ring goes around", "7.5 times", "at least 3 times", true}},
 		Shrunk:     []Size{{"layers", 32, 2}, {"hidden", 4096, 96}},
 		Seeds:      []uint64{1, 2, 3, 9}, Steps: 3, Ran: 12, Instructions: 1234567,
-		Values: []Comparison{{What: "logits", Compared: 960, MaxError: 0.00123, Tolerance: 0.01, Where: "seed 3, step 1, row 17"}},
+		Values: []Comparison{{What: "logits", Compared: 960, MaxError: 0.00123, Tolerance: 0.01,
+			Where: "seed 3, step 1, row 17"}},
 	}
 }
 
@@ -51,7 +52,8 @@ No race, no deadlock, no access out of place.
 func TestReportOfABrokenKernelNamesTheGoLines(t *testing.T) {
 	r := good()
 	r.Findings = []Finding{{Kind: "data race", Text: "element 3 of @x: not ordered", Seed: 3, Step: 1, Sides: []Side{
-		{What: "read", Op: "ld.f32", Thread: "cta 0 warp 1 lane 2", Pos: ir.Pos{Line: "tasks/gemv.go:40", Caller: "megakernel/build.go:12"}},
+		{What: "read", Op: "ld.f32", Thread: "cta 0 warp 1 lane 2",
+			Pos: ir.Pos{Line: "tasks/gemv.go:40", Caller: "megakernel/build.go:12"}},
 		{What: "earlier write", Pos: ir.Pos{Line: "tasks/vector.go:7"}}}},
 		{Kind: "data race"}, {Kind: "deadlock", Text: "no warp can go on"}}
 	require.EqualError(t, r.Err(), "tiny fails verification: 2 × data race; 1 × deadlock")
@@ -67,13 +69,16 @@ Found
 
 func TestWhatAReportMustNotPass(t *testing.T) {
 	for want, change := range map[string]func(r *Report){
-		"ring goes around 2.5 times, want at least 3 times": func(r *Report) { r.Conditions[0].Have, r.Conditions[0].Met = "2.5 times", false },
-		"logits off by 0.02, want at most 0.01":             func(r *Report) { r.Values[0].MaxError = 0.02 },
-		"logits off by NaN, want at most 0.01":              func(r *Report) { r.Values[0].MaxError = math.NaN() },
-		"logits off by 0.00123":                             func(r *Report) { r.Values[0].Compared = 0 },
-		"1 × deadlock":                                      func(r *Report) { r.Findings = []Finding{{Kind: "deadlock"}} },
-		"nothing was run or compared":                       func(r *Report) { r.Values = nil },
-		"; nothing was run or compared":                     func(r *Report) { r.Seeds, r.Conditions[0].Met = nil, false },
+		"ring goes around 2.5 times, want at least 3 times": func(r *Report) {
+			r.Conditions[0].Have,
+				r.Conditions[0].Met = "2.5 times", false
+		},
+		"logits off by 0.02, want at most 0.01": func(r *Report) { r.Values[0].MaxError = 0.02 },
+		"logits off by NaN, want at most 0.01":  func(r *Report) { r.Values[0].MaxError = math.NaN() },
+		"logits off by 0.00123":                 func(r *Report) { r.Values[0].Compared = 0 },
+		"1 × deadlock":                          func(r *Report) { r.Findings = []Finding{{Kind: "deadlock"}} },
+		"nothing was run or compared":           func(r *Report) { r.Values = nil },
+		"; nothing was run or compared":         func(r *Report) { r.Seeds, r.Conditions[0].Met = nil, false },
 	} {
 		r := good()
 		change(r)

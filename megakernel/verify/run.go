@@ -63,7 +63,8 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 		slices.Reverse(x.table)
 	}
 	o := runtime.Options{Pages: x.pages, Table: x.table, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads}
-	if x.s, err = runtime.OpenSequence(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
+	if x.s, err = runtime.OpenSequence(context.Background(), t.mk, sim,
+		runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
 		return nil, err
 	}
 	for l, tokens := range t.cache {

@@ -23,7 +23,8 @@ func TestAFewSeedsAreAsManyPolicies(t *testing.T) {
 	require.Equal(t, []uint64{7, 13, 19}, seeds)
 	require.Equal(t, []string{"uniform"}, policiesOf(seeds))
 	_, err = (&Request{Seeds: 1, Policy: "fair"}).schedules()
-	require.EqualError(t, err, `verify: found "fair", want uniform, bursts, starve, early copies, late copies, round robin or pct`)
+	require.EqualError(t, err,
+		`verify: found "fair", want uniform, bursts, starve, early copies, late copies, round robin or pct`)
 	seeds, err = (&Request{Seeds: 2, Seed: 3, Policy: "pct"}).schedules()
 	require.NoError(t, err)
 	require.Equal(t, []uint64{interp.FirstPCT + 3, interp.FirstPCT + 4}, seeds)
@@ -63,5 +64,6 @@ func TestAFindingOfSeveralRowsIsFoundAgain(t *testing.T) {
 	r := good()
 	r.Command = "mkgen verify --model tiny"
 	r.Findings = []Finding{{Kind: "data race", Text: "x", Seed: 7, Under: 8}}
-	require.Contains(t, text(t, r), "1. data race (seed 7, bursts, step 0): x\n     again: mkgen verify --model tiny --seeds 1 --seed 7\n")
+	require.Contains(t, text(t, r),
+		"1. data race (seed 7, bursts, step 0): x\n     again: mkgen verify --model tiny --seeds 1 --seed 7\n")
 }

@@ -65,8 +65,9 @@ func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 // newTrial is NewTrial with so many tokens in the cache at first.
 func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 	shape := mk.Config
-	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape), steps: steps, wish: wishes{turns: wantTurns, uneven: 1, tokens: 2},
-		context: context, tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
+	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape), steps: steps,
+		wish: wishes{turns: wantTurns, uneven: 1, tokens: 2}, context: context,
+		tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
 	}

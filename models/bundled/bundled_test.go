@@ -138,7 +138,8 @@ func TestTheBundleIsSmallAndSaysWhereItIsFrom(t *testing.T) {
 		} `json:"bits_per_byte"`
 	}
 	require.NoError(t, json.Unmarshal(record, &made))
-	for _, s := range []string{"public domain", "Project Gutenberg", made.Digest, made.Bits.Held.String() + " bits per byte"} {
+	for _, s := range []string{"public domain", "Project Gutenberg", made.Digest,
+		made.Bits.Held.String() + " bits per byte"} {
 		require.Contains(t, string(readme), s)
 	}
 }

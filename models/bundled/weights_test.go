@@ -65,7 +65,8 @@ func TestTheModelHasLearnedFromText(t *testing.T) {
 	require.NoError(t, err)
 	require.Less(t, len(ids), c.Config().MaxPositions)
 	trained := bitsOf(model(t, c, exact), ids) / float64(len(passage))
-	t.Logf("%.3f bits per byte, %.3f with the kernel's roundings", trained, bitsOf(model(t, c, reference.AsKernel), ids)/float64(len(passage)))
+	t.Logf("%.3f bits per byte, %.3f with the kernel's roundings", trained,
+		bitsOf(model(t, c, reference.AsKernel), ids)/float64(len(passage)))
 	require.Less(t, trained, 1.7)
 
 	shape := c.Config()

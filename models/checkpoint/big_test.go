@@ -21,8 +21,9 @@ func big(tb testing.TB, dtype models.DType, vocab int) string {
 	path := filepath.Join(dir, ConfigFile)
 	text, err := os.ReadFile(path)
 	require.NoError(tb, err)
-	edited := strings.NewReplacer(`"hidden_size": 16`, `"hidden_size": 4096`, `"intermediate_size": 24`, `"intermediate_size": 14336`,
-		`"vocab_size": 40`, fmt.Sprintf(`"vocab_size": %d`, vocab), `"num_hidden_layers": 2`, `"num_hidden_layers": 1`).Replace(string(text))
+	edited := strings.NewReplacer(`"hidden_size": 16`, `"hidden_size": 4096`, `"intermediate_size": 24`,
+		`"intermediate_size": 14336`, `"vocab_size": 40`, fmt.Sprintf(`"vocab_size": %d`, vocab), `"num_hidden_layers": 2`,
+		`"num_hidden_layers": 1`).Replace(string(text))
 	require.NoError(tb, os.WriteFile(path, []byte(edited), 0o600))
 	config, err := models.ParseFile(path)
 	require.NoError(tb, err)
@@ -34,7 +35,8 @@ func big(tb testing.TB, dtype models.DType, vocab int) string {
 			end = at + (end-at)*int64(d)
 		}
 		name := Tensor{DType: dtype}.dtype()
-		list = append(list, fmt.Sprintf(`%q:{"dtype":%q,"shape":%s,"data_offsets":[%d,%d]}`, w.name, name, showShape(w.shape), at, end))
+		list = append(list, fmt.Sprintf(`%q:{"dtype":%q,"shape":%s,"data_offsets":[%d,%d]}`, w.name, name, showShape(w.shape),
+			at, end))
 		at = end
 	}
 	header := frame("{" + strings.Join(list, ",") + "}")

@@ -30,7 +30,8 @@ func TestNotFiniteWeightsAreNamedWithTheirPositions(t *testing.T) {
 		find(t, list, "model.norm.weight").put(15, inf)
 		find(t, list, embedName).put(0, inf)
 		c := open(t, single(t, "single_bf16", list))
-		require.EqualError(t, c.Check(t.Context(), nil), `model.safetensors: model.embed_tokens.weight: found -Inf at [0, 0], want finite weights
+		require.EqualError(t, c.Check(t.Context(), nil),
+			`model.safetensors: model.embed_tokens.weight: found -Inf at [0, 0], want finite weights
 model.safetensors: model.layers.1.mlp.up_proj.weight: found NaN at [5, 7], want finite weights; the first of 2 such elements
 model.safetensors: model.norm.weight: found -Inf at [15], want finite weights`)
 	}
@@ -73,7 +74,8 @@ func fill(rest uint64, from models.DType) uint64 {
 	if rest == 0 {
 		return 0
 	}
-	return map[models.DType]uint64{models.BF16: 0xff7fff7fff7fff7f, models.F16: 0xfbfffbfffbfffbff, models.F32: 0xff7f7fffff7f7fff}[from]
+	return map[models.DType]uint64{models.BF16: 0xff7fff7fff7fff7f, models.F16: 0xfbfffbfffbfffbff,
+		models.F32: 0xff7f7fffff7f7fff}[from]
 }
 
 func notFinite(element uint64, from models.DType) bool {
@@ -105,7 +107,8 @@ func TestScanReachesElementsBeyondTheLastEightBytes(t *testing.T) {
 func TestCheckOfManyBlocksCountsThemAll(t *testing.T) {
 	dir := big(t, models.F32, 400)
 	c := open(t, dir)
-	require.Greater(t, c.tensors["model.layers.0.mlp.up_proj.weight"].end-c.tensors["model.layers.0.mlp.up_proj.weight"].begin, int64(40*checkBlock))
+	require.Greater(t, c.tensors["model.layers.0.mlp.up_proj.weight"].end-
+		c.tensors["model.layers.0.mlp.up_proj.weight"].begin, int64(40*checkBlock))
 	poke(t, c, dir, "model.layers.0.mlp.up_proj.weight", 4096*14335+4095)
 	poke(t, c, dir, "model.layers.0.mlp.up_proj.weight", 4096*7000+1)
 	var calls, last int64
@@ -119,7 +122,8 @@ func TestCheckOfManyBlocksCountsThemAll(t *testing.T) {
 	})
 	require.Equal(t, c.Bytes(), last)
 	require.Greater(t, calls, int64(100))
-	require.EqualError(t, err, "model.safetensors: model.layers.0.mlp.up_proj.weight: found NaN at [7000, 1], want finite weights; the first of 2 such elements")
+	require.EqualError(t, err,
+		"model.safetensors: model.layers.0.mlp.up_proj.weight: found NaN at [7000, 1], want finite weights; the first of 2 such elements")
 }
 
 func TestCheckEndsWithItsContext(t *testing.T) {

@@ -105,7 +105,8 @@ func TestRowRefusesWhatIsNotThere(t *testing.T) {
 		row, length int
 		message     string
 	}{
-		{"model.norm.bias", 0, 16, `checkpoint: tensor "model.norm.bias": found no such tensor, want one of the 21 of config.json`},
+		{"model.norm.bias", 0, 16,
+			`checkpoint: tensor "model.norm.bias": found no such tensor, want one of the 21 of config.json`},
 		{embedName, -1, 16, "checkpoint: model.embed_tokens.weight: found row -1 asked for, want 0 to 39"},
 		{embedName, 40, 16, "checkpoint: model.embed_tokens.weight: found row 40 asked for, want 0 to 39"},
 		{"model.norm.weight", 1, 16, "checkpoint: model.norm.weight: found row 1 asked for, want 0 to 0"},
@@ -183,7 +184,8 @@ func TestTextPartOfAMultimodalCheckpoint(t *testing.T) {
 			return name
 		},
 	} {
-		renamed := []Tensor{filled("model.vision_tower.embeddings.weight", models.F32, []int{3, 5}, func() float32 { return 1 })}
+		renamed := []Tensor{filled("model.vision_tower.embeddings.weight", models.F32, []int{3, 5},
+			func() float32 { return 1 })}
 		for _, tensor := range list {
 			tensor.Name = rename(tensor.Name)
 			renamed = append(renamed, tensor)

@@ -68,12 +68,16 @@ func TestAFileSystemIsCheckedAsADirectoryIs(t *testing.T) {
 	weights := func(fsys fstest.MapFS) *fstest.MapFile { return fsys[SingleFile] }
 	require.Equal(t, "checkpoint: model.safetensors: found 5 bytes, want a safetensors file of 8 bytes or more",
 		refused(func(fsys fstest.MapFS) { weights(fsys).Data = weights(fsys).Data[:5] }))
-	require.Contains(t, refused(func(fsys fstest.MapFS) { weights(fsys).Data = weights(fsys).Data[:len(weights(fsys).Data)-2] }),
+	require.Contains(t, refused(func(fsys fstest.MapFS) {
+		weights(fsys).Data = weights(fsys).
+			Data[:len(weights(fsys).Data)-2]
+	}),
 		"the file is truncated")
 	require.Contains(t, refused(func(fsys fstest.MapFS) { weights(fsys).Mode = fs.ModeDir }), "want a regular file")
 	require.Equal(t, "checkpoint: found neither model.safetensors nor model.safetensors.index.json, want one of them",
 		refused(func(fsys fstest.MapFS) { delete(fsys, SingleFile) }))
-	require.Contains(t, refused(func(fsys fstest.MapFS) { fsys[ConfigFile].Data = []byte(`{"model_type":"gpt2"}`) }), "config.json: ")
+	require.Contains(t, refused(func(fsys fstest.MapFS) { fsys[ConfigFile].Data = []byte(`{"model_type":"gpt2"}`) }),
+		"config.json: ")
 	_, err := OpenFS(fstest.MapFS{})
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, ConfigFile)
@@ -82,8 +86,9 @@ func TestAFileSystemIsCheckedAsADirectoryIs(t *testing.T) {
 // The fixture's config.json says 2; its vocabulary has 40 tokens.
 func TestEndTokensAreThoseOfBothFiles(t *testing.T) {
 	for text, want := range map[string][]int{
-		`{}`: {2}, `{"eos_token_id":null}`: {2}, `{"eos_token_id":2}`: {2}, `{"eos_token_id":39,"bos_token_id":[{"x":"y"}],"top_p":0.9}`: {2, 39},
-		`{"eos_token_id":[7,2,0,7]}`: {2, 7, 0}, `{"eos_token_id":[]}`: {2},
+		`{}`: {2}, `{"eos_token_id":null}`: {2}, `{"eos_token_id":2}`: {2},
+		`{"eos_token_id":39,"bos_token_id":[{"x":"y"}],"top_p":0.9}`: {2, 39},
+		`{"eos_token_id":[7,2,0,7]}`:                                 {2, 7, 0}, `{"eos_token_id":[]}`: {2},
 	} {
 		fsys := memory(t, "single_bf16")
 		fsys[GenerationFile] = &fstest.MapFile{Data: []byte(text)}
@@ -106,9 +111,12 @@ func TestWrongEndTokensAreRefused(t *testing.T) {
 	for text, message := range map[string]string{
 		`{"eos_token_id":40}`: "eos_token_id: found 40" + want, `{"eos_token_id":[1,-1]}`: "eos_token_id: found -1" + want,
 		`{"eos_token_id":1.5}`: "eos_token_id: found 1.5" + want, `{"eos_token_id":"2"}`: `eos_token_id: found \"2\"` + want,
-		`{"eos_token_id":[[1]]}`: "eos_token_id: found [1]" + want, `{"eos_token_id":true}`: "eos_token_id: found true" + want,
-		`{"eos_token_id":["1"]}`: `eos_token_id: found \"1\"` + want, `{"eos_token_id":99999999999999999999}`: "found 99999999999999999999" + want,
-		`[]`: "found a list, want an object", `{`: "found text that is not JSON", `{"eos_token_id":1,"eos_token_id":2}`: `found a second "eos_token_id"`,
+		`{"eos_token_id":[[1]]}`:                "eos_token_id: found [1]" + want,
+		`{"eos_token_id":true}`:                 "eos_token_id: found true" + want,
+		`{"eos_token_id":["1"]}`:                `eos_token_id: found \"1\"` + want,
+		`{"eos_token_id":99999999999999999999}`: "found 99999999999999999999" + want,
+		`[]`:                                    "found a list, want an object", `{`: "found text that is not JSON",
+		`{"eos_token_id":1,"eos_token_id":2}`: `found a second "eos_token_id"`,
 	} {
 		_, err := parseGeneration([]byte(text), 40)
 		require.ErrorContains(t, err, message, text)

@@ -105,14 +105,17 @@ func TestRefusedHeadersSayWhatIsWrong(t *testing.T) {
 }
 
 func TestOffsetsAreBelowTwoToThe63(t *testing.T) {
-	_, _, err := parseHeader("f", frame(`{"a":{"dtype":"F32","shape":[0],"data_offsets":[9223372036854775808,9223372036854775808]}}`))
-	require.EqualError(t, err, "f: a: found data_offsets with 9223372036854775808, want a list of at most 2 integers from 0 to 2^63-1")
+	_, _, err := parseHeader("f",
+		frame(`{"a":{"dtype":"F32","shape":[0],"data_offsets":[9223372036854775808,9223372036854775808]}}`))
+	require.EqualError(t, err,
+		"f: a: found data_offsets with 9223372036854775808, want a list of at most 2 integers from 0 to 2^63-1")
 }
 
 func TestTruncationNamesTheFirstTensorThatIsCutAndCountsTheRest(t *testing.T) {
 	content := encode(t, full(t, "single_bf16", models.BF16))
 	_, _, err := parseHeader("f", content[:len(content)-2000])
-	require.EqualError(t, err, "f: model.layers.1.mlp.down_proj.weight: found 8400 bytes of data, want 10400 bytes; the file is truncated, 2 later tensors are cut off with this one")
+	require.EqualError(t, err,
+		"f: model.layers.1.mlp.down_proj.weight: found 8400 bytes of data, want 10400 bytes; the file is truncated, 2 later tensors are cut off with this one")
 }
 
 // frame puts the length before a header's text.

@@ -76,7 +76,8 @@ func checkIndex(lines []indexed, where map[string]string, inOrder []string, igno
 		case !ok:
 			p.add(Problem{File: line.shard, Tensor: line.tensor, Found: "no such tensor", Want: "it, as " + IndexFile + " says"})
 		case shard != line.shard:
-			p.add(Problem{File: shard, Tensor: line.tensor, Found: "it here", Want: "it in " + line.shard + ", as " + IndexFile + " says"})
+			p.add(Problem{File: shard, Tensor: line.tensor, Found: "it here",
+				Want: "it in " + line.shard + ", as " + IndexFile + " says"})
 		}
 	}
 	for _, name := range inOrder {

@@ -56,7 +56,8 @@ func (t *tensor) fitScale(heads int, p *problems) {
 		n *= d
 	}
 	if n != 1 && n != int64(heads) {
-		p.add(Problem{File: t.file.name, Tensor: t.name, Found: "shape " + showShape(t.shape), Want: fmt.Sprintf("one number, or %d, one a KV head", heads)})
+		p.add(Problem{File: t.file.name, Tensor: t.name, Found: "shape " + showShape(t.shape),
+			Want: fmt.Sprintf("one number, or %d, one a KV head", heads)})
 	}
 	t.rows, t.cols = 1, int(n)
 }

@@ -15,7 +15,8 @@ import (
 func scaleTensors(layers, heads int, dtype models.DType) (list []Tensor) {
 	for layer := range layers {
 		k := Tensor{Name: fmt.Sprintf(kvScaleNames[0], layer), DType: dtype, Shape: []int{heads}}
-		v := Tensor{Name: fmt.Sprintf(kvScaleNames[1], layer), DType: models.F32, Data: binary.LittleEndian.AppendUint32(nil, math.Float32bits(0.25))}
+		v := Tensor{Name: fmt.Sprintf(kvScaleNames[1], layer), DType: models.F32,
+			Data: binary.LittleEndian.AppendUint32(nil, math.Float32bits(0.25))}
 		for head := range heads {
 			x := float32(1+layer) + float32(head)/2
 			switch dtype {
@@ -69,6 +70,7 @@ func TestScalesThatDoNotFitAreRefused(t *testing.T) {
 	require.Equal(t, "model.layers.1.self_attn.v_scale: found nothing, want it, as there is model.layers.0.self_attn.k_scale",
 		refusal(t, single(t, fixture, append(all, scales[:len(scales)-1]...))))
 	scales[0].Shape, scales[0].Data = []int{7}, make([]byte, 28)
-	require.Equal(t, fmt.Sprintf("model.safetensors: model.layers.0.self_attn.k_scale: found shape [7], want one number, or %d, one a KV head", config.KVHeads),
-		refusal(t, single(t, fixture, append(all, scales...))))
+	require.Equal(t, fmt.Sprintf(
+		"model.safetensors: model.layers.0.self_attn.k_scale: found shape [7], want one number, or %d, one a KV head",
+		config.KVHeads), refusal(t, single(t, fixture, append(all, scales...))))
 }

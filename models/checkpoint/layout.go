@@ -69,7 +69,8 @@ func (e entry) checkExtent(file string, p *problems) {
 	need, ok := e.bytes(perElement)
 	takes := fmt.Sprintf("bytes %d to %d", e.begin, e.end)
 	if !ok {
-		p.add(Problem{File: file, Tensor: e.name, Found: "shape " + showShape(e.shape), Want: "a whole number of bytes below 2^63"})
+		p.add(Problem{File: file, Tensor: e.name, Found: "shape " + showShape(e.shape),
+			Want: "a whole number of bytes below 2^63"})
 	} else if e.begin > e.end {
 		p.add(Problem{File: file, Tensor: e.name, Found: takes, Want: "an end that is not before the beginning"})
 	} else if e.end-e.begin != need {

@@ -32,7 +32,8 @@ func TestFileThatShrinksIsAnErrorAndNoCrash(t *testing.T) {
 	size := int64(len(c.files[0].data))
 	require.NoError(t, os.Truncate(filepath.Join(dir, SingleFile), 16384))
 	row := make([]uint16, 4096)
-	want := "found 16384 bytes, want " + strconv.FormatInt(size, 10) + " bytes, as when it was opened; a checkpoint must not change while it is read"
+	want := "found 16384 bytes, want " + strconv.FormatInt(size, 10) +
+		" bytes, as when it was opened; a checkpoint must not change while it is read"
 	require.EqualError(t, c.Row("model.norm.weight", 0, row), "model.safetensors: model.norm.weight: "+want)
 	require.ErrorContains(t, c.Check(t.Context(), nil), want)
 	require.NoError(t, c.Row(embedName, 0, row), "the first pages are still there")

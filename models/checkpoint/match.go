@@ -137,7 +137,8 @@ func (c *Checkpoint) equal(ctx context.Context, a, b *tensor) error {
 		return err
 	}
 	if i := slices.IndexFunc(differs, func(row int) bool { return row > 0 }); i >= 0 {
-		return &Problem{File: a.file.name, Tensor: a.name, Found: fmt.Sprintf("another row %d than in %s", differs[i]-1, b.name),
+		return &Problem{File: a.file.name, Tensor: a.name, Found: fmt.Sprintf("another row %d than in %s", differs[i]-1,
+			b.name),
 			Want: "equal ones, or no " + a.name, Why: ConfigFile + " says tie_word_embeddings true"}
 	}
 	return nil

@@ -95,7 +95,8 @@ func (p place) nothing() error {
 		}
 	}
 	problem := &Problem{Found: "neither " + SingleFile + " nor " + IndexFile, Want: "one of them"}
-	for _, name := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.safetensors", "original"} {
+	for _, name := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.safetensors",
+		"original"} {
 		if _, err := p.stat(name); err == nil {
 			problem.Why = fmt.Sprintf("there is %s: load it with transformers and save it with save_pretrained", name)
 		}

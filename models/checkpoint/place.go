@@ -96,7 +96,8 @@ func mapFile(name, path string) (f *file, err error) {
 		return nil, err
 	}
 	if info.Size() < prefixBytes || int64(int(info.Size())) != info.Size() {
-		return nil, &Problem{File: name, Found: bytesOf(info.Size()), Want: "a safetensors file of 8 bytes or more, which fits the address space"}
+		return nil, &Problem{File: name, Found: bytesOf(info.Size()),
+			Want: "a safetensors file of 8 bytes or more, which fits the address space"}
 	}
 	data, err := mmap.MapRegion(opened, int(info.Size()), mmap.RDONLY, 0, 0)
 	if err != nil {

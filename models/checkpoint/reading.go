@@ -18,7 +18,8 @@ import (
 // It is Row for whole blocks: one lock, and one guard against pages that cannot be
 // delivered, for all that f does. f must not call Row, Check, Reading or Close. Its error is
 // returned; beside it the errors are those of Row.
-func (c *Checkpoint) Reading(f func(row func(tensor string, row int, scratch []uint16) ([]byte, error)) error) (err error) {
+func (c *Checkpoint) Reading(f func(row func(tensor string, row int,
+	scratch []uint16) ([]byte, error)) error) (err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.closed {

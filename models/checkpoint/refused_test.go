@@ -66,7 +66,8 @@ func TestOtherElementTypesAreRefusedByName(t *testing.T) {
 		if per[dtype] != "" {
 			shape = per[dtype]
 		}
-		header := strings.Replace(string(content[8:8+length]), upName+`":{"dtype":"BF16","shape":[24,16]`, upName+`":{"dtype":"`+dtype+`","shape":`+shape, 1)
+		header := strings.Replace(string(content[8:8+length]), upName+`":{"dtype":"BF16","shape":[24,16]`,
+			upName+`":{"dtype":"`+dtype+`","shape":`+shape, 1)
 		dir := directory(t, "single_bf16", map[string][]byte{SingleFile: append(frame(header), content[8+length:]...)})
 		require.Contains(t, refusal(t, dir), "model.safetensors: "+upName+": found dtype "+dtype+", want BF16, F16 or F32")
 	}
@@ -137,7 +138,8 @@ func TestIndexAndShardsMustAgree(t *testing.T) {
 			}},
 		{"b.safetensors: found 3 bytes, want a safetensors file of 8 bytes or more, which fits the address space",
 			func(_ []Tensor, files map[string][]byte, _ map[string]string) { files["b.safetensors"] = []byte("abc") }},
-		{"model.safetensors.index.json: " + upName + `: found shard "../a.safetensors", want the name of a .safetensors file in the same directory`,
+		{"model.safetensors.index.json: " + upName +
+			`: found shard "../a.safetensors", want the name of a .safetensors file in the same directory`,
 			func(_ []Tensor, _ map[string][]byte, index map[string]string) { index[upName] = "../a.safetensors" }},
 	}
 	for _, c := range cases {
@@ -150,7 +152,8 @@ func TestIndexAndShardsMustAgree(t *testing.T) {
 }
 
 func TestShardsAreFilesOfTheDirectory(t *testing.T) {
-	for _, name := range []string{"../a.safetensors", "/a.safetensors", "b/a.safetensors", `b\a.safetensors`, "a.safetensors\x00.safetensors", "a.bin", "", ".."} {
+	for _, name := range []string{"../a.safetensors", "/a.safetensors", "b/a.safetensors", `b\a.safetensors`,
+		"a.safetensors\x00.safetensors", "a.bin", "", ".."} {
 		require.False(t, validShard(name), "%q", name)
 	}
 	require.True(t, validShard("model-00001-of-00002.safetensors"))
@@ -166,7 +169,8 @@ func TestMalformedIndexIsRefused(t *testing.T) {
 		`{"weight_map":[]}`:                      "found a list, want an object",
 		`{"weight_map":null}`:                    "found null, want an object",
 		`{"weight_map":{"model.norm.weight":3}}`: "model.norm.weight: found shard 3, want a string",
-		strings.Replace(good, `"weight_map":{`, `"weight_map":{"`+upName+`":"a.safetensors",`, 1): `found a second "` + upName + `", want each name once`,
+		strings.Replace(good, `"weight_map":{`, `"weight_map":{"`+upName+`":"a.safetensors",`, 1): `found a second "` +
+			upName + `", want each name once`,
 	}
 	for text, message := range cases {
 		files[IndexFile] = []byte(text)
@@ -176,7 +180,8 @@ func TestMalformedIndexIsRefused(t *testing.T) {
 
 func TestUnlistedRotaryFrequenciesAreIgnored(t *testing.T) {
 	list := full(t, "single_bf16", models.BF16)
-	list = append(list, filled("model.layers.0.self_attn.rotary_emb.inv_freq", models.F32, []int{4}, func() float32 { return 1 }))
+	list = append(list, filled("model.layers.0.self_attn.rotary_emb.inv_freq", models.F32, []int{4},
+		func() float32 { return 1 }))
 	files, index := sharded(t, list)
 	delete(index, "model.layers.0.self_attn.rotary_emb.inv_freq")
 	files[IndexFile] = indexText(t, index)
@@ -191,12 +196,14 @@ func TestOneFileIsPreferredToAnIndex(t *testing.T) {
 }
 
 func TestDirectoryWithoutWeightsIsExplained(t *testing.T) {
-	require.Equal(t, "found neither model.safetensors nor model.safetensors.index.json, want one of them", refusal(t, directory(t, "single_bf16", nil)))
+	require.Equal(t, "found neither model.safetensors nor model.safetensors.index.json, want one of them",
+		refusal(t, directory(t, "single_bf16", nil)))
 	require.Equal(t, "found neither model.safetensors nor model.safetensors.index.json, want one of them; there is pytorch_model.bin: load it with transformers and save it with save_pretrained",
 		refusal(t, directory(t, "single_bf16", map[string][]byte{"pytorch_model.bin": nil})))
 	dangling := directory(t, "single_bf16", nil)
 	require.NoError(t, os.Symlink("nowhere", filepath.Join(dangling, SingleFile)))
-	require.Equal(t, "model.safetensors: found a symbolic link to nothing, want a file; is the download complete?", refusal(t, dangling))
+	require.Equal(t, "model.safetensors: found a symbolic link to nothing, want a file; is the download complete?",
+		refusal(t, dangling))
 	_, err := Open(t.TempDir())
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "config.json")

@@ -110,7 +110,8 @@ func (t *jsonText) integers(of, what string, most int) ([]int64, error) {
 			return nil, &Problem{File: t.file, Tensor: of, Found: what + " with " + t.show(token), Want: want}
 		}
 		if len(values) == most {
-			return nil, &Problem{File: t.file, Tensor: of, Found: fmt.Sprintf("%s of %d or more entries", what, most+1), Want: want}
+			return nil, &Problem{File: t.file, Tensor: of, Found: fmt.Sprintf("%s of %d or more entries", what, most+1),
+				Want: want}
 		}
 		values = append(values, int64(n))
 	}

@@ -62,7 +62,8 @@ func WriteTensors(w io.Writer, list []TensorInfo, data func(i int, w io.Writer) 
 			return err
 		}
 		if limited.left != 0 {
-			return fmt.Errorf("checkpoint: writing %s: found %d bytes of data, want %d", shorten(t.Name), need-limited.left, need)
+			return fmt.Errorf("checkpoint: writing %s: found %d bytes of data, want %d", shorten(t.Name), need-limited.left,
+				need)
 		}
 	}
 	return nil
@@ -158,7 +159,8 @@ func (t Tensor) check() error {
 	e := entry{name: t.Name, dtype: t.dtype()}
 	for _, d := range t.Shape {
 		if d < 0 {
-			return fmt.Errorf("checkpoint: writing %s: found shape %s, want no negative dimension", shorten(t.Name), showShape(t.Shape))
+			return fmt.Errorf("checkpoint: writing %s: found shape %s, want no negative dimension", shorten(t.Name),
+				showShape(t.Shape))
 		}
 		e.shape = append(e.shape, int64(d))
 	}

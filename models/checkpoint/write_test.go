@@ -12,7 +12,8 @@ import (
 )
 
 func TestWrittenFilesAreByteForByteThoseOfHuggingFace(t *testing.T) {
-	for _, path := range []string{"single_bf16/" + SingleFile, "single_f32/" + SingleFile, "sharded_f16/model-00002-of-00003.safetensors"} {
+	for _, path := range []string{"single_bf16/" + SingleFile, "single_f32/" + SingleFile,
+		"sharded_f16/model-00002-of-00003.safetensors"} {
 		want, err := os.ReadFile("testdata/" + path)
 		require.NoError(t, err)
 		entries, data, err := parseHeader(path, want)
@@ -51,12 +52,18 @@ func TestWritingRefusesWhatCannotBeRead(t *testing.T) {
 		message string
 	}{
 		{[]Tensor{good, good}, `checkpoint: writing: found tensor name "a", want UTF-8 that is new, not empty and not __metadata__`},
-		{change(func(t *Tensor) { t.Name = "" }), `checkpoint: writing: found tensor name "", want UTF-8 that is new, not empty and not __metadata__`},
-		{change(func(t *Tensor) { t.Name = "\xff" }), `checkpoint: writing: found tensor name "\\xff", want UTF-8 that is new, not empty and not __metadata__`},
-		{change(func(t *Tensor) { t.Name = "__metadata__" }), `checkpoint: writing: found tensor name "__metadata__", want UTF-8 that is new, not empty and not __metadata__`},
-		{change(func(t *Tensor) { t.Shape = []int{3} }), "checkpoint: writing a: found 4 bytes of data for bfloat16 of shape [3], want 6"},
-		{change(func(t *Tensor) { t.Shape = []int{-2} }), "checkpoint: writing a: found shape [-2], want no negative dimension"},
-		{change(func(t *Tensor) { t.DType = models.DTypeUnstated }), "checkpoint: writing a: found 4 bytes of data for unstated of shape [2], want BF16, F16 or F32"},
+		{change(func(t *Tensor) { t.Name = "" }),
+			`checkpoint: writing: found tensor name "", want UTF-8 that is new, not empty and not __metadata__`},
+		{change(func(t *Tensor) { t.Name = "\xff" }),
+			`checkpoint: writing: found tensor name "\\xff", want UTF-8 that is new, not empty and not __metadata__`},
+		{change(func(t *Tensor) { t.Name = "__metadata__" }),
+			`checkpoint: writing: found tensor name "__metadata__", want UTF-8 that is new, not empty and not __metadata__`},
+		{change(func(t *Tensor) { t.Shape = []int{3} }),
+			"checkpoint: writing a: found 4 bytes of data for bfloat16 of shape [3], want 6"},
+		{change(func(t *Tensor) { t.Shape = []int{-2} }),
+			"checkpoint: writing a: found shape [-2], want no negative dimension"},
+		{change(func(t *Tensor) { t.DType = models.DTypeUnstated }),
+			"checkpoint: writing a: found 4 bytes of data for unstated of shape [2], want BF16, F16 or F32"},
 	}
 	for _, c := range cases {
 		var b bytes.Buffer

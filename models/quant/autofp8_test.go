@@ -16,7 +16,8 @@ func TestAutoFP8(t *testing.T) {
 	want := open(t, "testdata/fp8_tensor")
 	data := files["model.safetensors"].Data
 	require.Contains(t, string(data), `weight_scale_inv"`)
-	renamed := bytes.ReplaceAll(data, []byte(`weight_scale_inv"`), []byte(`weight_scale"    `)) // as long: JSON allows the spaces
+	// as long: JSON allows the spaces
+	renamed := bytes.ReplaceAll(data, []byte(`weight_scale_inv"`), []byte(`weight_scale"    `))
 	config := `{"torch_dtype": "bfloat16", "quantization_config": {"quant_method": "fp8", "activation_scheme": "static", "ignored_layers": ["lm_head"]}}`
 	c, err := quant.OpenFS(fstest.MapFS{"config.json": {Data: []byte(config)}, "model.safetensors": {Data: renamed}})
 	require.NoError(t, err)
@@ -35,5 +36,6 @@ func TestAutoFP8(t *testing.T) {
 
 	listed := bytes.ReplaceAll([]byte(config), []byte(`["lm_head"]`), []byte(`["lm_head", "model.layers.0.mlp.up_proj"]`))
 	_, err = quant.OpenFS(fstest.MapFS{"config.json": {Data: listed}, "model.safetensors": {Data: renamed}})
-	require.ErrorContains(t, err, "model.layers.0.mlp.up_proj.weight: found F8_E4M3 of a quantised weight, want BF16, F16 or F32")
+	require.ErrorContains(t, err,
+		"model.layers.0.mlp.up_proj.weight: found F8_E4M3 of a quantised weight, want BF16, F16 or F32")
 }

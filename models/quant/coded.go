@@ -7,14 +7,15 @@ import (
 )
 
 // Coded is a Model whose layers' matrices all have integer codes of 4 bits, or all of 8, or all e4m3 with a scale a
-// row or all with one a block of 128 rows and columns, or all e2m1, which it delivers in one form as they are beside the
-// numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
+// row or all with one a block of 128 rows and columns, or all e2m1, which it delivers in one form as they are beside
+// the numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several
+// times.
 type Coded struct {
 	*Model
 	Bits  int  // of a code, 4 or 8
 	Float bool // codes are e4m3, or of 4 bits e2m1, and not integers
-	// Group is the columns of a scale group, 32, 64 or 128, 0 for all of a row; of e4m3 128 where there are blocks. Of e2m1 it is
-	// 32, with powers of two for scales, or 16, with e4m3 and a factor of the matrix behind a row's scales.
+	// Group is the columns of a scale group, 32, 64 or 128, 0 for all of a row; of e4m3 128 where there are blocks. Of
+	// e2m1 it is 32, with powers of two for scales, or 16, with e4m3 and a factor of the matrix behind a row's scales.
 	Group int
 	Zeros bool // some matrices have zero points
 	F16   bool // scales are binary16, else bfloat16
@@ -81,7 +82,8 @@ func (m *Model) codedForm(names []string) (c *Coded, why string) {
 			return nil, name + " has its columns' groups in any order (act-order)"
 		case f.Cols != 0 && f.Cols != 32 && f.Cols != 64 && f.Cols != 128:
 			return nil, fmt.Sprintf("%s has groups of %d columns, want 32, 64, 128 or a whole row", name, f.Cols)
-		case c != nil && (c.F16 != f16 || c.Bits != f.Code.bits() || c.Float != (f.Code == E4M3) || c.Float && (c.Group > 0) != blocks):
+		case c != nil && (c.F16 != f16 || c.Bits != f.Code.bits() || c.Float != (f.Code == E4M3) || c.Float &&
+			(c.Group > 0) != blocks):
 			return nil, fmt.Sprintf("%s is %s, and others are not", name, f)
 		case c == nil:
 			c = &Coded{Model: m, Bits: f.Code.bits(), Float: f.Code == E4M3, F16: f16}
@@ -106,8 +108,9 @@ func (m *Model) codedForm(names []string) (c *Coded, why string) {
 	return c, ""
 }
 
-// Int4Row fills codes, of each column, e4m3 as bits and e2m1 as four with their sign, and scales and zeros, of each of Group
-// columns, with those of a row; behind those of 16 columns is the factor, one over it where the checkpoint divides.
+// Int4Row fills codes, of each column, e4m3 as bits and e2m1 as four with their sign, and scales and zeros, of each of
+// Group columns, with those of a row; behind those of 16 columns is the factor, one over it where the checkpoint
+// divides.
 func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
 	if c.Head != nil && tensor == c.config.TensorName(models.RoleHead) {
 		return c.Head.Int4Row(tensor, row, codes, scales, zeros)
@@ -127,7 +130,8 @@ func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, 
 		want++
 	}
 	if len(scales) != want || len(zeros) != want {
-		return fmt.Errorf("quant: %s: found room for %d scales and %d zero points of a row, want %d", tensor, len(scales), len(zeros), want)
+		return fmt.Errorf("quant: %s: found room for %d scales and %d zero points of a row, want %d", tensor, len(scales),
+			len(zeros), want)
 	}
 	r := readers.Get().(*reader)
 	defer readers.Put(r)

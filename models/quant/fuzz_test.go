@@ -45,7 +45,8 @@ func readAll(t *testing.T, files fstest.MapFS) {
 }
 
 // one of each method, with one file.
-var methods = []string{"gptq_dynamic", "gptq_v2_i4g32_zero", "awq_i4g32", "ct_i4_row_i8_mixed", "ct_nvfp4", "fp8_block_exponents", "modelopt_nvfp4"}
+var methods = []string{"gptq_dynamic", "gptq_v2_i4g32_zero", "awq_i4g32", "ct_i4_row_i8_mixed", "ct_nvfp4",
+	"fp8_block_exponents", "modelopt_nvfp4"}
 
 // seed is the configuration and the weights of one of methods.
 func seed(f *testing.F, i int) (config, content []byte) {

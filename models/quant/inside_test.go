@@ -34,8 +34,9 @@ func TestRoundingToHalfInvertsDecoding(t *testing.T) {
 }
 
 func TestRoundingToBF16(t *testing.T) {
-	for _, c := range [][2]uint32{{0x3f808000, 0x3f800000}, {0x3f818000, 0x3f820000}, {0x3f808001, 0x3f810000}, {0xbf818000, 0xbf820000},
-		{0x7f7fffff, 0x7f800000}, {0x00008000, 0}, {0x80000000, 0x80000000}, {0x7f800000, 0x7f800000}} {
+	for _, c := range [][2]uint32{{0x3f808000, 0x3f800000}, {0x3f818000, 0x3f820000}, {0x3f808001, 0x3f810000},
+		{0xbf818000, 0xbf820000}, {0x7f7fffff, 0x7f800000}, {0x00008000, 0}, {0x80000000, 0x80000000},
+		{0x7f800000, 0x7f800000}} {
 		require.Equal(t, c[1], math.Float32bits(Round(math.Float32frombits(c[0]), models.BF16)))
 	}
 	require.True(t, math.IsNaN(float64(roundBF16(float32(math.NaN())))))
@@ -44,7 +45,8 @@ func TestRoundingToBF16(t *testing.T) {
 
 // TestFloatsOfEightBits knows landmarks of the two formats, from the OCP's specifications.
 func TestFloatsOfEightBits(t *testing.T) {
-	for bits, want := range map[byte]float32{0x7e: 448, 0xfe: -448, 0x38: 1, 0x01: 0x1p-9, 0x07: 7 * 0x1p-9, 0x08: 0x1p-6, 0x39: 1.125} {
+	for bits, want := range map[byte]float32{0x7e: 448, 0xfe: -448, 0x38: 1, 0x01: 0x1p-9, 0x07: 7 * 0x1p-9, 0x08: 0x1p-6,
+		0x39: 1.125} {
 		require.Equal(t, want, e4m3[bits], "%#x", bits)
 	}
 	require.True(t, math.IsNaN(float64(e4m3[0x7f])) && math.IsNaN(float64(e4m3[0xff])))
@@ -123,7 +125,8 @@ func TestNamesOfModulesMatchAsInPython(t *testing.T) {
 	}{
 		{"layers.1", "layers.1.attn", true}, {"layers.1", "layers.11.attn", false}, {"layers.*", "layers.11.attn", true},
 		{"mlp.gate", "mlp.gate_proj", false}, {"mlp.gate", "mlp.gate", true}, {"fc1", "model.decoder.layers.23.fc1", true},
-		{"model.layers.0.", "model.layers.0.mlp", true}, {"model", "models.x", false}, {"a|b", "b.c", true}, {"lm_head", "lm_head", true},
+		{"model.layers.0.", "model.layers.0.mlp", true}, {"model", "models.x", false}, {"a|b", "b.c", true},
+		{"lm_head", "lm_head", true},
 	} {
 		p, ok := matchWhole(c.exception)
 		require.True(t, ok)
@@ -132,7 +135,8 @@ func TestNamesOfModulesMatchAsInPython(t *testing.T) {
 	}
 	p, ok := matchStart(`.*\.(gate|up)_proj`)
 	require.True(t, ok)
-	require.True(t, p.MatchString("model.layers.0.mlp.up_proj") && p.MatchString("x.up_proj.more") && !p.MatchString("up_proj"))
+	require.True(t, p.MatchString("model.layers.0.mlp.up_proj") && p.MatchString("x.up_proj.more") &&
+		!p.MatchString("up_proj"))
 	for _, bad := range []string{`(?!x)`, `(?<=x)y`, `(x)\1`, `(`, `x{2}`} {
 		_, ok := matchStart(bad)
 		require.False(t, ok, bad)

@@ -84,12 +84,14 @@ func (m *Model) match(how models.Reading) error {
 		case w == nil:
 			p.Add(&checkpoint.Problem{Tensor: name, Found: "nothing", Want: fmt.Sprintf("it, of shape %v", shape)})
 		case w.Rows != rows || w.Cols != columns:
-			p.Add(&checkpoint.Problem{Tensor: name, Found: fmt.Sprintf("%d rows of %d", w.Rows, w.Cols), Want: fmt.Sprintf("%d of %d", rows, columns)})
+			p.Add(&checkpoint.Problem{Tensor: name, Found: fmt.Sprintf("%d rows of %d", w.Rows, w.Cols),
+				Want: fmt.Sprintf("%d of %d", rows, columns)})
 		}
 	}
 	for _, name := range m.names {
 		if wanted[name] == nil && !(m.config.TieEmbeddings && name == m.config.TensorName(models.RoleHead)) && !unread(name) {
-			p.Add(&checkpoint.Problem{Tensor: name, Found: m.found[name].Format.String(), Want: "no such tensor", Why: "nothing of a model of this config.json reads it"})
+			p.Add(&checkpoint.Problem{Tensor: name, Found: m.found[name].Format.String(), Want: "no such tensor",
+				Why: "nothing of a model of this config.json reads it"})
 		}
 	}
 	return p.Err()

@@ -92,12 +92,18 @@ func TestWrongArgumentsAreErrors(t *testing.T) {
 	c := open(t, "testdata/ct_i4g32")
 	require.Nil(t, c.Matrix("model.layers.0.mlp.up_proj.weight_packed"))
 	up, norm := c.Matrix("model.layers.0.mlp.up_proj.weight"), c.Matrix("model.norm.weight")
-	require.EqualError(t, up.Row(96, make([]float32, 64)), "quant: model.layers.0.mlp.up_proj.weight: found row 96 asked for, want 0 to 95")
-	require.EqualError(t, up.Row(-1, make([]float32, 64)), "quant: model.layers.0.mlp.up_proj.weight: found row -1 asked for, want 0 to 95")
-	require.EqualError(t, up.Codes(0, nil), "quant: model.layers.0.mlp.up_proj.weight: found a destination of 0 elements, want 64")
-	require.EqualError(t, up.Scales(0, make([]float32, 3)), "quant: model.layers.0.mlp.up_proj.weight: found a destination of 3 elements, want 2")
-	require.EqualError(t, up.Zeros(0, make([]int8, 3)), "quant: model.layers.0.mlp.up_proj.weight: found a destination of 3 elements, want 2")
-	require.EqualError(t, norm.Codes(0, make([]int8, 64)), "quant: model.norm.weight: found codes asked for, want a quantised matrix: it is bf16")
+	require.EqualError(t, up.Row(96, make([]float32, 64)),
+		"quant: model.layers.0.mlp.up_proj.weight: found row 96 asked for, want 0 to 95")
+	require.EqualError(t, up.Row(-1, make([]float32, 64)),
+		"quant: model.layers.0.mlp.up_proj.weight: found row -1 asked for, want 0 to 95")
+	require.EqualError(t, up.Codes(0, nil),
+		"quant: model.layers.0.mlp.up_proj.weight: found a destination of 0 elements, want 64")
+	require.EqualError(t, up.Scales(0, make([]float32, 3)),
+		"quant: model.layers.0.mlp.up_proj.weight: found a destination of 3 elements, want 2")
+	require.EqualError(t, up.Zeros(0, make([]int8, 3)),
+		"quant: model.layers.0.mlp.up_proj.weight: found a destination of 3 elements, want 2")
+	require.EqualError(t, norm.Codes(0, make([]int8, 64)),
+		"quant: model.norm.weight: found codes asked for, want a quantised matrix: it is bf16")
 	require.Equal(t, 0, norm.Blocks())
 	require.Equal(t, float32(1), up.Factor())
 }

@@ -15,52 +15,86 @@ import (
 // TestRefusedConfigurations replaces a text of a fixture's config.json, once, and wants the error that begins a line.
 func TestRefusedConfigurations(t *testing.T) {
 	for _, c := range []struct{ fixture, old, new, want string }{
-		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": "bitsandbytes"`, `quantization_config.quant_method: found "bitsandbytes", want "gptq", "awq", "compressed-tensors", "fp8" or "modelopt"; load it with transformers`},
-		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": "gguf"`, `quantization_config.quant_method: found "gguf", want `},
-		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": 7`, `quantization_config.quant_method: found 7, want a string`},
+		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": "bitsandbytes"`,
+			`quantization_config.quant_method: found "bitsandbytes", want "gptq", "awq", "compressed-tensors", "fp8" or "modelopt"; load it with transformers`},
+		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": "gguf"`,
+			`quantization_config.quant_method: found "gguf", want `},
+		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": 7`,
+			`quantization_config.quant_method: found 7, want a string`},
 		{"gptq_i4g32", `"bits": 4`, `"bits": 3`, `quantization_config.bits: found 3, want 4 or 8`},
 		{"gptq_i4g32", `"bits": 4`, `"bits": "four"`, `quantization_config.bits: found "four", want an integer`},
 		{"gptq_i4g32", `"bits": 4`, `"bits": 4, "bits": 8`, `quantization_config.bits: found it twice, want each name once`},
-		{"gptq_i4g32", `"bits": 4`, `"bits": 4, "tilt": 1`, `quantization_config.tilt: found 1, want no such field; it is not known what it changes`},
-		{"gptq_i4g32", `"bits": 4`, `"bits": 4, "rotation": "hadamard"`, `quantization_config.rotation: found "hadamard", want nothing or {}; it changes what a product computes`},
-		{"gptq_i4g32", `"group_size": 32`, `"group_size": 0`, `quantization_config.group_size: found 0, want -1 or a positive number of columns`},
-		{"gptq_i4g32", `"checkpoint_format": "gptq"`, `"checkpoint_format": "marlin"`, `quantization_config.checkpoint_format: found "marlin", want "gptq" or "gptq_v2"; it is packed for one kernel`},
-		{"gptq_i4g32", `"pack_dtype": "int32"`, `"pack_dtype": "int16"`, `quantization_config.pack_dtype: found "int16", want nothing or "int32"`},
-		{"gptq_dynamic", `-:.*\\.k_proj`, `-:(?!x)`, `quantization_config.dynamic.-:(?!x): found {}, want a pattern without them; look-ahead`},
-		{"gptq_dynamic", `-:.*\\.k_proj`, `x{1000}`, `quantization_config.dynamic.x{1000}: found {}, want a pattern without them; look-ahead`},
-		{"gptq_dynamic", `"bits": 8`, `"bits": 2`, `quantization_config.dynamic.+:.*\\.(gate|up)_proj.bits: found 2, want 4 or 8`},
-		{"gptq_dynamic", `-:.*\\.k_proj`, `-:.*\\.q_proj`, `model.safetensors: model.layers.0.self_attn.q_proj.qweight: found I32 of a quantised weight, want BF16, F16 or F32 in model.layers.0.self_attn.q_proj.weight; dynamic excludes the module`},
-		{"awq_i4g32", `"gemm"`, `"gemv"`, `quantization_config.version: found "gemv", want "gemm"; it is packed for another kernel`},
-		{"awq_i4g32", `"zero_point": true`, `"zero_point": false`, `quantization_config.zero_point: found false, want nothing or true`},
-		{"awq_i4g32", `"modules_to_not_convert": null`, `"modules_to_not_convert": ["mlp.up"]`, `model.safetensors: model.layers.0.mlp.up_proj.qweight: found I32 of a quantised weight`},
+		{"gptq_i4g32", `"bits": 4`, `"bits": 4, "tilt": 1`,
+			`quantization_config.tilt: found 1, want no such field; it is not known what it changes`},
+		{"gptq_i4g32", `"bits": 4`, `"bits": 4, "rotation": "hadamard"`,
+			`quantization_config.rotation: found "hadamard", want nothing or {}; it changes what a product computes`},
+		{"gptq_i4g32", `"group_size": 32`, `"group_size": 0`,
+			`quantization_config.group_size: found 0, want -1 or a positive number of columns`},
+		{"gptq_i4g32", `"checkpoint_format": "gptq"`, `"checkpoint_format": "marlin"`,
+			`quantization_config.checkpoint_format: found "marlin", want "gptq" or "gptq_v2"; it is packed for one kernel`},
+		{"gptq_i4g32", `"pack_dtype": "int32"`, `"pack_dtype": "int16"`,
+			`quantization_config.pack_dtype: found "int16", want nothing or "int32"`},
+		{"gptq_dynamic", `-:.*\\.k_proj`, `-:(?!x)`,
+			`quantization_config.dynamic.-:(?!x): found {}, want a pattern without them; look-ahead`},
+		{"gptq_dynamic", `-:.*\\.k_proj`, `x{1000}`,
+			`quantization_config.dynamic.x{1000}: found {}, want a pattern without them; look-ahead`},
+		{"gptq_dynamic", `"bits": 8`, `"bits": 2`,
+			`quantization_config.dynamic.+:.*\\.(gate|up)_proj.bits: found 2, want 4 or 8`},
+		{"gptq_dynamic", `-:.*\\.k_proj`, `-:.*\\.q_proj`,
+			`model.safetensors: model.layers.0.self_attn.q_proj.qweight: found I32 of a quantised weight, want BF16, F16 or F32 in model.layers.0.self_attn.q_proj.weight; dynamic excludes the module`},
+		{"awq_i4g32", `"gemm"`, `"gemv"`,
+			`quantization_config.version: found "gemv", want "gemm"; it is packed for another kernel`},
+		{"awq_i4g32", `"zero_point": true`, `"zero_point": false`,
+			`quantization_config.zero_point: found false, want nothing or true`},
+		{"awq_i4g32", `"modules_to_not_convert": null`, `"modules_to_not_convert": ["mlp.up"]`,
+			`model.safetensors: model.layers.0.mlp.up_proj.qweight: found I32 of a quantised weight`},
 		{"awq_i4g32", `"bits": 4`, `"bits": 8`, `quantization_config.bits: found 8, want 4`},
-		{"ct_i4g32", `"num_bits": 4`, `"num_bits": 2`, `quantization_config.config_groups.group_0.weights.num_bits: found 2, want 4 or 8; format is pack-quantized`},
-		{"ct_i4g32", `"format": "pack-quantized"`, `"format": "marlin-24"`, `quantization_config.config_groups.group_0.format: found "marlin-24", want pack-quantized, int-quantized`},
-		{"ct_i4g32", `"transform_config": {}`, `"transform_config": {"R1": {}}`, `quantization_config.transform_config: found {"R1": {}}, want nothing or {}; rotated inputs are not supported`},
-		{"ct_i4g32", `"sparsity_config": {}`, `"sparsity_config": {"format": "sparse-24-bitmask"}`, `quantization_config.sparsity_config.format: found "sparse-24-bitmask", want nothing or "dense"; sparse weights`},
-		{"ct_i4g32", `"output_activations": null`, `"output_activations": {"num_bits": 8}`, `quantization_config.config_groups.group_0.output_activations: found {"num_bits": 8}, want nothing; quantised outputs`},
-		{"ct_i4g32", `"Linear"`, `"re:.*up_proj"`, `model.safetensors: model.layers.0.mlp.down_proj.weight_packed: found I32 of a quantised weight, want BF16, F16 or F32 in model.layers.0.mlp.down_proj.weight; no group of config_groups has it as target`},
-		{"ct_i4g32", `"lm_head"`, `"re:.*mlp.up_proj$"`, `model.safetensors: model.layers.0.mlp.up_proj.weight_packed: found I32 of a quantised weight, want BF16, F16 or F32 in model.layers.0.mlp.up_proj.weight; ignore lists it`},
-		{"ct_i4g32", `"group_size": 32`, `"group_size": 48`, `model.safetensors: model.layers.0.mlp.gate_proj.weight_scale: found groups of 48 columns, want a divisor of the 64 columns`},
-		{"ct_i4g32", `"group_size": 32`, `"group_size": 16`, `model.safetensors: model.layers.0.mlp.down_proj.weight_scale: found shape [64, 3], want [64, 6]`},
-		{"ct_i4g32", `"symmetric": true`, `"symmetric": false`, `model.layers.0.mlp.down_proj.weight_zero_point: found nothing, want it; model.layers.0.mlp.down_proj is quantised: there is weight_packed`},
-		{"ct_i4g32", `"type": "int"`, `"type": "complex"`, `quantization_config.config_groups.group_0.weights.type: found "complex", want "int" or "float"`},
-		{"ct_i4g32", `"symmetric": true,`, `"symmetric": true, "width": 3,`, `quantization_config.config_groups.group_0.weights.width: found 3, want no such field`},
-		{"ct_nvfp4", `"group_size": 16`, `"group_size": 32`, `quantization_config.config_groups.group_0.weights.strategy: found "tensor_group", want type float, strategy tensor_group and group_size 16`},
-		{"fp8_block_sharded", `"scale_fmt": "float"`, `"scale_fmt": "float", "fmt": "e5m2"`, `quantization_config.fmt: found "e5m2", want nothing or "e4m3"`},
-		{"fp8_block_sharded", "128,\n      128", "128", `quantization_config.weight_block_size: found [ 128 ], want a list of two positive integers`},
+		{"ct_i4g32", `"num_bits": 4`, `"num_bits": 2`,
+			`quantization_config.config_groups.group_0.weights.num_bits: found 2, want 4 or 8; format is pack-quantized`},
+		{"ct_i4g32", `"format": "pack-quantized"`, `"format": "marlin-24"`,
+			`quantization_config.config_groups.group_0.format: found "marlin-24", want pack-quantized, int-quantized`},
+		{"ct_i4g32", `"transform_config": {}`, `"transform_config": {"R1": {}}`,
+			`quantization_config.transform_config: found {"R1": {}}, want nothing or {}; rotated inputs are not supported`},
+		{"ct_i4g32", `"sparsity_config": {}`, `"sparsity_config": {"format": "sparse-24-bitmask"}`,
+			`quantization_config.sparsity_config.format: found "sparse-24-bitmask", want nothing or "dense"; sparse weights`},
+		{"ct_i4g32", `"output_activations": null`, `"output_activations": {"num_bits": 8}`,
+			`quantization_config.config_groups.group_0.output_activations: found {"num_bits": 8}, want nothing; quantised outputs`},
+		{"ct_i4g32", `"Linear"`, `"re:.*up_proj"`,
+			`model.safetensors: model.layers.0.mlp.down_proj.weight_packed: found I32 of a quantised weight, want BF16, F16 or F32 in model.layers.0.mlp.down_proj.weight; no group of config_groups has it as target`},
+		{"ct_i4g32", `"lm_head"`, `"re:.*mlp.up_proj$"`,
+			`model.safetensors: model.layers.0.mlp.up_proj.weight_packed: found I32 of a quantised weight, want BF16, F16 or F32 in model.layers.0.mlp.up_proj.weight; ignore lists it`},
+		{"ct_i4g32", `"group_size": 32`, `"group_size": 48`,
+			`model.safetensors: model.layers.0.mlp.gate_proj.weight_scale: found groups of 48 columns, want a divisor of the 64 columns`},
+		{"ct_i4g32", `"group_size": 32`, `"group_size": 16`,
+			`model.safetensors: model.layers.0.mlp.down_proj.weight_scale: found shape [64, 3], want [64, 6]`},
+		{"ct_i4g32", `"symmetric": true`, `"symmetric": false`,
+			`model.layers.0.mlp.down_proj.weight_zero_point: found nothing, want it; model.layers.0.mlp.down_proj is quantised: there is weight_packed`},
+		{"ct_i4g32", `"type": "int"`, `"type": "complex"`,
+			`quantization_config.config_groups.group_0.weights.type: found "complex", want "int" or "float"`},
+		{"ct_i4g32", `"symmetric": true,`, `"symmetric": true, "width": 3,`,
+			`quantization_config.config_groups.group_0.weights.width: found 3, want no such field`},
+		{"ct_nvfp4", `"group_size": 16`, `"group_size": 32`,
+			`quantization_config.config_groups.group_0.weights.strategy: found "tensor_group", want type float, strategy tensor_group and group_size 16`},
+		{"fp8_block_sharded", `"scale_fmt": "float"`, `"scale_fmt": "float", "fmt": "e5m2"`,
+			`quantization_config.fmt: found "e5m2", want nothing or "e4m3"`},
+		{"fp8_block_sharded", "128,\n      128", "128",
+			`quantization_config.weight_block_size: found [ 128 ], want a list of two positive integers`},
 		{"fp8_block_sharded", "128,\n      128", "64, 128",
 			`model.layers.0.mlp.down_proj.weight_scale_inv: found shape [1, 1], want [2, 1]`},
-		{"fp8_block_sharded", `"lm_head"`, `"model.*.mlp"`, `model.layers.0.mlp.up_proj.weight: found F8_E4M3 of a quantised weight, want BF16, F16 or F32 in model.layers.0.mlp.up_proj.weight; modules_to_not_convert lists it`},
-		{"modelopt_nvfp4", `"quant_algo": "NVFP4"`, `"quant_algo": "NVFP4_AWQ"`, `quantization_config.quant_algo: found "NVFP4_AWQ", want "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4" or "W4A16_NVFP4"`},
-		{"modelopt_nvfp4", `"lm_head"`, `"model.layers.0.mlp*"`, `model.layers.0.mlp.up_proj.weight: found U8 of a quantised weight`},
+		{"fp8_block_sharded", `"lm_head"`, `"model.*.mlp"`,
+			`model.layers.0.mlp.up_proj.weight: found F8_E4M3 of a quantised weight, want BF16, F16 or F32 in model.layers.0.mlp.up_proj.weight; modules_to_not_convert lists it`},
+		{"modelopt_nvfp4", `"quant_algo": "NVFP4"`, `"quant_algo": "NVFP4_AWQ"`,
+			`quantization_config.quant_algo: found "NVFP4_AWQ", want "FP8", "FP8_PER_CHANNEL_PER_TOKEN", "NVFP4" or "W4A16_NVFP4"`},
+		{"modelopt_nvfp4", `"lm_head"`, `"model.layers.0.mlp*"`,
+			`model.layers.0.mlp.up_proj.weight: found U8 of a quantised weight`},
 	} {
 		files := load(t, "testdata/"+c.fixture)
 		text := string(files["config.json"].Data)
 		require.Contains(t, text, c.old, c.fixture)
 		files["config.json"].Data = []byte(strings.Replace(text, c.old, c.new, 1))
 		if strings.Contains(c.old, `"checkpoint_format"`) {
-			files["config.json"].Data = []byte(strings.Replace(string(files["config.json"].Data), `"format": "gptq"`, `"format": null`, 1))
+			files["config.json"].Data = []byte(strings.Replace(string(files["config.json"].Data), `"format": "gptq"`,
+				`"format": null`, 1))
 		}
 		requireRefused(t, files, c.want)
 	}
@@ -78,12 +112,17 @@ func requireRefused(t *testing.T, files fstest.MapFS, want string) {
 // TestRefusedTensors replaces a text of a fixture's header by one as long.
 func TestRefusedTensors(t *testing.T) {
 	for _, c := range []struct{ fixture, old, new, want string }{
-		{"gptq_i4g32", "o_proj.qzeros", "o_proj.qzeroz", `model.layers.0.self_attn.o_proj.qzeros: found nothing, want it; model.layers.0.self_attn.o_proj is quantised: there is qweight`},
+		{"gptq_i4g32", "o_proj.qzeros", "o_proj.qzeroz",
+			`model.layers.0.self_attn.o_proj.qzeros: found nothing, want it; model.layers.0.self_attn.o_proj is quantised: there is qweight`},
 		{"gptq_i4g32", "o_proj.qweight", "o_proj.qbitsss", `model.layers.0.self_attn.o_proj.qweight: found nothing, want it`},
-		{"gptq_i4g32", "self_attn.o_proj.g_idx", "self_attn.o_proj.g_odd", `model.layers.0.self_attn.o_proj.g_odd: found dtype I32, want BF16, F16 or F32; only the weights of linear layers are read quantised`},
-		{"ct_nvfp4", "o_proj.weight_global_scale", "o_proj.weight_globallscale", `model.layers.0.self_attn.o_proj.weight_global_scale: found nothing, want it`},
-		{"fp8_block_exponents", "up_proj.weight_scale_inv", "up_proj.weight_scale_odd", `model.layers.0.mlp.up_proj.weight_scale_inv: found nothing, want it; model.layers.0.mlp.up_proj is quantised: there is weight`},
-		{"ct_i4g32", "model.embed_tokens.weight", "model.embed_tokens.absmax", `model.embed_tokens.weight_packed: found nothing, want it; model.embed_tokens is quantised: there is absmax`},
+		{"gptq_i4g32", "self_attn.o_proj.g_idx", "self_attn.o_proj.g_odd",
+			`model.layers.0.self_attn.o_proj.g_odd: found dtype I32, want BF16, F16 or F32; only the weights of linear layers are read quantised`},
+		{"ct_nvfp4", "o_proj.weight_global_scale", "o_proj.weight_globallscale",
+			`model.layers.0.self_attn.o_proj.weight_global_scale: found nothing, want it`},
+		{"fp8_block_exponents", "up_proj.weight_scale_inv", "up_proj.weight_scale_odd",
+			`model.layers.0.mlp.up_proj.weight_scale_inv: found nothing, want it; model.layers.0.mlp.up_proj is quantised: there is weight`},
+		{"ct_i4g32", "model.embed_tokens.weight", "model.embed_tokens.absmax",
+			`model.embed_tokens.weight_packed: found nothing, want it; model.embed_tokens is quantised: there is absmax`},
 	} {
 		require.Len(t, c.new, len(c.old))
 		files := load(t, "testdata/"+c.fixture)
@@ -114,14 +153,20 @@ func TestRefusedData(t *testing.T) {
 		change          func([]byte)
 		want            string
 	}{
-		{"gptq_i8g32_zero", up + "qzeros", func(b []byte) { b[5] = 255 }, `qzeros: found a zero point of 256 (row 5, group 0), want at most 255; the zero points overflowed when it was written: write it as gptq_v2`},
-		{"gptq_i4g32", up + "qzeros", func(b []byte) { b[0] = 0x78 }, `qzeros: found a zero point of 1 from the middle (row 0, group 0), want 0; sym is true`},
+		{"gptq_i8g32_zero", up + "qzeros", func(b []byte) { b[5] = 255 },
+			`qzeros: found a zero point of 256 (row 5, group 0), want at most 255; the zero points overflowed when it was written: write it as gptq_v2`},
+		{"gptq_i4g32", up + "qzeros", func(b []byte) { b[0] = 0x78 },
+			`qzeros: found a zero point of 1 from the middle (row 0, group 0), want 0; sym is true`},
 		{"gptq_i4g32", up + "g_idx", func(b []byte) { b[4] = 2 }, `g_idx: found group 2 of column 1, want 0 to 1`},
 		{"gptq_i4g32", up + "g_idx", func(b []byte) { b[7] = 255 }, `g_idx: found group -16777216 of column 1, want 0 to 1`},
-		{"ct_i4g32", up + "weight_shape", func(b []byte) { b[0]++ }, `weight_shape: found [97, 64], want 96 and 57 to 64; weight_packed holds so many`},
-		{"ct_i4g32", up + "weight_shape", func(b []byte) { b[15] = 255 }, `weight_shape: found [96, -72057594037927872], want 96 and 57 to 64`},
-		{"ct_i4g32_order", up + "weight_g_idx", func(b []byte) { clear(b) }, `weight_g_idx: found no column of group 1, want columns of each group`},
-		{"ct_nvfp4", up + "weight_global_scale", func(b []byte) { clear(b) }, `weight_global_scale: found 0, want a positive number`},
+		{"ct_i4g32", up + "weight_shape", func(b []byte) { b[0]++ },
+			`weight_shape: found [97, 64], want 96 and 57 to 64; weight_packed holds so many`},
+		{"ct_i4g32", up + "weight_shape", func(b []byte) { b[15] = 255 },
+			`weight_shape: found [96, -72057594037927872], want 96 and 57 to 64`},
+		{"ct_i4g32_order", up + "weight_g_idx", func(b []byte) { clear(b) },
+			`weight_g_idx: found no column of group 1, want columns of each group`},
+		{"ct_nvfp4", up + "weight_global_scale", func(b []byte) { clear(b) },
+			`weight_global_scale: found 0, want a positive number`},
 		{"modelopt_nvfp4", up + "weight_scale_2", func(b []byte) { b[3] |= 0x7f; b[2] |= 0x80 }, `weight_scale_2: found `},
 	} {
 		files := load(t, "testdata/"+c.fixture)
@@ -145,7 +190,8 @@ func TestUnsetOrderIsTheOrderOfColumns(t *testing.T) {
 func TestQuantisedTensorsNeedAConfiguration(t *testing.T) {
 	files := load(t, "testdata/ct_i4g32")
 	files["config.json"].Data = []byte("{}")
-	requireRefused(t, files, `found I32 of a quantised weight, want a quantization_config in config.json, which says what it means`)
+	requireRefused(t, files,
+		`found I32 of a quantised weight, want a quantization_config in config.json, which says what it means`)
 	files["config.json"].Data = []byte("[]")
 	requireRefused(t, files, `found [], want an object of UTF-8 text`)
 	files["config.json"].Data = []byte("{")

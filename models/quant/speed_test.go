@@ -17,7 +17,8 @@ var layouts = map[string]struct {
 	tensors map[string]wide
 }{
 	"ct i4g128": {ctConfig("pack-quantized", `"num_bits": 4, "type": "int", "strategy": "group", "group_size": 128`),
-		map[string]wide{"weight_packed": {"I32", 1024, 512}, "weight_scale": {"BF16", 1024, 32}, "weight_shape": {"I64", 2, 0}}},
+		map[string]wide{"weight_packed": {"I32", 1024, 512}, "weight_scale": {"BF16", 1024, 32},
+			"weight_shape": {"I64", 2, 0}}},
 	"ct i8": {ctConfig("int-quantized", `"num_bits": 8, "type": "int", "strategy": "channel"`),
 		map[string]wide{"weight": {"I8", 1024, 4096}, "weight_scale": {"BF16", 1024, 1}}},
 	"ct e4m3": {ctConfig("float-quantized", `"num_bits": 8, "type": "float", "strategy": "channel"`),
@@ -28,8 +29,10 @@ var layouts = map[string]struct {
 		map[string]wide{"qweight": {"I32", 512, 1024}, "qzeros": {"I32", 32, 128}, "scales": {"F16", 32, 1024}}},
 	"awq i4g128": {`{"quant_method": "awq", "bits": 4, "group_size": 128}`,
 		map[string]wide{"qweight": {"I32", 4096, 128}, "qzeros": {"I32", 32, 128}, "scales": {"F16", 32, 1024}}},
-	"ct nvfp4": {ctConfig("nvfp4-pack-quantized", `"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16`),
-		map[string]wide{"weight_packed": {"U8", 1024, 2048}, "weight_scale": {"F8_E4M3", 1024, 256}, "weight_global_scale": {"F32", 1, 0}}},
+	"ct nvfp4": {ctConfig("nvfp4-pack-quantized",
+		`"num_bits": 4, "type": "float", "strategy": "tensor_group", "group_size": 16`),
+		map[string]wide{"weight_packed": {"U8", 1024, 2048}, "weight_scale": {"F8_E4M3", 1024, 256},
+			"weight_global_scale": {"F32", 1, 0}}},
 }
 
 // wide is a tensor's type and shape; of a vector only the rows.
@@ -54,8 +57,10 @@ func openWide(t testing.TB, layout string) *Checkpoint {
 		if w.cols == 0 {
 			shape = shape[:1]
 		}
-		bytes := n * map[string]int{"I64": 8, "I32": 4, "F32": 4, "BF16": 2, "F16": 2, "I8": 1, "U8": 1, "F8_E4M3": 1}[w.dtype]
-		header["w."+leaf] = map[string]any{"dtype": w.dtype, "shape": shape, "data_offsets": []int{len(data), len(data) + bytes}}
+		bytes := n * map[string]int{"I64": 8, "I32": 4, "F32": 4, "BF16": 2, "F16": 2, "I8": 1, "U8": 1,
+			"F8_E4M3": 1}[w.dtype]
+		header["w."+leaf] = map[string]any{"dtype": w.dtype, "shape": shape,
+			"data_offsets": []int{len(data), len(data) + bytes}}
 		if leaf == "weight_shape" {
 			data = binary.LittleEndian.AppendUint64(data, 1024)
 			data = binary.LittleEndian.AppendUint64(data, 4096)

@@ -15,14 +15,15 @@ import (
 func ofLayer(module string) bool {
 	_, number, ok := strings.Cut(module, "layers.")
 	_, name, inLayer := strings.Cut(number, ".")
-	return strings.HasSuffix(module, "_proj") || ok && inLayer && slices.ContainsFunc(models.Families(), func(f models.Family) bool {
-		for role, tensor := range f.Names {
-			if role.OfLayer() && !role.IsNorm() && !role.IsBias() && strings.HasSuffix(tensor, "%d."+name+".weight") {
-				return true
+	return strings.HasSuffix(module, "_proj") || ok && inLayer &&
+		slices.ContainsFunc(models.Families(), func(f models.Family) bool {
+			for role, tensor := range f.Names {
+				if role.OfLayer() && !role.IsNorm() && !role.IsBias() && strings.HasSuffix(tensor, "%d."+name+".weight") {
+					return true
+				}
 			}
-		}
-		return false
-	})
+			return false
+		})
 }
 
 // headOf is the name of the LM head's weight in a checkpoint; without one it is Llama's.
@@ -83,7 +84,8 @@ func plan(c *quant.Checkpoint, infos []checkpoint.TensorInfo, f Format, head boo
 		ignored = append(ignored, "lm_head") // the module is there, with the embedding's weight
 	}
 	if quantised == 0 && p.Err() == nil {
-		return nil, nil, fmt.Errorf("found no matrix of a layer under a known name, such as *_proj.weight, want a transformer's layers")
+		return nil, nil, fmt.Errorf(
+			"found no matrix of a layer under a known name, such as *_proj.weight, want a transformer's layers")
 	}
 	return pieces, ignored, p.Err()
 }

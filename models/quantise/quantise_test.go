@@ -53,7 +53,8 @@ func weights(t *testing.T, m *quant.Matrix) []float32 {
 // that the report tells, and everything else is as it was.
 func TestWhatIsWrittenIsReadBack(t *testing.T) {
 	source := open(t, tiny)
-	for name, want := range map[string]string{"i4g32": "i4g32 with bf16 scales", "i8": "i8 a row with bf16 scales", "e4m3": "e4m3 a row with bf16 scales"} {
+	for name, want := range map[string]string{"i4g32": "i4g32 with bf16 scales", "i8": "i8 a row with bf16 scales",
+		"e4m3": "e4m3 a row with bf16 scales"} {
 		out, r, c := quantised(t, tiny, Options{Format: format(t, name)})
 		require.Len(t, r.Tensors, 14)
 		require.Equal(t, source.Names(), c.Names())
@@ -139,7 +140,8 @@ func TestTheConfigurationIsThatOfThePackage(t *testing.T) {
 		var theirs map[string]any
 		require.NoError(t, json.Unmarshal(text, &theirs))
 		want := theirs["quantization_config"].(map[string]any)
-		want["config_groups"].(map[string]any)["group_0"].(map[string]any)["input_activations"] = nil // ours are of weights only
+		// ours are of weights only
+		want["config_groups"].(map[string]any)["group_0"].(map[string]any)["input_activations"] = nil
 		delete(theirs, "quantization_config")
 		plain, err := json.Marshal(theirs)
 		require.NoError(t, err)
@@ -166,17 +168,20 @@ func TestTheHead(t *testing.T) {
 	require.True(t, c.Matrix("lm_head.weight").Format.Quantised())
 	require.Equal(t, "bf16", c.Matrix("model.embed_tokens.weight").Format.String())
 	_, err := Checkpoint(t.Context(), tiny, filepath.Join(t.TempDir(), "x"), Options{Format: format(t, "i8"), Head: true})
-	require.EqualError(t, err, "checkpoint ../bundled/tiny: lm_head.weight: found nothing, want it, to be quantised; the head is the embedding here")
+	require.EqualError(t, err,
+		"checkpoint ../bundled/tiny: lm_head.weight: found nothing, want it, to be quantised; the head is the embedding here")
 }
 
 func TestRefused(t *testing.T) {
 	above := t.TempDir()
 	out := filepath.Join(above, "out")
 	_, err := Checkpoint(t.Context(), tiny, out, Options{Format: format(t, "i4g128")})
-	require.ErrorContains(t, err, "model.layers.0.mlp.down_proj.weight: found 352 columns, want a multiple of 128; the format is i4g128")
+	require.ErrorContains(t, err,
+		"model.layers.0.mlp.down_proj.weight: found 352 columns, want a multiple of 128; the format is i4g128")
 	require.ErrorContains(t, err, "model.layers.1.self_attn.q_proj.weight: found 96 columns")
 	_, err = Checkpoint(t.Context(), "../quant/testdata/gptq_i4g32", out, Options{Format: format(t, "i8")})
-	require.EqualError(t, err, "checkpoint ../quant/testdata/gptq_i4g32: found weights that are quantised already (gptq), want those that they were made from")
+	require.EqualError(t, err,
+		"checkpoint ../quant/testdata/gptq_i4g32: found weights that are quantised already (gptq), want those that they were made from")
 	ended, end := context.WithCancel(t.Context())
 	end()
 	_, err = Checkpoint(ended, tiny, out, Options{Format: format(t, "i8")})

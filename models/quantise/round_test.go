@@ -87,7 +87,8 @@ func TestE4M3IsTheNearest(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, []byte{0, 0x80, 0x7e, 1}, []byte{toE4M3(0), toE4M3(math.Copysign(0, -1)), toE4M3(448), toE4M3(0x1p-9)})
+	require.Equal(t, []byte{0, 0x80, 0x7e, 1}, []byte{toE4M3(0), toE4M3(math.Copysign(0, -1)), toE4M3(448),
+		toE4M3(0x1p-9)})
 }
 
 // TestScalesOfFloatsAreTheLeastPowers that bring the largest weight within 448.

@@ -10,7 +10,8 @@ import (
 type Kind int
 
 const (
-	// KindNormal is the sum of four uniform bytes, centred and scaled: approximately normal, cut off at 3.45 standard deviations.
+	// KindNormal is the sum of four uniform bytes, centred and scaled: approximately normal, cut off at 3.45 standard
+	// deviations.
 	KindNormal Kind = iota
 	// KindGain is uniform in (0.5, 1.5), for the gains of norms.
 	KindGain
@@ -28,8 +29,9 @@ type Recipe struct {
 // byteSumVariance is the variance of the sum of four independent uniform bytes: 4 * (256^2 - 1) / 12.
 const byteSumVariance = 21845
 
-// Normal returns the recipe whose standard deviation is std to within 0.4 %. Only correctly rounded operations (sqrt, divide,
-// multiply, floor) lead to it, so that every language finds the same one. std must be positive and finite: else it panics.
+// Normal returns the recipe whose standard deviation is std to within 0.4 %. Only correctly rounded operations (sqrt,
+// divide, multiply, floor) lead to it, so that every language finds the same one. std must be positive and finite: else
+// it panics.
 func Normal(std float64) Recipe {
 	if !(std > 0) || math.IsInf(std, 0) {
 		panic(fmt.Sprintf("BUG: synth.Normal(%v), want a positive finite standard deviation", std))
@@ -61,8 +63,8 @@ func (t Tensor) Elems() int64 {
 const maxElems = 1 << 31
 
 // Fill writes t's elements start, start+1, … as bf16 bit patterns over the whole of dst. Disjoint ranges may be filled
-// concurrently; the values do not depend on how the tensor is cut. A range outside the tensor, or a tensor of more than 2^31
-// elements, is an error and leaves dst alone.
+// concurrently; the values do not depend on how the tensor is cut. A range outside the tensor, or a tensor of more than
+// 2^31 elements, is an error and leaves dst alone.
 func Fill(dst []uint16, seed uint64, t Tensor, start int64) error {
 	n := t.Elems()
 	if n > maxElems {

@@ -9,8 +9,8 @@ import (
 )
 
 // The targets that the recipes aim at; tests and tests/gpu/reference.py --stats measure what comes out. The residual
-// stream grows little, since every doubling of it multiplies the rounding errors of bf16 in a random network, and a gate that
-// compares with a noisy reference lets small faults through.
+// stream grows little, since every doubling of it multiplies the rounding errors of bf16 in a random network, and a
+// gate that compares with a noisy reference lets small faults through.
 const (
 	gainMeanSquare = 13.0 / 12 // of U(0.5, 1.5): a normalised, gained vector has this mean square
 	plusOneSD      = 0.29      // of gains w of a factor 1 + w: the same mean square
@@ -24,11 +24,11 @@ const (
 	signedGainSD   = 10.0      // of the last norm's gains where an embedding is scaled and is the LM head, too
 )
 
-// Tensors lists the tensors of a checkpoint of c in the order of models.Config.Tensors, packed ones once, with recipes that let a
-// fault show: gains from U(0.5, 1.5), attention scores with a standard deviation of 3 or more, a residual stream whose size stays
-// bounded over any number of layers, and logits whose standard
-// deviation is sqrt(1.25 * bitlen(vocab)), where the top-1 probability of that many normal logits is neither flat nor certain.
-// Sizes must be positive: else it panics.
+// Tensors lists the tensors of a checkpoint of c in the order of models.Config.Tensors, packed ones once, with recipes
+// that let a fault show: gains from U(0.5, 1.5), attention scores with a standard deviation of 3 or more, a residual
+// stream whose size stays bounded over any number of layers, and logits whose standard
+// deviation is sqrt(1.25 * bitlen(vocab)), where the top-1 probability of that many normal logits is neither flat nor
+// certain. Sizes must be positive: else it panics.
 func Tensors(c models.Config) []Tensor {
 	if min(c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab) <= 0 {
 		panic(fmt.Sprintf("BUG: synth.Tensors of %+v, want positive sizes", c))
@@ -41,7 +41,8 @@ func Tensors(c models.Config) []Tensor {
 	return ts
 }
 
-// recipe is how a tensor is filled. Packed tensors have that of their first role, so q, k, v of one tensor are equally large.
+// recipe is how a tensor is filled. Packed tensors have that of their first role, so q, k, v of one tensor are equally
+// large.
 func recipe(a *models.Arch, t *models.Tensor) Recipe {
 	normed := math.Sqrt(float64(a.Hidden) * gainMeanSquare) // fan-in of a normalised input
 	if t.Layer < 0 {
@@ -125,9 +126,10 @@ func branchGain(n models.Norm, branch float64) Recipe {
 	return r
 }
 
-// branchRMS is the size of what attention adds to the residual stream in a layer, and of what the MLP adds. An untied embedding
-// starts at firstSquare and all layers share the growth. A tied one is as small as the LM head's rows, and a token's own logit
-// would tower over the others if it remained most of the stream: layer 0 brings the stream to firstSquare, the others share.
+// branchRMS is the size of what attention adds to the residual stream in a layer, and of what the MLP adds. An untied
+// embedding starts at firstSquare and all layers share the growth. A tied one is as small as the LM head's rows, and a
+// token's own logit would tower over the others if it remained most of the stream: layer 0 brings the stream to
+// firstSquare, the others share.
 func branchRMS(a *models.Arch, layer int) float64 {
 	switch {
 	case !a.Head.Tied:
@@ -140,6 +142,6 @@ func branchRMS(a *models.Arch, layer int) float64 {
 	return math.Sqrt(growthSquare / float64(2*(a.Layers()-1)))
 }
 
-// LogitSD is the standard deviation that the LM head's rows are scaled to give the logits of a vocabulary, whatever its size; the
-// logits of a tied head stray from it, and so does the root mean square of a few.
+// LogitSD is the standard deviation that the LM head's rows are scaled to give the logits of a vocabulary, whatever its
+// size; the logits of a tied head stray from it, and so does the root mean square of a few.
 func LogitSD(vocab int) float64 { return math.Sqrt(1.25 * float64(bits.Len(uint(vocab)))) }

@@ -29,10 +29,12 @@ type torchGolden struct {
 }
 
 var (
-	tied   = models.Config{Layers: 2, Hidden: 128, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, TieEmbeddings: true}
+	tied = models.Config{Layers: 2, Hidden: 128, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320,
+		TieEmbeddings: true}
 	untied = models.Config{Layers: 3, Hidden: 96, Intermediate: 200, Heads: 3, KVHeads: 3, HeadDim: 32, Vocab: 1000}
 	// single has a tensor that the hash samples with a step, and the branch sizes of one tied layer.
-	single = models.Config{Layers: 1, Hidden: 64, Intermediate: 70000, Heads: 1, KVHeads: 1, HeadDim: 64, Vocab: 1000, TieEmbeddings: true}
+	single = models.Config{Layers: 1, Hidden: 64, Intermediate: 70000, Heads: 1, KVHeads: 1, HeadDim: 64, Vocab: 1000,
+		TieEmbeddings: true}
 )
 
 func readTorch(t *testing.T) torchGolden {
@@ -59,7 +61,8 @@ func TestBitsEqualTorch(t *testing.T) {
 		got := make([]uint16, len(want)/2)
 		require.NoError(t, Fill(got, seed, tensor, c.Start))
 		for i, b := range got {
-			require.Equal(t, uint16(want[2*i])|uint16(want[2*i+1])<<8, b, "%s seed %s element %d", c.Name, c.Seed, c.Start+int64(i))
+			require.Equal(t, uint16(want[2*i])|uint16(want[2*i+1])<<8, b, "%s seed %s element %d", c.Name, c.Seed,
+				c.Start+int64(i))
 		}
 	}
 }
@@ -79,7 +82,8 @@ func TestModelHashAndTokensEqualTorch(t *testing.T) {
 
 // The hash that tests/gpu/reference.py wrote for llama3.2-1b with seed 1: the whole of the model's shapes and recipes.
 func TestHashOfLlama1BEqualsTorch(t *testing.T) {
-	d := models.Config{Layers: 16, Hidden: 2048, Intermediate: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, TieEmbeddings: true}
+	d := models.Config{Layers: 16, Hidden: 2048, Intermediate: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256,
+		TieEmbeddings: true}
 	got, err := SampleHash(1, Tensors(d), nil)
 	require.NoError(t, err)
 	require.Equal(t, "75a6cf5bedd01d200a035b96769302c469e6221678ea0c88d3ddb26e05d5a4a0", got)
@@ -191,9 +195,15 @@ func TestTensorsOfLlamaAreListedOnce(t *testing.T) {
 		return n
 	}
 	// The published parameter counts.
-	require.EqualValues(t, 8030261248, params(models.Config{Layers: 32, Hidden: 4096, Intermediate: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 128256, TieEmbeddings: false}))
-	require.EqualValues(t, 1235814400, params(models.Config{Layers: 16, Hidden: 2048, Intermediate: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, TieEmbeddings: true}))
-	require.EqualValues(t, 70553706496, params(models.Config{Layers: 80, Hidden: 8192, Intermediate: 28672, Heads: 64, KVHeads: 8, HeadDim: 128, Vocab: 128256, TieEmbeddings: false}))
+	require.EqualValues(t, 8030261248,
+		params(models.Config{Layers: 32, Hidden: 4096, Intermediate: 14336, Heads: 32, KVHeads: 8, HeadDim: 128,
+			Vocab: 128256, TieEmbeddings: false}))
+	require.EqualValues(t, 1235814400,
+		params(models.Config{Layers: 16, Hidden: 2048, Intermediate: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256,
+			TieEmbeddings: true}))
+	require.EqualValues(t, 70553706496,
+		params(models.Config{Layers: 80, Hidden: 8192, Intermediate: 28672, Heads: 64, KVHeads: 8, HeadDim: 128,
+			Vocab: 128256, TieEmbeddings: false}))
 }
 
 func BenchmarkFill(b *testing.B) {

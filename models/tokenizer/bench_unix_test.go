@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var speedDir = flag.String("speed", "", "folder of texts and tokenizers, as testdata/speed.py leaves it: BenchmarkSpeed encodes them")
+var speedDir = flag.String("speed", "",
+	"folder of texts and tokenizers, as testdata/speed.py leaves it: BenchmarkSpeed encodes them")
 
 // BenchmarkSpeed encodes texts with real vocabularies. Its figure is of processor time, all threads together, so that
 // neither a busy machine nor a garbage collector on another core flatters it.

@@ -113,7 +113,8 @@ func (b *bpe) fillBytes(text string, w *workspace) error {
 		id := b.single[text[i]]
 		if id == none {
 			if b.unknown == none {
-				return fault("text", fmt.Sprintf("byte %#02x in %s", text[i], quote(text)), "bytes that the vocabulary has a token for")
+				return fault("text", fmt.Sprintf("byte %#02x in %s", text[i], quote(text)),
+					"bytes that the vocabulary has a token for")
 			}
 			return b.fillRunes(mapBytes(text), w)
 		}

@@ -36,7 +36,8 @@ func (c *chatCase) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &c.variables); err != nil {
 		return err
 	}
-	for _, known := range []string{"template", "name", "text", "error", "failure", "messages", "add_generation_prompt", "tools", "ids"} {
+	for _, known := range []string{"template", "name", "text", "error", "failure", "messages", "add_generation_prompt",
+		"tools", "ids"} {
 		delete(c.variables, known)
 	}
 	return nil
@@ -50,7 +51,8 @@ func (c *chatCase) messages() []Message {
 			Content *string
 		}
 		var fields map[string]json.RawMessage
-		if json.Unmarshal(raw, &fields) == nil && len(fields) == 2 && json.Unmarshal(raw, &simple) == nil && simple.Content != nil {
+		if json.Unmarshal(raw, &fields) == nil && len(fields) == 2 && json.Unmarshal(raw, &simple) == nil &&
+			simple.Content != nil {
 			list = append(list, Message{Role: simple.Role, Content: *simple.Content})
 		} else {
 			list = append(list, Message{JSON: raw})
@@ -82,7 +84,8 @@ func TestChatsEqualHuggingFace(t *testing.T) {
 			require.NoError(t, err)
 			template, err := NewChatTemplate(string(source), tok.config.named)
 			require.NoError(t, err)
-			text, err := template.Render(c.messages(), ChatOptions{AddGenerationPrompt: c.Prompt, Tools: c.Tools, Variables: c.variables, Now: g.Now})
+			text, err := template.Render(c.messages(),
+				ChatOptions{AddGenerationPrompt: c.Prompt, Tools: c.Tools, Variables: c.variables, Now: g.Now})
 			if c.Failure != "" {
 				require.Error(t, err)
 				return
@@ -107,7 +110,8 @@ func TestChatsEqualHuggingFace(t *testing.T) {
 
 func TestTemplatesByName(t *testing.T) {
 	source, _ := files(t)
-	tok, err := Parse([]byte(source), []byte(`{"chat_template": [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}, {"name": "broken", "template": "{{"}]}`))
+	tok, err := Parse([]byte(source),
+		[]byte(`{"chat_template": [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}, {"name": "broken", "template": "{{"}]}`))
 	require.NoError(t, err)
 	for name, want := range map[string]string{"": "D", "default": "D", "tool_use": "T"} {
 		template, err := tok.ChatTemplate(name)
@@ -135,13 +139,18 @@ func TestMistakesInConversationsAreNamed(t *testing.T) {
 		return err
 	}
 	require.NoError(t, render(Message{}, ChatOptions{}))
-	require.ErrorContains(t, render(Message{Content: "\xff"}, ChatOptions{}), "message 1: role or content: bytes that are not UTF-8; want UTF-8")
+	require.ErrorContains(t, render(Message{Content: "\xff"}, ChatOptions{}),
+		"message 1: role or content: bytes that are not UTF-8; want UTF-8")
 	require.ErrorContains(t, render(Message{JSON: []byte(`[1]`)}, ChatOptions{}), `message 1: JSON: "[1]"; want an object`)
-	require.ErrorContains(t, render(Message{JSON: []byte(`{"a":`)}, ChatOptions{}), "message 1: unexpected end of JSON input")
-	require.ErrorContains(t, render(Message{JSON: []byte("{\"a\": \"\xff\"}")}, ChatOptions{}), "message 1: bytes that are not UTF-8")
-	require.ErrorContains(t, render(Message{JSON: []byte(`{"a": 99999999999999999999}`)}, ChatOptions{}), "want an integer of 64 bits")
+	require.ErrorContains(t, render(Message{JSON: []byte(`{"a":`)}, ChatOptions{}),
+		"message 1: unexpected end of JSON input")
+	require.ErrorContains(t, render(Message{JSON: []byte("{\"a\": \"\xff\"}")}, ChatOptions{}),
+		"message 1: bytes that are not UTF-8")
+	require.ErrorContains(t, render(Message{JSON: []byte(`{"a": 99999999999999999999}`)}, ChatOptions{}),
+		"want an integer of 64 bits")
 	require.ErrorContains(t, render(Message{}, ChatOptions{Tools: []byte(`{}`)}), `tools: JSON: "{}"; want a list`)
-	require.ErrorContains(t, render(Message{}, ChatOptions{Variables: map[string]json.RawMessage{"v": []byte("x")}}), "variable v: invalid character")
+	require.ErrorContains(t, render(Message{}, ChatOptions{Variables: map[string]json.RawMessage{"v": []byte("x")}}),
+		"variable v: invalid character")
 }
 
 func TestTheClockIsReadWhenNoTimeIsGiven(t *testing.T) {

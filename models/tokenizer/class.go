@@ -57,7 +57,8 @@ func (s *runeSet) has(r rune) bool {
 func classRanges(name string, not bool) (string, error) {
 	runs, ok := classTables[name]
 	if !ok {
-		return "", fault("class", quote(name), `\p{L}, \p{Lu}, \p{Ll}, \p{Lt}, \p{Lm}, \p{Lo}, \p{M}, \p{N}, \p{Nd}, \p{P}, \p{S}, \s, \d or \w`)
+		return "", fault("class", quote(name),
+			`\p{L}, \p{Lu}, \p{Ll}, \p{Lt}, \p{Lm}, \p{Lo}, \p{M}, \p{N}, \p{Nd}, \p{P}, \p{S}, \s, \d or \w`)
 	}
 	var out strings.Builder
 	next := rune(0)

@@ -30,12 +30,14 @@ func readDecoders(raw json.RawMessage) ([]decoder, error) {
 	joined := false
 	for i, each := range list {
 		if r, ok := each.(replaceDecoder); ok && joined && !r.single() {
-			return nil, fault(fmt.Sprintf("%s %d", place, i), "Replace after the tokens were joined", "Replace before Fuse or ByteLevel, or of one character")
+			return nil, fault(fmt.Sprintf("%s %d", place, i), "Replace after the tokens were joined",
+				"Replace before Fuse or ByteLevel, or of one character")
 		}
 		_, bytes := each.(byteLevelDecoder)
 		_, fallback := each.(byteFallback)
 		if joined && (bytes || fallback) {
-			return nil, fault(fmt.Sprintf("%s %d", place, i), "bytes after the tokens were joined", "ByteFallback or ByteLevel before Fuse")
+			return nil, fault(fmt.Sprintf("%s %d", place, i), "bytes after the tokens were joined",
+				"ByteFallback or ByteLevel before Fuse")
 		}
 		joined = joined || each.joins()
 	}

@@ -86,7 +86,8 @@ func (r texter) piece() string {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	switch r.IntN(12) {
 	case 0:
-		return pick("ﬁ", "①", "Ａ", "カ\u3099", "각", "ᄀ", "ᅡ", "a\u0323\u0308", "\u0345\u0301\u0334", "İ", "Σς", "▁", "▁▁", "²", "\u0898\u0301", "\u1715")
+		return pick("ﬁ", "①", "Ａ", "カ\u3099", "각", "ᄀ", "ᅡ", "a\u0323\u0308", "\u0345\u0301\u0334", "İ", "Σς", "▁", "▁▁", "²",
+			"\u0898\u0301", "\u1715")
 	case 1:
 		return pick(" ", "\n", "\r", "\t", "\u00a0", "\u3000", "\u0085", "\u200b", "\r\n", "\u2028")
 	case 2:
@@ -200,7 +201,9 @@ func TestRandomAgainstHuggingFace(t *testing.T) {
 		}
 		for i, b := range asked.Bytes {
 			_, err := tok.Encode(string(b), false)
-			if refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("at offset %d is not UTF-8", want.Invalid[i])); refused != (want.Invalid[i] >= 0) {
+			if refused := err != nil &&
+				strings.Contains(err.Error(),
+					fmt.Sprintf("at offset %d is not UTF-8", want.Invalid[i])); refused != (want.Invalid[i] >= 0) {
 				differences++
 				t.Errorf("%q: %v; not UTF-8 from %d on", b, err, want.Invalid[i])
 			}

@@ -18,7 +18,8 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	prompt, err := template.Render([]tokenizer.Message{{Role: "user", Content: "Hi 😀"}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
+	prompt, err := template.Render([]tokenizer.Message{{Role: "user", Content: "Hi 😀"}},
+		tokenizer.ChatOptions{AddGenerationPrompt: true})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -30,4 +30,5 @@ func quote(s string) string {
 }
 
 // ErrNoChatTemplate says that a checkpoint has no chat template; base models have none.
-var ErrNoChatTemplate = errors.New("the checkpoint has no chat template (neither " + templateFile + " nor chat_template in " + configFile + ")")
+var ErrNoChatTemplate = errors.New("the checkpoint has no chat template (neither " + templateFile +
+	" nor chat_template in " + configFile + ")")

@@ -27,7 +27,8 @@ func TestAFileSystemGivesWhatItsDirectoryGives(t *testing.T) {
 
 func TestAFileSystemsTemplateFileGoesFirst(t *testing.T) {
 	source, config := files(t)
-	fsys := fstest.MapFS{tokenizerFile: {Data: []byte(source)}, configFile: {Data: []byte(config)}, templateFile: {Data: []byte("just this")}}
+	fsys := fstest.MapFS{tokenizerFile: {Data: []byte(source)}, configFile: {Data: []byte(config)},
+		templateFile: {Data: []byte("just this")}}
 	tok, err := OpenFS(fsys)
 	require.NoError(t, err)
 	template, err := tok.ChatTemplate("")

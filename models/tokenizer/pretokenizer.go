@@ -61,7 +61,8 @@ func readDelimiter(place string, raw json.RawMessage) (preTokenizer, error) {
 type bert struct{ spaces, marks splitter }
 
 func readBert(string, json.RawMessage) (preTokenizer, error) {
-	return bert{splitter{oneRune(unicode.IsSpace), removed, false}, splitter{oneRune(punctuation.has), isolated, false}}, nil
+	return bert{splitter{oneRune(unicode.IsSpace), removed, false}, splitter{oneRune(punctuation.has), isolated, false}},
+		nil
 }
 
 func (b bert) split(p piece, s *scratch, yield func(piece) error) error {

@@ -45,7 +45,8 @@ func (t *Tokenizer) readProcessor(raw json.RawMessage) error {
 				return err
 			}
 		default:
-			return fault(place, quote(member.kind), "one of BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing")
+			return fault(place, quote(member.kind),
+				"one of BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing")
 		}
 	}
 	return nil

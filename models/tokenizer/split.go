@@ -31,7 +31,8 @@ func (b behavior) check(place string) error {
 	case removed, isolated, contiguous, withBefore, withAfter:
 		return nil
 	}
-	return fault(place+".behavior", quote(string(b)), "Removed, Isolated, Contiguous, MergedWithPrevious or MergedWithNext")
+	return fault(place+".behavior", quote(string(b)),
+		"Removed, Isolated, Contiguous, MergedWithPrevious or MergedWithNext")
 }
 
 func readSplit(place string, raw json.RawMessage) (preTokenizer, error) {

@@ -86,8 +86,9 @@ func (o opener) otherFormat(err error) error {
 			continue
 		}
 		f.Close()
-		return fault(tokenizerFile, "not there, but "+name+" is", tokenizerFile+", which Hugging Face's transformers writes: "+
-			`python -c "from transformers import AutoTokenizer as T; T.from_pretrained('.').save_pretrained('.')" in the checkpoint's folder`)
+		return fault(tokenizerFile, "not there, but "+name+" is",
+			tokenizerFile+", which Hugging Face's transformers writes: "+
+				`python -c "from transformers import AutoTokenizer as T; T.from_pretrained('.').save_pretrained('.')" in the checkpoint's folder`)
 	}
 	return err
 }

@@ -143,7 +143,8 @@ func TestStreamingHoldsCharactersBack(t *testing.T) {
 
 func TestHugeTexts(t *testing.T) {
 	tok := open(t)
-	for _, piece := range []string{"a", "ab", " ", " \n", "\n", "'", "1", "-", "😀", "e\u0301", "<|", "<|eot_id|>", "word "} {
+	for _, piece := range []string{"a", "ab", " ", " \n", "\n", "'", "1", "-", "😀", "e\u0301", "<|", "<|eot_id|>",
+		"word "} {
 		text := strings.Repeat(piece, 200000/len(piece))
 		began := time.Now()
 		ids, err := tok.Encode(text, false)

@@ -149,7 +149,8 @@ func (u *unigram) encode(ids []int, text string, w *workspace) ([]int, error) {
 	for at := 0; at < len(text); {
 		size := u.reach(text, at, w.nodes)
 		if next := &w.nodes[at+size]; next.from < 0 {
-			return nil, fault("text", quote(text[at:at+size])+", which no token has", "characters that the vocabulary has, or a file with unk_id")
+			return nil, fault("text", quote(text[at:at+size])+", which no token has",
+				"characters that the vocabulary has, or a file with unk_id")
 		}
 		at += size
 	}

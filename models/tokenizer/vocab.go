@@ -16,7 +16,8 @@ func (t *Tokenizer) readBPE(raw json.RawMessage, byteLevel bool) (model, error) 
 	case f.Dropout != nil && *f.Dropout != 0:
 		return nil, fault("model.dropout", fmt.Sprint(*f.Dropout), "none: ids must not depend on chance")
 	case f.Prefix != "" || f.Suffix != "":
-		return nil, fault("model", "continuing_subword_prefix or end_of_word_suffix is set", "neither: characters are merged as they are")
+		return nil, fault("model", "continuing_subword_prefix or end_of_word_suffix is set",
+			"neither: characters are merged as they are")
 	}
 	if err := t.readVocab(f.Vocab); err != nil {
 		return nil, err
@@ -94,7 +95,8 @@ func (t *Tokenizer) readMerges(merges []mergeJSON) (map[pair]merge, error) {
 		right, rightOK := t.byName[m.right]
 		id, ok := t.byName[m.left+m.right]
 		if !leftOK || !rightOK || !ok {
-			return nil, fault(fmt.Sprintf("model.merges %d", rank), quote(m.left+" "+m.right), "two tokens whose concatenation is a token too")
+			return nil, fault(fmt.Sprintf("model.merges %d", rank), quote(m.left+" "+m.right),
+				"two tokens whose concatenation is a token too")
 		}
 		out[pair{left, right}] = merge{rank: int32(rank), id: id}
 	}

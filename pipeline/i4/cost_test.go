@@ -71,7 +71,8 @@ func TestFixedPointCostsLessThanBF16(t *testing.T) {
 			}
 			fixed, bf16, whole = fixed+ofFixed*ofFixed, bf16+ofBF16*ofBF16, whole+y*y
 		}
-		t.Logf("%-42s fixed point %.1e, bf16 %.1e, ratio %.1f", in.name, math.Sqrt(fixed/whole), math.Sqrt(bf16/whole), math.Sqrt(bf16/fixed))
+		t.Logf("%-42s fixed point %.1e, bf16 %.1e, ratio %.1f", in.name, math.Sqrt(fixed/whole), math.Sqrt(bf16/whole),
+			math.Sqrt(bf16/fixed))
 		require.Greater(t, math.Sqrt(bf16/fixed), in.least, in.name)
 	}
 }

@@ -29,8 +29,8 @@
 // entries, in order of row, half of a block where a scale group is smaller than a block, block,
 // and scale group in the half where that is 32. An entry is a scale's 16 bits (binary16 or
 // bfloat16) or, with zero points, a word: the scale in the low half, −16 times the zero point, or of 8 bits −1
-// times, in the high one. So a lane reads the scales of its row for several blocks at once. Of scale groups of 16 columns an
-// entry is a byte, the bits of an e4m3, and four of half a block are a word.
+// times, in the high one. So a lane reads the scales of its row for several blocks at once. Of scale groups of 16
+// columns an entry is a byte, the bits of an e4m3, and four of half a block are a word.
 //
 // Where a whole row is one scale group, runs have no scales: they lie elsewhere.
 package i4
@@ -75,7 +75,8 @@ func (s Shape) Times() int { return 1 << (8 - s.Bits()) }
 // halves are twice the magnitudes that three bits of E2M1 stand for.
 var halves = [8]int8{0, 1, 2, 3, 4, 6, 8, 12}
 
-// Halves is twice what a code stands for: of E2M1, whose numbers are 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their opposites, else the code.
+// Halves is twice what a code stands for: of E2M1, whose numbers are 0, 0.5, 1, 1.5, 2, 3, 4, 6 and their opposites,
+// else the code.
 func (s Shape) Halves(code int8) int {
 	switch {
 	case !s.E2M1:

@@ -13,7 +13,8 @@ func shapes() (all []i4.Shape) {
 	for _, group := range []int{32, 64, 128, i4.Whole} {
 		for _, run := range []int{1, 2, 4, 8} {
 			for _, wide := range []bool{false, true} {
-				all = append(all, i4.Shape{Group: group, Run: run, Wide: wide}, i4.Shape{Group: group, Run: run, Zeros: true, Wide: wide})
+				all = append(all, i4.Shape{Group: group, Run: run, Wide: wide},
+					i4.Shape{Group: group, Run: run, Zeros: true, Wide: wide})
 			}
 			all = append(all, i4.Shape{Group: group, Run: run, E2M1: true})
 		}
@@ -85,7 +86,8 @@ func TestLayoutIsThis(t *testing.T) {
 		high               bool
 	}{
 		{128, 0, 0, 0, false}, {128, 0, 3, 3, false}, {128, 0, 4, 16, false}, {128, 0, 16, 4, false},
-		{128, 0, 63, 63, false}, {128, 0, 64, 0, true}, {128, 3, 127, 3*64 + 63, true}, {128, 7, 128 + 64 + 21, 512 + 7*64 + 16 + 4 + 1, true},
+		{128, 0, 63, 63, false}, {128, 0, 64, 0, true}, {128, 3, 127, 3*64 + 63, true},
+		{128, 7, 128 + 64 + 21, 512 + 7*64 + 16 + 4 + 1, true},
 	} {
 		at, high := i4.Shape{Group: c.group, Run: 8}.Code(c.row, c.column)
 		require.Equal(t, c.at, at, "%+v", c)
@@ -103,7 +105,8 @@ func TestLayoutIsThis(t *testing.T) {
 	} {
 		require.Equal(t, c.at, i4.Shape{Group: 16, Run: 4, E2M1: true}.Entry(c.row, c.g), "%+v", c)
 	}
-	for _, c := range []struct{ row, column, at int }{{0, 0, 0}, {0, 4, 16}, {0, 63, 63}, {0, 64, 512}, {3, 127, 512 + 3*64 + 63}, {7, 128 + 21, 1024 + 7*64 + 16 + 4 + 1}} {
+	for _, c := range []struct{ row, column, at int }{{0, 0, 0}, {0, 4, 16}, {0, 63, 63}, {0, 64, 512},
+		{3, 127, 512 + 3*64 + 63}, {7, 128 + 21, 1024 + 7*64 + 16 + 4 + 1}} {
 		at, high := i4.Shape{Group: i4.Whole, Run: 2, Wide: true}.Code(c.row, c.column)
 		require.False(t, high)
 		require.Equal(t, c.at, at, "%+v", c)
@@ -121,8 +124,10 @@ func TestBeyondTheirRangesIsRefused(t *testing.T) {
 	require.EqualError(t, s.Pack(dst, run), "code 8 in row 2, column 5, want −8 to 7")
 	run.Codes[2][5], run.Zeros[3][0] = -8, 9
 	require.EqualError(t, s.Pack(dst, run), "zero point 9 in row 3, group 0, want −8 to 8")
-	require.Equal(t, "scale groups of 48 columns, want 32, 64, 128, or 0 for a whole row", i4.Shape{Group: 48, Run: 1}.Problem())
-	require.Equal(t, "scale groups of 16 columns, want codes of E2M1 without zero points beside them", i4.Shape{Group: 16, Run: 1}.Problem())
+	require.Equal(t, "scale groups of 48 columns, want 32, 64, 128, or 0 for a whole row",
+		i4.Shape{Group: 48, Run: 1}.Problem())
+	require.Equal(t, "scale groups of 16 columns, want codes of E2M1 without zero points beside them",
+		i4.Shape{Group: 16, Run: 1}.Problem())
 	require.Equal(t, "runs of 0 blocks, want 1 at least", i4.Shape{Group: 128}.Problem())
 }
 

@@ -13,7 +13,8 @@ func (m *Machine) Check() error {
 	if m.Format != Format {
 		return fmt.Errorf("format is %d, want %d", m.Format, Format)
 	}
-	for _, f := range []struct{ name, value string }{{"gpu", m.GPU}, {"driver", m.Driver}, {"cuda", m.CUDA}, {"compiler", m.Compiler}, {"commit", m.Commit}, {"date", m.Date}} {
+	for _, f := range []struct{ name, value string }{{"gpu", m.GPU}, {"driver", m.Driver}, {"cuda", m.CUDA},
+		{"compiler", m.Compiler}, {"commit", m.Commit}, {"date", m.Date}} {
 		if f.value == "" {
 			return fmt.Errorf("%s is missing", f.name)
 		}
@@ -29,7 +30,8 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.n)
 		}
 	}
-	if err := errors.Join(m.Ceiling.check("ceiling_gb_s"), m.Idle.check("idle"), m.Drain.Chunk.check("drain: chunk_us"), m.Drain.Finish.notBelow0("drain: finish_us")); err != nil {
+	if err := errors.Join(m.Ceiling.check("ceiling_gb_s"), m.Idle.check("idle"), m.Drain.Chunk.check("drain: chunk_us"),
+		m.Drain.Finish.notBelow0("drain: finish_us")); err != nil {
 		return first(err)
 	}
 	if err := m.checkCopies(); err != nil {
@@ -63,7 +65,8 @@ func (m *Machine) checkExchanges() error {
 	for i := range m.Exchanges {
 		e, at := &m.Exchanges[i], fmt.Sprintf("exchanges[%d]", i)
 		if e.InFlight < 0 || e.VectorBytes < 0 || i > 0 && m.Exchanges[i-1].compare(e) >= 0 {
-			return fmt.Errorf("%s: in_flight is %d and vector_bytes %d, want both from 0, ascending", at, e.InFlight, e.VectorBytes)
+			return fmt.Errorf("%s: in_flight is %d and vector_bytes %d, want both from 0, ascending", at, e.InFlight,
+				e.VectorBytes)
 		}
 		err := e.Wait.check(at + ": wait_us")
 		if e.VectorBytes > 0 {

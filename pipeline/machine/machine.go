@@ -54,10 +54,11 @@ type Copies struct {
 // Exchange is one exchange among all SMs: each writes its part of a vector, arrives at
 // the grid barrier, and reads the whole vector.
 type Exchange struct {
-	InFlight    int    `json:"in_flight"`    // copies in flight of the ring that fills meanwhile; 0: nothing streams
-	VectorBytes int    `json:"vector_bytes"` // 0: the barrier alone
-	Wait        Figure `json:"wait_us"`      // from an SM's arrival to its release: mean over the SMs, so what they are apart is in it
-	Read        Figure `json:"read_us"`      // from the release until the vector lies in shared memory; 0 of none
+	InFlight    int `json:"in_flight"`    // copies in flight of the ring that fills meanwhile; 0: nothing streams
+	VectorBytes int `json:"vector_bytes"` // 0: the barrier alone
+	// from an SM's arrival to its release: mean over the SMs, so what they are apart is in it
+	Wait Figure `json:"wait_us"`
+	Read Figure `json:"read_us"` // from the release until the vector lies in shared memory; 0 of none
 
 	// Count is Wait where a count of arrivals stands in the barrier's place, which orders no
 	// memory. Only of no vector, and not in every file.

@@ -43,15 +43,23 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 		{`"gpu":"NVIDIA H200"`, `"gpu":""`, "gpu is missing"},
 		{`"date":"2026-11-21"`, `"date":"yesterday"`, `date is "yesterday", want one such as 2026-11-21`},
 		{`"sms":132`, `"sms":0`, "sms is 0, want at least 1"},
-		{`"ceiling_gb_s":{"median":4600,"min":4590`, `"ceiling_gb_s":{"median":4600,"min":0`, "ceiling_gb_s: min is 0 and median 4600, want all above 0"},
-		{`"ceiling_gb_s":{"median":4600`, `"ceiling_gb_s":{"median":46000`, "ceiling_gb_s: min 4590, median 46000, max 4680, want them in this order"},
-		{`"ceiling_gb_s":{"median":4600,"min":4590,"max":4680`, `"ceiling_gb_s":{"median":1e300,"min":4590,"max":1e300`, "ceiling_gb_s: min 4590, median 1e+300, max 1e+300, want none beyond 1e+09"},
-		{`{"in_flight":1,"gb_s":{"median":3121,"min":3121`, `{"in_flight":1,"gb_s":{"median":-3121,"min":-3121`, "copies[0]: gb_s: min is -3121"},
+		{`"ceiling_gb_s":{"median":4600,"min":4590`, `"ceiling_gb_s":{"median":4600,"min":0`,
+			"ceiling_gb_s: min is 0 and median 4600, want all above 0"},
+		{`"ceiling_gb_s":{"median":4600`, `"ceiling_gb_s":{"median":46000`,
+			"ceiling_gb_s: min 4590, median 46000, max 4680, want them in this order"},
+		{`"ceiling_gb_s":{"median":4600,"min":4590,"max":4680`, `"ceiling_gb_s":{"median":1e300,"min":4590,"max":1e300`,
+			"ceiling_gb_s: min 4590, median 1e+300, max 1e+300, want none beyond 1e+09"},
+		{`{"in_flight":1,"gb_s":{"median":3121,"min":3121`, `{"in_flight":1,"gb_s":{"median":-3121,"min":-3121`,
+			"copies[0]: gb_s: min is -3121"},
 		{`{"in_flight":2,"gb_s"`, `{"in_flight":1,"gb_s"`, "copies[1]: in_flight is 1, want ascending numbers from 1"},
-		{`"in_flight":3,"vector_bytes":16384`, `"in_flight":3,"vector_bytes":0`, "exchanges[7]: in_flight is 3 and vector_bytes 0, want both from 0, ascending"},
-		{`"vector_bytes":16384,"wait_us":{"median":1.1,"min":1.1`, `"vector_bytes":16384,"wait_us":{"median":1.1,"min":0`, "exchanges[1]: wait_us: min is 0 and median 1.1, want all above 0"},
-		{`"read_us":{"median":0,"min":0,"max":0}`, `"read_us":{"median":1,"min":1,"max":1}`, "exchanges[0]: read_us is 1 of no vector, want 0"},
-		{`"chunk_us":{"median":0.3,"min":0.3`, `"chunk_us":{"median":0.3,"min":-1`, "drain: chunk_us: min is -1 and median 0.3, want all above 0"},
+		{`"in_flight":3,"vector_bytes":16384`, `"in_flight":3,"vector_bytes":0`,
+			"exchanges[7]: in_flight is 3 and vector_bytes 0, want both from 0, ascending"},
+		{`"vector_bytes":16384,"wait_us":{"median":1.1,"min":1.1`, `"vector_bytes":16384,"wait_us":{"median":1.1,"min":0`,
+			"exchanges[1]: wait_us: min is 0 and median 1.1, want all above 0"},
+		{`"read_us":{"median":0,"min":0,"max":0}`, `"read_us":{"median":1,"min":1,"max":1}`,
+			"exchanges[0]: read_us is 1 of no vector, want 0"},
+		{`"chunk_us":{"median":0.3,"min":0.3`, `"chunk_us":{"median":0.3,"min":-1`,
+			"drain: chunk_us: min is -1 and median 0.3, want all above 0"},
 	} {
 		broken := strings.Replace(string(text), c.old, c.new, 1)
 		require.NotEqual(t, string(text), broken, c.old)
@@ -66,7 +74,8 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 	require.EqualError(t, m.Check(), "copies is empty, want figures of one number of copies in flight at least")
 	m = byHand(t)
 	m.Exchanges = m.Exchanges[:3]
-	require.EqualError(t, m.Check(), "exchanges: want some with nothing in flight (in_flight 0) and some with copies in flight")
+	require.EqualError(t, m.Check(),
+		"exchanges: want some with nothing in flight (in_flight 0) and some with copies in flight")
 	one := Figure{Median: 1, Min: 1, Max: 1}
 	m = byHand(t)
 	m.Exchanges[0].Counted = &Way{Took: one}
@@ -75,11 +84,13 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 	m.Exchanges[1].Words = &Way{}
 	require.EqualError(t, m.Check(), "exchanges[1]: words: took_us: min is 0 and median 0, want all above 0")
 	m.Exchanges[1].Words = &Way{Took: one, Unhidden: &one}
-	require.EqualError(t, m.Check(), "exchanges[1]: words: unhidden_us with nothing in flight, want it beside a stream only")
+	require.EqualError(t, m.Check(),
+		"exchanges[1]: words: unhidden_us with nothing in flight, want it beside a stream only")
 	m.Exchanges[1].Words = &Way{Took: one}
 	last := len(m.Exchanges) - 1
 	m.Exchanges[last].Words = &Way{Took: one, Unhidden: &Figure{Median: 1, Min: 2, Max: 3}}
-	require.EqualError(t, m.Check(), fmt.Sprintf("exchanges[%d]: words: unhidden_us: min 2, median 1, max 3, want them in this order", last))
+	require.EqualError(t, m.Check(),
+		fmt.Sprintf("exchanges[%d]: words: unhidden_us: min 2, median 1, max 3, want them in this order", last))
 	m.Exchanges[last].Words.Unhidden = &one
 	require.NoError(t, m.Check())
 	m = byHand(t)
@@ -92,12 +103,14 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 func TestMachineFilesOfAnyFormatAreKnown(t *testing.T) {
 	require.NoError(t, CheckFile(h200))
 	require.NoError(t, CheckFile([]byte(`{"format": 0, "copies": []}`)))
-	require.EqualError(t, CheckFile([]byte(`{"format": 1}`)), "it has no field copies, want a machine file of mkgen calibrate")
+	require.EqualError(t, CheckFile([]byte(`{"format": 1}`)),
+		"it has no field copies, want a machine file of mkgen calibrate")
 }
 
 func TestAnotherGPUIsRefused(t *testing.T) {
 	require.NoError(t, H200().Is("NVIDIA H200"))
-	require.EqualError(t, H200().Is("NVIDIA H100 PCIe"), "it is of NVIDIA H200, this one is NVIDIA H100 PCIe; mkgen calibrate measures it")
+	require.EqualError(t, H200().Is("NVIDIA H100 PCIe"),
+		"it is of NVIDIA H200, this one is NVIDIA H100 PCIe; mkgen calibrate measures it")
 }
 
 // By what is in flight on all SMs together: linear to the first measured point, measured
@@ -108,7 +121,8 @@ func TestBandwidthFollowsWhatIsInFlight(t *testing.T) {
 		sms    int
 		copies float64
 		gbps   float64
-	}{{132, 1, 3121}, {132, 0.5, 3121 / 2.}, {1, 1, 3121 / 132.}, {66, 2, 3121}, {132, 2, 4265}, {132, 2.5, (4265 + 4509) / 2.}, {132, 12, 4571}, {132, 32, 4571}, {264, 6, 4571}} {
+	}{{132, 1, 3121}, {132, 0.5, 3121 / 2.}, {1, 1, 3121 / 132.}, {66, 2, 3121}, {132, 2, 4265},
+		{132, 2.5, (4265 + 4509) / 2.}, {132, 12, 4571}, {132, 32, 4571}, {264, 6, 4571}} {
 		require.InEpsilon(t, c.gbps*1e9, m.BytesPerSecond(c.sms, int64(c.copies*16384)), 1e-9, "%+v", c)
 	}
 	m.Ceiling.Median = 4500
@@ -125,12 +139,15 @@ func TestWaysOfAVectorAreThoseMeasuredAndBetween(t *testing.T) {
 		return &Figure{Median: median, Min: median - spread/2, Max: median + 3*spread/2}
 	}
 	m.Exchanges = []Exchange{{VectorBytes: 8192, Words: &Way{Unhidden: us(99, 9)}},
-		{InFlight: 2, VectorBytes: 8192, Words: &Way{Unhidden: us(1, 5)}}, {InFlight: 2, VectorBytes: 16384, Unhidden: us(7, 3), Words: &Way{Unhidden: us(2, 1)}},
-		{InFlight: 4, Unhidden: us(50, 9)}, {InFlight: 4, VectorBytes: 8192, Words: &Way{Unhidden: us(3, 0.5)}}, {InFlight: 4, VectorBytes: 16384, Words: &Way{Unhidden: us(6, 8)}}}
+		{InFlight: 2, VectorBytes: 8192, Words: &Way{Unhidden: us(1, 5)}},
+		{InFlight: 2, VectorBytes: 16384, Unhidden: us(7, 3), Words: &Way{Unhidden: us(2, 1)}},
+		{InFlight: 4, Unhidden: us(50, 9)}, {InFlight: 4, VectorBytes: 8192, Words: &Way{Unhidden: us(3, 0.5)}},
+		{InFlight: 4, VectorBytes: 16384, Words: &Way{Unhidden: us(6, 8)}}}
 	for _, c := range []struct {
 		bytes, copies int
 		us, spread    float64
-	}{{8192, 2, 1, 5}, {12288, 2, 1.5, 3}, {4096, 2, 1, 5}, {1 << 20, 2, 2, 1}, {8192, 3, 2, 2.75}, {16384, 3, 4, 4.5}, {16384, 9, 6, 8}} {
+	}{{8192, 2, 1, 5}, {12288, 2, 1.5, 3}, {4096, 2, 1, 5}, {1 << 20, 2, 2, 1}, {8192, 3, 2, 2.75}, {16384, 3, 4, 4.5},
+		{16384, 9, 6, 8}} {
 		got, spread, known := m.VectorSeconds("words", c.bytes, int64(c.copies)*16384)
 		require.True(t, known)
 		require.InDelta(t, c.us*1e-6, got, 1e-15, "%+v", c)

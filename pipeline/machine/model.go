@@ -76,7 +76,8 @@ func (m *Machine) VectorSeconds(way string, bytes int, inFlight int64) (seconds,
 
 // ofVector is one number of a figure of VectorSeconds, which micros picks, in seconds: between
 // the vectors and the copies in flight that were measured.
-func (m *Machine) ofVector(way string, bytes int, inFlight int64, micros func(*Figure) float64) (seconds float64, known bool) {
+func (m *Machine) ofVector(way string, bytes int, inFlight int64,
+	micros func(*Figure) float64) (seconds float64, known bool) {
 	var curve []point // by copies in flight
 	for i := 0; i < len(m.Exchanges); {
 		n := m.Exchanges[i].InFlight

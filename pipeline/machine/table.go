@@ -26,8 +26,8 @@ func (f *Figure) cells() []any { return []any{number(f.Median), f.spread()} }
 
 // WriteTable prints all figures for a terminal: medians, each with its least and greatest.
 func (m *Machine) WriteTable(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s (driver %s, CUDA %s), %d SMs, %s\nRing of %d stages of %d bytes, %d consumer warps\nMedians (least–greatest), times in µs\n\n",
-		m.GPU, m.Driver, m.CUDA, m.SMs, m.Compiler, m.Stages, m.StageBytes, m.Consumers); err != nil {
+	if _, err := fmt.Fprintf(w,
+		"%s (driver %s, CUDA %s), %d SMs, %s\nRing of %d stages of %d bytes, %d consumer warps\nMedians (least–greatest), times in µs\n\n", m.GPU, m.Driver, m.CUDA, m.SMs, m.Compiler, m.Stages, m.StageBytes, m.Consumers); err != nil {
 		return err
 	}
 	tables := []*table.Table{m.copiesTable(), m.exchangesTable()}
@@ -97,7 +97,8 @@ func (e *Exchange) cells(figures ...*Figure) []any {
 // waysTable is what each way of handing a vector on takes, and adds to a stream; nil
 // where a file has the barrier's only.
 func (m *Machine) waysTable() *table.Table {
-	t := table.New(">in\nflight", ">vector\nbytes", ">counted\nwords", "", ">not\nhidden", "", ">words", "", ">not\nhidden", "")
+	t := table.New(">in\nflight", ">vector\nbytes", ">counted\nwords", "", ">not\nhidden", "", ">words", "",
+		">not\nhidden", "")
 	some := false
 	for i := range m.Exchanges {
 		e := &m.Exchanges[i]

@@ -1,14 +1,14 @@
-// Package draw says which token a kernel draws from logits: the layout of a row's parameters and, in Go, the arithmetic of
-// the template tasks.Sample, operation by operation. The template's draws are these to the bit on the executor. A GPU's
-// logarithms and powers of 2 differ from Go's in the last bit, which changes a draw where two tokens all but tie.
+// Package draw says which token a kernel draws from logits: the layout of a row's parameters and, in Go, the arithmetic
+// of the template tasks.Sample, operation by operation. The template's draws are these to the bit on the executor. A
+// GPU's logarithms and powers of 2 differ from Go's in the last bit, which changes a draw where two tokens all but tie.
 //
-// The draw is Gumbel-max: the token of the highest logit/T − log2(E), where E is exponentially distributed, one a token.
-// Random bits are Philox4x32-10's: the key is the seed, the counter the position and the token's number. So a draw depends on
-// logits, parameters, seed and position, and on nothing else.
+// The draw is Gumbel-max: the token of the highest logit/T − log2(E), where E is exponentially distributed, one a
+// token. Random bits are Philox4x32-10's: the key is the seed, the counter the position and the token's number. So a
+// draw depends on logits, parameters, seed and position, and on nothing else.
 //
-// Truncation follows transformers' processors, in their order: top-k, top-p, min-p. Tokens are kept by their distance from
-// the highest logit, in nats at the row's temperature, of which 2^19 are a nat. Tokens that are equally far stay or go
-// together. No token farther than 32 nats is ever drawn: its odds are below 10⁻⁹ among 2^18 tokens.
+// Truncation follows transformers' processors, in their order: top-k, top-p, min-p. Tokens are kept by their distance
+// from the highest logit, in nats at the row's temperature, of which 2^19 are a nat. Tokens that are equally far stay
+// or go together. No token farther than 32 nats is ever drawn: its odds are below 10⁻⁹ among 2^18 tokens.
 package draw
 
 import "math"
@@ -75,8 +75,8 @@ type Row [RowWords]uint32
 
 func (r *Row) float(word int) float32 { return math.Float32frombits(r[word]) }
 
-// Choose is the token that a row draws from logits at a position of its sequence. Of tokens that tie it takes the lowest;
-// NaN is never drawn, and without a logit above -inf the token is 0.
+// Choose is the token that a row draws from logits at a position of its sequence. Of tokens that tie it takes the
+// lowest; NaN is never drawn, and without a logit above -inf the token is 0.
 func (r *Row) Choose(logits []float32, position uint32) int {
 	stays := r.Stays(logits)
 	best, at := float32(math.Inf(-1)), 0

@@ -18,7 +18,8 @@ func TestPhiloxHasItsAuthorsAnswers(t *testing.T) {
 	}{
 		{[2]uint32{}, [4]uint32{}, [4]uint32{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}},
 		{[2]uint32{ones, ones}, [4]uint32{ones, ones, ones, ones}, [4]uint32{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}},
-		{[2]uint32{0xa4093822, 0x299f31d0}, [4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344}, [4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
+		{[2]uint32{0xa4093822, 0x299f31d0}, [4]uint32{0x243f6a88, 0x85a308d3, 0x13198a2e, 0x03707344},
+			[4]uint32{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}},
 	} {
 		require.Equal(t, c.want, draw.Philox(c.key, c.counter))
 	}
@@ -27,11 +28,12 @@ func TestPhiloxHasItsAuthorsAnswers(t *testing.T) {
 // row draws at a temperature.
 func row(temperature float64, seed uint32) draw.Row {
 	return draw.Row{draw.RowFlags: draw.FlagDraws, draw.RowScale: math.Float32bits(float32(math.Log2E / temperature)),
-		draw.RowNats: math.Float32bits(float32((1 << draw.NatBits) / temperature)), draw.RowFar: draw.Farthest, draw.RowSeedLo: seed}
+		draw.RowNats: math.Float32bits(float32((1 << draw.NatBits) / temperature)), draw.RowFar: draw.Farthest,
+		draw.RowSeedLo: seed}
 }
 
-// By Pearson's χ² draws follow the softmax in float64, flat or peaked. The bound is passed by chance once in 10⁶ (Wilson and
-// Hilferty's approximation); a generator that is off by 2 % at a token of a twentieth fails with 10⁶ draws.
+// By Pearson's χ² draws follow the softmax in float64, flat or peaked. The bound is passed by chance once in 10⁶
+// (Wilson and Hilferty's approximation); a generator that is off by 2 % at a token of a twentieth fails with 10⁶ draws.
 func TestDrawsFollowTheSoftmax(t *testing.T) {
 	n := deep.Count(1_000_000, 20_000)
 	for i, c := range []struct {
@@ -39,7 +41,8 @@ func TestDrawsFollowTheSoftmax(t *testing.T) {
 		spread, temperature float64
 		topK                uint32
 		topP                float64
-	}{{24, 1, 1, 0, 0}, {24, 0, 1, 0, 0}, {24, 3, 0.8, 0, 0}, {50, 2, 1.3, 12, 0}, {50, 2, 1, 20, 0.9}, {24, 2, 1, 0, 0.8}} {
+	}{{24, 1, 1, 0, 0}, {24, 0, 1, 0, 0}, {24, 3, 0.8, 0, 0}, {50, 2, 1.3, 12, 0}, {50, 2, 1, 20, 0.9},
+		{24, 2, 1, 0, 0.8}} {
 		logits := make([]float32, c.vocab)
 		for j := range logits {
 			logits[j] = float32(c.spread * math.Sin(float64(7*j*j+i)))
@@ -78,8 +81,8 @@ func TestDrawsFollowTheSoftmax(t *testing.T) {
 	}
 }
 
-// Over a large vocabulary of equal logits each stretch of tokens comes as often as others: the tokens that win have random
-// numbers far below what a float's distance from 1 holds.
+// Over a large vocabulary of equal logits each stretch of tokens comes as often as others: the tokens that win have
+// random numbers far below what a float's distance from 1 holds.
 func TestDrawsFromManyTokensAreUniform(t *testing.T) {
 	deep.Only(t)
 	const vocab, parts, n = 1 << 15, 32, 20_000

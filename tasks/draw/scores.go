@@ -1,8 +1,8 @@
 package draw
 
-// A row's scores are what the log-probabilities of one token are made of. Each part of the vocabulary has ScoreWords words:
-// its highest logit, the sum of exp(logit − highest), and from ScoreTops on its highest logits with their tokens, in order.
-// Of the first part one more word is the logit of the token that was chosen, or of RowTarget's.
+// A row's scores are what the log-probabilities of one token are made of. Each part of the vocabulary has ScoreWords
+// words: its highest logit, the sum of exp(logit − highest), and from ScoreTops on its highest logits with their
+// tokens, in order. Of the first part one more word is the logit of the token that was chosen, or of RowTarget's.
 const (
 	MaxTops     = 20 // the most probable tokens of a row, at most
 	ScoredSteps = 16 // tokens of a row whose scores are kept; a power of 2

@@ -71,8 +71,8 @@ func (b *Bench) open(t T, set func(*engine.Options)) *engine.Engine {
 	t.Helper()
 	device, err := b.Device()
 	require.NoError(t, err)
-	o := engine.Options{Kernel: b.Kernel, Device: device, Weights: runtime.FromTensors(b.weights(), runtime.LoadOptions{}), Text: b.Text, KVTokens: b.kvTokens(),
-		TokensPerLaunch: 7, Ends: []int{}, PageSeed: 9}
+	o := engine.Options{Kernel: b.Kernel, Device: device, Weights: runtime.FromTensors(b.weights(), runtime.LoadOptions{}),
+		Text: b.Text, KVTokens: b.kvTokens(), TokensPerLaunch: 7, Ends: []int{}, PageSeed: 9}
 	if set != nil {
 		set(&o)
 	}

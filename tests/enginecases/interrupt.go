@@ -23,7 +23,8 @@ func messages(s ...string) []tokenizer.Message {
 // However a generation is ended, what it gave until then is right, and so is what
 // the engine generates next.
 func cancelled(t T, b *Bench) {
-	r, next := engine.Request{Tokens: b.prompt(8, 7), MaxTokens: 30}, engine.Request{Tokens: b.prompt(9, 10), MaxTokens: 12}
+	r, next := engine.Request{Tokens: b.prompt(8, 7), MaxTokens: 30},
+		engine.Request{Tokens: b.prompt(9, 10), MaxTokens: 12}
 	want, wantNext := b.fresh(t, r), b.fresh(t, next)
 	e := b.open(t, nil)
 	for _, after := range []int{0, 1, 2, 7, 8, 20} {
@@ -104,7 +105,8 @@ func conversation(t T, b *Bench) {
 func wholePages(b *Bench, n int) int { return n - n%b.Kernel.KV.Page }
 
 func sampled(t T, b *Bench) {
-	r := engine.Request{Tokens: b.prompt(12, 6), MaxTokens: 16, Sampling: sampling.Params{Temperature: 0.9, TopK: 50, TopP: 0.95, MinP: 0.01, Seed: 7}}
+	r := engine.Request{Tokens: b.prompt(12, 6), MaxTokens: 16,
+		Sampling: sampling.Params{Temperature: 0.9, TopK: 50, TopP: 0.95, MinP: 0.01, Seed: 7}}
 	want := b.fresh(t, r)
 	e := b.open(t, nil)
 	require.Equal(t, want.Tokens, answer(t, e, r).Tokens)

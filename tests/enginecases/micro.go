@@ -46,7 +46,8 @@ func WriteCheckpoint(dir string, seed uint64) error {
 		if err := synth.Fill(bits, seed, t, 0); err != nil {
 			return err
 		}
-		tensors = append(tensors, checkpoint.Tensor{Name: t.Name, DType: models.BF16, Shape: t.Shape, Data: checkpoint.BF16Bytes(bits)})
+		tensors = append(tensors, checkpoint.Tensor{Name: t.Name, DType: models.BF16, Shape: t.Shape,
+			Data: checkpoint.BF16Bytes(bits)})
 	}
 	var data bytes.Buffer
 	if err := checkpoint.WriteSafetensors(&data, tensors); err != nil {
@@ -105,12 +106,15 @@ func tokenizerFile() ([]byte, error) {
 	return json.Marshal(map[string]any{
 		"added_tokens": added,
 		"pre_tokenizer": map[string]any{"type": "Sequence", "pretokenizers": []any{
-			map[string]any{"type": "Split", "pattern": map[string]any{"Regex": `\s+|\S+`}, "behavior": "Isolated", "invert": false},
+			map[string]any{"type": "Split", "pattern": map[string]any{"Regex": `\s+|\S+`}, "behavior": "Isolated",
+				"invert": false},
 			map[string]any{"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": false},
 		}},
 		"post_processor": map[string]any{"type": "TemplateProcessing",
-			"single":         []any{map[string]any{"SpecialToken": map[string]any{"id": "<s>", "type_id": 0}}, map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}},
-			"special_tokens": map[string]any{"<s>": map[string]any{"id": "<s>", "ids": []int{beginToken}, "tokens": []string{"<s>"}}},
+			"single": []any{map[string]any{"SpecialToken": map[string]any{"id": "<s>", "type_id": 0}},
+				map[string]any{"Sequence": map[string]any{"id": "A", "type_id": 0}}},
+			"special_tokens": map[string]any{"<s>": map[string]any{"id": "<s>", "ids": []int{beginToken},
+				"tokens": []string{"<s>"}}},
 		},
 		"decoder": map[string]any{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true},
 		"model":   map[string]any{"type": "BPE", "vocab": vocab, "merges": merges},

@@ -16,7 +16,8 @@ func TestOnTheExecutor(t *testing.T) {
 			require.NoError(t, err)
 			text, err := Bytes()
 			require.NoError(t, err)
-			b := &Bench{Kernel: mk, Text: text, Soak: deep.Count(250, 50), Device: func() (runtime.Device, error) { return runtime.NewSim(mk.IR, 3) }}
+			b := &Bench{Kernel: mk, Text: text, Soak: deep.Count(250, 50),
+				Device: func() (runtime.Device, error) { return runtime.NewSim(mk.IR, 3) }}
 			for _, c := range b.Cases() {
 				t.Run(c.Name, func(t *testing.T) {
 					t.Parallel()

@@ -96,7 +96,10 @@ func TestGoldensSeeEveryFeature(t *testing.T) {
 		{"plain scale of scores", "gemma3", func(c *models.Config) { c.Traits.AttnScale = 0 }},
 		{"q, k and v one below the other", "internlm2", func(c *models.Config) { c.ByKVHead = false }},
 		{"halves instead of neighbours", "helium", func(c *models.Config) { c.Rope.Interleaved = false }},
-		{"a layer's positions rotated", "granite4-nope", func(c *models.Config) { c.Traits.Kinds, c.Traits.Pattern = nil, nil }},
+		{"a layer's positions rotated", "granite4-nope", func(c *models.Config) {
+			c.Traits.Kinds, c.Traits.Pattern = nil,
+				nil
+		}},
 		{"residuals not scaled", "granite", func(c *models.Config) { c.Traits.ResidualScale = 0 }},
 		{"logits not scaled", "granite", func(c *models.Config) { c.Traits.LogitScale = 0 }},
 		{"halves for neighbours", "glm4", func(c *models.Config) { c.Rope.Interleaved = false }},

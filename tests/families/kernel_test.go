@@ -29,7 +29,8 @@ func (w tensors) Row(tensor string, row int, dst []uint16) error {
 	return nil
 }
 
-// small are options under which a tiny model meets splits, several stages, SMs with uneven shares and pages in any order.
+// small are options under which a tiny model meets splits, several stages, SMs with uneven shares and pages in any
+// order.
 var small = megakernel.Options{SMs: 3, Splits: 2, StageBytes: 2048, Page: 8}
 
 // backwards is a page table of n pages.
@@ -70,7 +71,8 @@ func together(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens [
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
-	s, err := runtime.Open(context.Background(), mk, sim, runtime.FromTensors(tensors(w), runtime.LoadOptions{}), runtime.Options{Pages: pages + 1})
+	s, err := runtime.Open(context.Background(), mk, sim, runtime.FromTensors(tensors(w), runtime.LoadOptions{}),
+		runtime.Options{Pages: pages + 1})
 	require.NoError(t, err)
 	out := make([]float32, mk.Config.Vocab)
 	for at := 0; at < len(tokens); {
@@ -78,7 +80,9 @@ func together(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens [
 		if at >= len(tokens)-mk.Options.Tokens {
 			n = min(n, 3)
 		}
-		_, err := s.Run(context.Background(), batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: tokens[at:][:n], Cached: at, Pages: backwards(pages)}}})
+		_, err := s.Run(context.Background(),
+			batch.StepRequest{Steps: 1,
+				Sequences: []batch.Sequence{{New: tokens[at:][:n], Cached: at, Pages: backwards(pages)}}})
 		require.NoError(t, err, "position %d", at)
 		for k := range n {
 			require.NoError(t, s.TokenLogits(0, k, out))
@@ -111,7 +115,8 @@ func distance(got, want [][]float64) float64 {
 }
 
 // logitsOf are the reference's, rounded as the kernel rounds.
-func logitsOf(t *testing.T, config models.Config, w reference.Weights, tokens []int, h reference.Hooks) (all [][]float64) {
+func logitsOf(t *testing.T, config models.Config, w reference.Weights, tokens []int,
+	h reference.Hooks) (all [][]float64) {
 	t.Helper()
 	ref, err := reference.NewModel(config, w, h)
 	require.NoError(t, err)
@@ -121,14 +126,16 @@ func logitsOf(t *testing.T, config models.Config, w reference.Weights, tokens []
 	return all
 }
 
-// limit is how far a kernel's logits may be from the reference's that rounds where the kernel does, where these roundings cost own
-// beside none: both are relative to the logits' spread. Half of own is for roundings that fall the other way, since most fall alike
-// (0.16 to 0.47 of own is left of the models whose roundings cost 0.02 and more, Ministral's 0.07 among them). The rest is for
-// what the reference does not round: attention's weights and sums in float32 (0.006 to 0.01 of Gemma 2 and 3, whose roundings cost no more).
+// limit is how far a kernel's logits may be from the reference's that rounds where the kernel does, where these
+// roundings cost own beside none: both are relative to the logits' spread. Half of own is for roundings that fall the
+// other way, since most fall alike (0.16 to 0.47 of own is left of the models whose roundings cost 0.02 and more,
+// Ministral's 0.07 among them). The rest is for what the reference does not round: attention's weights and sums in
+// float32 (0.006 to 0.01 of Gemma 2 and 3, whose roundings cost no more).
 func limit(own float64) float64 { return own/2 + 0.01 }
 
-// Every family's kernels, of one row and of several, against the reference that rounds as they do and against transformers in
-// float32. What is left is roundings that fall the other way, and, beside transformers, bf16 in place of float32.
+// Every family's kernels, of one row and of several, against the reference that rounds as they do and against
+// transformers in float32. What is left is roundings that fall the other way, and, beside transformers, bf16 in place
+// of float32.
 func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 	for _, c := range cases(t) {
 		if strings.Contains(c.Name, "-") && !deep.On() { // a variant of a family that is there
@@ -144,7 +151,8 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 			if !deep.On() {
 				tokens = tokens[:min(len(tokens), 21)]
 			}
-			want, exact := logitsOf(t, config, w, tokens, reference.AsKernel(config)), logitsOf(t, config, w, tokens, reference.Hooks{})
+			want, exact := logitsOf(t, config, w, tokens, reference.AsKernel(config)),
+				logitsOf(t, config, w, tokens, reference.Hooks{})
 			for _, rows := range []int{1, 6} {
 				tokens, want, exact := tokens, want, exact
 				if rows == 1 && !deep.On() { // beyond the windows of 8 and the first page
@@ -164,7 +172,8 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 						far = max(far, distance(got[at:at+1], [][]float64{c.At(at)}))
 					}
 				}
-				t.Logf("%d rows: %.4f from the reference, whose roundings cost %.4f, at most %.4f from transformers", rows, near, own, far)
+				t.Logf("%d rows: %.4f from the reference, whose roundings cost %.4f, at most %.4f from transformers", rows, near,
+					own, far)
 				require.Less(t, near, limit(own), "%d rows, roundings cost %.4f", rows, own)
 				require.Less(t, far, 0.1, "%d rows", rows)
 				for i := range got { // greedy choices are the same, but where two tokens are nearly as good
@@ -178,7 +187,8 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 
 var every = flag.Bool("every", false, "every family's kernels in every format of weights: three CPU minutes")
 
-// Every family's kernels in 8 and in 4 bits, of one row and of several, against the reference with the same weights and inputs.
+// Every family's kernels in 8 and in 4 bits, of one row and of several, against the reference with the same weights and
+// inputs.
 func TestKernelsOfEveryFormatForEveryFamily(t *testing.T) {
 	for _, c := range cases(t) {
 		t.Run(c.Name, func(t *testing.T) {
@@ -243,7 +253,8 @@ func roundAs(t *testing.T, mk *megakernel.Kernel, w reference.Weights) {
 	}
 }
 
-// Kernels of a whole context take longrope's short factors for a sequence within the first training's, and the long ones for others.
+// Kernels of a whole context take longrope's short factors for a sequence within the first training's, and the long
+// ones for others.
 func TestLongRoPEFollowsTheSequence(t *testing.T) {
 	all := cases(t)
 	for name, short := range map[string]bool{"phi4-mini-short": true, "phi4-mini": false} {
@@ -269,8 +280,9 @@ func TestFaultsOfFeaturesShow(t *testing.T) {
 	for _, f := range []struct {
 		name  string
 		fault megakernel.Fault
-	}{{"qwen2", megakernel.FaultBias}, {"qwen3", megakernel.FaultQKNorm}, {"gemma3", megakernel.FaultPlusOne}, {"gemma3", megakernel.FaultRopeBase},
-		{"gemma2", megakernel.FaultLogitCap}, {"gemma2", megakernel.FaultPostNorm}, {"mistral", megakernel.FaultAttention}, {"ministral3", megakernel.FaultGrowth}} {
+	}{{"qwen2", megakernel.FaultBias}, {"qwen3", megakernel.FaultQKNorm}, {"gemma3", megakernel.FaultPlusOne},
+		{"gemma3", megakernel.FaultRopeBase}, {"gemma2", megakernel.FaultLogitCap}, {"gemma2", megakernel.FaultPostNorm},
+		{"mistral", megakernel.FaultAttention}, {"ministral3", megakernel.FaultGrowth}} {
 		t.Run(string(f.fault), func(t *testing.T) {
 			t.Parallel()
 			all := cases(t)
@@ -287,7 +299,8 @@ func TestFaultsOfFeaturesShow(t *testing.T) {
 			mk, err := megakernel.Build(config, o)
 			require.NoError(t, err)
 			want := logitsOf(t, config, w, tokens, reference.AsKernel(config))
-			far, own := distance(decode(t, mk, w, tokens), want), distance(want, logitsOf(t, config, w, tokens, reference.Hooks{}))
+			far, own := distance(decode(t, mk, w, tokens), want),
+				distance(want, logitsOf(t, config, w, tokens, reference.Hooks{}))
 			t.Logf("%s of %s: %.3f, limit %.3f", f.fault, f.name, far, limit(own))
 			require.Greater(t, far, 1.5*limit(own))
 			o.Tokens, o.Splits = 4, 0

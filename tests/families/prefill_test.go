@@ -31,7 +31,8 @@ func wideHeads(t *testing.T, c *Case) models.Config {
 }
 
 // prefillPair is a case's decode kernel of one row and its prefill kernel.
-func prefillPair(t *testing.T, config models.Config, fault megakernel.Fault) (*megakernel.Kernel, *megakernel.Prefill, error) {
+func prefillPair(t *testing.T, config models.Config,
+	fault megakernel.Fault) (*megakernel.Kernel, *megakernel.Prefill, error) {
 	t.Helper()
 	mk, err := megakernel.Build(config, megakernel.Options{SMs: 2, Page: 8, Fault: fault})
 	require.NoError(t, err)
@@ -41,7 +42,8 @@ func prefillPair(t *testing.T, config models.Config, fault megakernel.Fault) (*m
 
 // prefilled are the logits behind each of several steps of a prompt through the prefill kernel, and behind the token
 // after them, which the decode kernel reads over the cache that these have filled.
-func prefilled(t *testing.T, mk *megakernel.Kernel, p *megakernel.Prefill, w reference.Weights, tokens []int, steps ...int) (logits [][]float64) {
+func prefilled(t *testing.T, mk *megakernel.Kernel, p *megakernel.Prefill, w reference.Weights, tokens []int,
+	steps ...int) (logits [][]float64) {
 	t.Helper()
 	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
 	sim, err := runtime.NewSim(mk.IR, 1)
@@ -69,14 +71,16 @@ func prefilled(t *testing.T, mk *megakernel.Kernel, p *megakernel.Prefill, w ref
 
 // prompt is a case's weights and a prompt, and the reference's logits where prefilled has some: rounded as the kernel
 // rounds, and not.
-func prompt(t *testing.T, config models.Config, steps ...int) (w reference.Weights, tokens []int, want, exact [][]float64) {
+func prompt(t *testing.T, config models.Config,
+	steps ...int) (w reference.Weights, tokens []int, want, exact [][]float64) {
 	t.Helper()
 	n := 1
 	for _, step := range steps {
 		n += step
 	}
 	w, tokens = reference.Synthetic(config, Seed), synth.Tokens(Seed, 0, n, config.Vocab)
-	rounded, float := logitsOf(t, config, w, tokens, reference.AsKernel(config)), logitsOf(t, config, w, tokens, reference.Hooks{})
+	rounded, float := logitsOf(t, config, w, tokens, reference.AsKernel(config)),
+		logitsOf(t, config, w, tokens, reference.Hooks{})
 	at := -1
 	for _, step := range append(steps, 1) {
 		at += step
@@ -111,7 +115,8 @@ func equalsReference(t *testing.T, config models.Config) {
 	require.Less(t, got, limit(own))
 }
 
-// The same with heads of 256 dimensions: of Gemma, with windows, soft caps and norms of each head, and of layers without RoPE.
+// The same with heads of 256 dimensions: of Gemma, with windows, soft caps and norms of each head, and of layers
+// without RoPE.
 func TestPrefillKernelsOfWideHeadsEqualTheReference(t *testing.T) {
 	all := cases(t)
 	for _, name := range []string{"gemma2", "gemma3", "smollm3"} {
@@ -130,9 +135,11 @@ func TestFaultsOfFeaturesShowInPrefillKernels(t *testing.T) {
 	for _, f := range []struct {
 		name  string
 		fault megakernel.Fault
-	}{{"qwen2", megakernel.FaultBias}, {"qwen3", megakernel.FaultQKNorm}, {"olmo2", megakernel.FaultQKNorm}, {"gemma3", megakernel.FaultPlusOne},
-		{"gemma3", megakernel.FaultRopeBase}, {"gemma2", megakernel.FaultLogitCap}, {"gemma2", megakernel.FaultPostNorm}, {"olmo2", megakernel.FaultPostNorm},
-		{"mistral", megakernel.FaultAttention}, {"gemma2", megakernel.FaultAttention}, {"ministral3", megakernel.FaultGrowth}, {"smollm3", megakernel.FaultDropToken}} {
+	}{{"qwen2", megakernel.FaultBias}, {"qwen3", megakernel.FaultQKNorm}, {"olmo2", megakernel.FaultQKNorm},
+		{"gemma3", megakernel.FaultPlusOne}, {"gemma3", megakernel.FaultRopeBase}, {"gemma2", megakernel.FaultLogitCap},
+		{"gemma2", megakernel.FaultPostNorm}, {"olmo2", megakernel.FaultPostNorm}, {"mistral", megakernel.FaultAttention},
+		{"gemma2", megakernel.FaultAttention}, {"ministral3", megakernel.FaultGrowth},
+		{"smollm3", megakernel.FaultDropToken}} {
 		t.Run(f.name+" "+string(f.fault), func(t *testing.T) {
 			t.Parallel()
 			config := asPrefill(t, &all[slices.IndexFunc(all, func(c Case) bool { return c.Name == f.name })])

@@ -168,7 +168,8 @@ func eightBits(r *rows) {
 	bits("subnormals and zeros of both signs", small, small.Neg())
 	code := r.at.AndC(0x7f).Min(r.k.U32(0x7e))
 	tie := func(up float64) dsl.Val[dsl.F32] { // between code and the next, times up
-		lo, hi := dsl.Unpack(dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](code.Add(code.AddC(1).Min(r.k.U32(0x7e)).ShlC(8))))))
+		lo, hi := dsl.Unpack(dsl.Cast[dsl.F16x2](
+			dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](code.Add(code.AddC(1).Min(r.k.U32(0x7e)).ShlC(8))))))
 		return lo.Add(hi).Mul(r.k.F32(0.5 * up))
 	}
 	bits("ties", tie(1), tie(-1))

@@ -83,9 +83,12 @@ func warpgroups(r *rows) {
 		name string
 		run  func()
 	}{
-		{ir.OpWGMMAFence, "64 bytes a row", func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(0), narrow, tile, dsl.At(b), narrow) }},
-		{ir.OpWGMMA, "64 bytes, second half", func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(8), narrow, tile, dsl.At(b+8), narrow) }},
-		{ir.OpWGMMA, "128 bytes a row", func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(24), wide, tile, dsl.At(b+16), wide) }},
+		{ir.OpWGMMAFence, "64 bytes a row",
+			func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(0), narrow, tile, dsl.At(b), narrow) }},
+		{ir.OpWGMMA, "64 bytes, second half",
+			func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(8), narrow, tile, dsl.At(b+8), narrow) }},
+		{ir.OpWGMMA, "128 bytes a row",
+			func() { dsl.WGMMA[dsl.BF16x2](sums, tile, dsl.At(24), wide, tile, dsl.At(b+16), wide) }},
 		{ir.OpWGMMACommit, "A in registers", func() { dsl.WGMMARegisters(sums, fa, tile, dsl.At(b), narrow) }},
 		{ir.OpWGMMA, "columns in rows of 64 bytes", func() {
 			dsl.WGMMARegisters(sums, fa, tile, dsl.At(b+4),

@@ -25,7 +25,8 @@ func (r *rows) zeros(name string, n int) dsl.Buf[dsl.U32] {
 // words declares a read-only buffer of n words per thread: edge cases, then
 // random bits.
 func (r *rows) words(name string, n int) dsl.Buf[dsl.U32] {
-	edges := []uint32{0, 1, 2, 31, 32, 33, 0x7fffffff, 0x80000000, 0x80000001, 0xffffffff, 0xfffffffe, 0xffff, 0x10000, 0x55555555, 0xaaaaaaaa, 1000000007}
+	edges := []uint32{0, 1, 2, 31, 32, 33, 0x7fffffff, 0x80000000, 0x80000001, 0xffffffff, 0xfffffffe, 0xffff, 0x10000,
+		0x55555555, 0xaaaaaaaa, 1000000007}
 	rng, data := r.random(), []byte{}
 	for i := range n * rowThreads {
 		x := rng.Uint32()
@@ -52,8 +53,9 @@ func (r *rows) floats(name string, xs []float32) dsl.Val[dsl.F32] {
 // by turn, then numbers of every size.
 func edgeFloats(turn int) []float32 {
 	inf := float32(math.Inf(1))
-	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, inf, -inf, float32(math.NaN()), math.SmallestNonzeroFloat32, -1e-39, 1.1754944e-38,
-		math.MaxFloat32, -math.MaxFloat32, 0.5, 1.5, 2.5, -2.5, 16777217, 2147483648, -2147483648, 4294967296, 0.1, 65504, 65520, 3.3895e38}
+	special := []float32{0, float32(math.Copysign(0, -1)), 1, -1, inf, -inf, float32(math.NaN()),
+		math.SmallestNonzeroFloat32, -1e-39, 1.1754944e-38, math.MaxFloat32, -math.MaxFloat32, 0.5, 1.5, 2.5, -2.5, 16777217,
+		2147483648, -2147483648, 4294967296, 0.1, 65504, 65520, 3.3895e38}
 	rng := rand.New(rand.NewPCG(21, uint64(turn)))
 	out := make([]float32, rowThreads)
 	for i := range out {

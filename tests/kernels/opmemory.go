@@ -47,7 +47,8 @@ func fold[T dsl.Elem](vs []dsl.Val[T]) dsl.Val[dsl.U32] {
 // through loads a vector of each width from in, stores it to a scratch place
 // of the thread in mid, loads it from there element by element, and gives both
 // to out. Every element is 16 bytes of a thread's share at most.
-func through[T dsl.Elem](r *rows, name string, in dsl.Buf[dsl.B128], mid dsl.Buf[dsl.B128], index dsl.Val[dsl.U32], widths []int, opts ...dsl.MemOpt) {
+func through[T dsl.Elem](r *rows, name string, in dsl.Buf[dsl.B128], mid dsl.Buf[dsl.B128], index dsl.Val[dsl.U32],
+	widths []int, opts ...dsl.MemOpt) {
 	src, dst := dsl.View[T](in), dsl.View[T](mid)
 	per := int(src.Len() / in.Len()) // elements in 16 bytes
 	for _, n := range widths {
@@ -136,7 +137,8 @@ func orderedMemory(r *rows) {
 
 // atomicRows runs the atomics on a thread's own words of b, so that the values
 // they return do not depend on the order of threads.
-func atomicRows[T dsl.Int](r *rows, name string, b dsl.Buf[T], index dsl.Val[dsl.U32], x, y dsl.Val[T], bits bool, opts ...dsl.MemOpt) {
+func atomicRows[T dsl.Int](r *rows, name string, b dsl.Buf[T], index dsl.Val[dsl.U32], x, y dsl.Val[T], bits bool,
+	opts ...dsl.MemOpt) {
 	old := func(op ir.Op, v dsl.Val[T]) { r.put(op, name+", old value", toWord(v)) }
 	at := index.MulC(4).Named("own")
 	b.Store(at, x)

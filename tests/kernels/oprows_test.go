@@ -175,7 +175,8 @@ func TestOpRowsCompileWithoutSpills(t *testing.T) {
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "op_rows.cu")
 	require.NoError(t, os.WriteFile(path, src.Text, 0o644))
-	report, err := c.Compile(t.Context(), path, path+"bin", nvcc.Options{Arch: tg.Arch, Flags: []string{"-Werror", "all-warnings"}})
+	report, err := c.Compile(t.Context(), path, path+"bin",
+		nvcc.Options{Arch: tg.Arch, Flags: []string{"-Werror", "all-warnings"}})
 	require.NoError(t, err)
 	stores, loads := report.Spills()
 	require.Zero(t, stores+loads)

@@ -107,7 +107,8 @@ func waits(r *rows) {
 	})
 	k.Barrier()
 	for n := range 4 {
-		r.put([...]ir.Op{ir.OpRedAdd, ir.OpAtomMax, ir.OpAtomOr, ir.OpAtomAdd}[n], "all threads on one word", r.common.Load(dsl.At(n)))
+		r.put([...]ir.Op{ir.OpRedAdd, ir.OpAtomMax, ir.OpAtomOr, ir.OpAtomAdd}[n], "all threads on one word",
+			r.common.Load(dsl.At(n)))
 	}
 	sleep := func(a *ir.Attr) { a.Imm = 40 }
 	dsl.WaitUntil(counters, dsl.At(0), dsl.EQ, k.Grid(), dsl.Relaxed(dsl.GPUScope))

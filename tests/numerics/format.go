@@ -57,6 +57,7 @@ func e4m3Variants() []variant {
 		{Group: groupE4M3, Name: "values in e4m3", valuesIn: inE4M3},
 		{Group: groupE4M3, Name: "both in e4m3", keysIn: inE4M3, valuesIn: inE4M3},
 		{Group: groupE4M3, Name: "both, scaled to a greatest of 448", keysIn: inScaled, valuesIn: inScaled},
-		{Group: groupE4M3, Name: "the kernel, its cache in e4m3", on: kernel, splits: usualSplits, keysIn: inE4M3, valuesIn: inE4M3},
+		{Group: groupE4M3, Name: "the kernel, its cache in e4m3", on: kernel, splits: usualSplits, keysIn: inE4M3,
+			valuesIn: inE4M3},
 	}
 }

@@ -132,7 +132,8 @@ func TestMarksAndTablesMustMatch(t *testing.T) {
 	page := "<!-- table a: written by go run ./tests/numerics -update -->\nold\n<!-- end of table -->\nrest"
 	filled, err := fillIn(page, map[string]string{"a": "new\n"})
 	require.NoError(t, err)
-	require.Equal(t, "<!-- table a: written by go run ./tests/numerics -update -->\n\nnew\n\n<!-- end of table -->\nrest", filled)
+	require.Equal(t, "<!-- table a: written by go run ./tests/numerics -update -->\n\nnew\n\n<!-- end of table -->\nrest",
+		filled)
 	_, err = fillIn(page, nil)
 	require.ErrorContains(t, err, "marks of 1 tables, the record 0")
 }

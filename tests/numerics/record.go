@@ -50,7 +50,8 @@ func subjects() ([]subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	half.Layers, half.Hidden, half.Intermediate, half.Heads, half.KVHeads = half.Layers/2, half.Hidden/2, half.Intermediate/2, half.Heads/2, half.KVHeads/2
+	half.Layers, half.Hidden, half.Intermediate, half.Heads, half.KVHeads = half.Layers/2, half.Hidden/2,
+		half.Intermediate/2, half.Heads/2, half.KVHeads/2
 	half.Vocab = 4096
 	return []subject{{"half of Llama-3.2-1B", half, []int{128, 1024, 4096}, 24}, {"tiny", tiny, []int{128, 448}, 24}}, nil
 }
@@ -59,8 +60,10 @@ func subjects() ([]subject, error) {
 func (s subject) measure(contexts []int, workers int, progress func(string)) modelRecord {
 	shape := s.config
 	weights := reference.Synthetic(shape, seed)
-	m := modelRecord{Name: s.name, Positions: s.positions, Shape: map[string]int{"layers": shape.Layers, "hidden": shape.Hidden,
-		"intermediate": shape.Intermediate, "heads": shape.Heads, "kv_heads": shape.KVHeads, "head_dim": shape.HeadDim, "vocab": shape.Vocab}}
+	m := modelRecord{Name: s.name, Positions: s.positions,
+		Shape: map[string]int{"layers": shape.Layers, "hidden": shape.Hidden,
+			"intermediate": shape.Intermediate, "heads": shape.Heads, "kv_heads": shape.KVHeads, "head_dim": shape.HeadDim,
+			"vocab": shape.Vocab}}
 	for _, context := range contexts {
 		results := newRun(shape, weights, context, s.positions, seed).measure(variants(), workers)
 		for i := range results {

@@ -21,7 +21,8 @@ func (r *record) tables() map[string]string {
 			out[key+" "+g] = m.table(g)
 		}
 	}
-	for name, what := range map[string]string{"states": attnStates, "merge": attnMerge, "weights": attnWeights, "together": attnAll} {
+	for name, what := range map[string]string{"states": attnStates, "merge": attnMerge, "weights": attnWeights,
+		"together": attnAll} {
 		out["attention "+name] = r.attentionTable(what)
 	}
 	out["products"] = r.productTable()
@@ -41,7 +42,8 @@ func (m *modelRecord) table(group string) string {
 		head = append(head, fmt.Sprintf("KL at %d", c.Context))
 	}
 	middle := m.Contexts[len(m.Contexts)/2]
-	head = append(head, fmt.Sprintf("margin used at %d", middle.Context), fmt.Sprintf("flips of %d", m.Positions*len(m.Contexts)))
+	head = append(head, fmt.Sprintf("margin used at %d", middle.Context),
+		fmt.Sprintf("flips of %d", m.Positions*len(m.Contexts)))
 	shared := group == groupAlone || group == groupHF || group == groupE4M3
 	if shared {
 		head = append(head, fmt.Sprintf("share at %d", middle.Context))
@@ -102,7 +104,10 @@ func (r *record) attentionTable(what string) string {
 	}
 	rows := [][]string{head}
 	find := func(what string, size, splits int) string {
-		i := slices.IndexFunc(r.Attention, func(s single) bool { return s.What == what && s.Size == size && s.Splits == splits })
+		i := slices.IndexFunc(r.Attention, func(s single) bool {
+			return s.What == what && s.Size == size &&
+				s.Splits == splits
+		})
 		if i < 0 {
 			return "–"
 		}

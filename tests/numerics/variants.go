@@ -30,7 +30,8 @@ const (
 )
 
 // kernelRoundings are all of them, in the order of a step; those to bf16 first.
-var kernelRoundings = []rounding{inQKV, query, key, value, weights, inO, inGateUp, inDown, inHead, products, vectors, softmaxes, merging}
+var kernelRoundings = []rounding{inQKV, query, key, value, weights, inO, inGateUp, inDown, inHead, products, vectors,
+	softmaxes, merging}
 
 // points is where the bf16 roundings are.
 var points = map[reference.Point]rounding{

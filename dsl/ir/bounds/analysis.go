@@ -50,7 +50,8 @@ const maxRounds = 8
 // Analyze bounds what a kernel computes its addresses from, and reports what it cannot
 // show to be right.
 func Analyze(k *ir.Kernel, f *Facts) *Report {
-	a := &analysis{k: k, facts: f, slice: newSlice(k), contents: map[*ir.Buf]*content{}, setIn: map[*ir.For][]int{}, numbers: map[int][]int64{}}
+	a := &analysis{k: k, facts: f, slice: newSlice(k), contents: map[*ir.Buf]*content{}, setIn: map[*ir.For][]int{},
+		numbers: map[int][]int64{}}
 	a.launch()
 	for a.round = 0; ; a.round++ {
 		a.start()
@@ -114,7 +115,8 @@ func (a *analysis) instr(in *ir.Instr) {
 				a.vals[r.ID] = a.load(in, i)
 			}
 		}
-	case ir.OpSt, ir.OpAtomAdd, ir.OpAtomMax, ir.OpAtomMin, ir.OpAtomOr, ir.OpAtomExch, ir.OpAtomCAS, ir.OpRedAdd, ir.OpBulkG2S, ir.OpTensorG2S:
+	case ir.OpSt, ir.OpAtomAdd, ir.OpAtomMax, ir.OpAtomMin, ir.OpAtomOr, ir.OpAtomExch, ir.OpAtomCAS, ir.OpRedAdd,
+		ir.OpBulkG2S, ir.OpTensorG2S:
 		a.store(in)
 		a.opaque(in)
 	default:

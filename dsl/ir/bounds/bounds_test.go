@@ -31,10 +31,14 @@ func analysed(t *testing.T, body func(k *dsl.Kernel, x buf, n u32)) (kinds []bou
 
 func TestWhatIsProved(t *testing.T) {
 	for name, body := range map[string]func(k *dsl.Kernel, x buf, n u32){
-		"a branch bounds":          func(k *dsl.Kernel, x buf, n u32) { k.If(n.LtC(64), func() { x.Store(n, n) }) },
-		"a mask bounds":            func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MulC(1<<30).AndC(63), n) },
-		"a remainder bounds":       func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.RemC(64), n) },
-		"a quotient and its rest":  func(_ *dsl.Kernel, x buf, n u32) { m := n.MinC(63); x.Store(m.DivC(7).MulC(7).Add(m.RemC(7)), n) },
+		"a branch bounds":    func(k *dsl.Kernel, x buf, n u32) { k.If(n.LtC(64), func() { x.Store(n, n) }) },
+		"a mask bounds":      func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MulC(1<<30).AndC(63), n) },
+		"a remainder bounds": func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.RemC(64), n) },
+		"a quotient and its rest": func(_ *dsl.Kernel, x buf,
+			n u32) {
+			m := n.MinC(63)
+			x.Store(m.DivC(7).MulC(7).Add(m.RemC(7)), n)
+		},
 		"a difference of the same": func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.AddC(9).Sub(n), n) },
 		"an assertion bounds":      func(k *dsl.Kernel, x buf, n u32) { k.Assert(n.LtC(64), "small"); x.Store(n, n) },
 		"a claim bounds": func(k *dsl.Kernel, x buf, n u32) {
@@ -74,15 +78,19 @@ func TestWhatIsFound(t *testing.T) {
 		want bounds.Kind
 		body func(k *dsl.Kernel, x buf, n u32)
 	}{
-		"one too many":             {bounds.Outside, func(k *dsl.Kernel, x buf, n u32) { k.If(n.LtC(65), func() { x.Store(n, n) }) }},
-		"one too few":              {bounds.Overflow, func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MinC(64).SubC(1), n) }},
-		"a product":                {bounds.Overflow, func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MulC(1<<23).DivC(1<<30), n) }},
-		"a mask that is too wide":  {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.AndC(127), n) }},
-		"a remainder of a wrapped": {bounds.Overflow, func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MulC(1<<30).RemC(63), n) }},
+		"one too many": {bounds.Outside,
+			func(k *dsl.Kernel, x buf, n u32) { k.If(n.LtC(65), func() { x.Store(n, n) }) }},
+		"one too few": {bounds.Overflow, func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MinC(64).SubC(1), n) }},
+		"a product": {bounds.Overflow,
+			func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MulC(1<<23).DivC(1<<30), n) }},
+		"a mask that is too wide": {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.AndC(127), n) }},
+		"a remainder of a wrapped": {bounds.Overflow,
+			func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MulC(1<<30).RemC(63), n) }},
 		"a vector over the end": {bounds.Outside, func(k *dsl.Kernel, x buf, n u32) {
 			k.If(n.LtC(62), func() { x.StoreN(n.MulC(4).MinC(64), []u32{n, n, n, n}) })
 		}},
-		"a vector that is askew": {bounds.Unaligned, func(_ *dsl.Kernel, x buf, n u32) { x.StoreN(n.MinC(60), []u32{n, n, n, n}) }},
+		"a vector that is askew": {bounds.Unaligned,
+			func(_ *dsl.Kernel, x buf, n u32) { x.StoreN(n.MinC(60), []u32{n, n, n, n}) }},
 		"a cursor that goes past": {bounds.Outside, func(k *dsl.Kernel, x buf, n u32) {
 			at := dsl.NewVar(k.U32(0), "at")
 			k.For(k.U32(0), n, func(u32) {
@@ -91,8 +99,9 @@ func TestWhatIsFound(t *testing.T) {
 				at.Set(dsl.Select(next.EqC(65), k.U32(0), next))
 			})
 		}},
-		"a cursor that goes past behind branches": {bounds.Outside, func(k *dsl.Kernel, x buf, n u32) { roundBehindBranches(k, x, n, 65) }},
-		"a word that nobody knows":                {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(x.Load(n.MinC(63)), n) }},
+		"a cursor that goes past behind branches": {bounds.Outside,
+			func(k *dsl.Kernel, x buf, n u32) { roundBehindBranches(k, x, n, 65) }},
+		"a word that nobody knows": {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(x.Load(n.MinC(63)), n) }},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, []bounds.Kind{c.want}, analysed(t, c.body)) })
 	}

@@ -120,11 +120,14 @@ func (a *analysis) access(in *ir.Instr, m ir.Addr, least, bytes form) {
 	}
 	end, fits := sum(1, at, 1, n)
 	if !ok || !fits || !a.atMost(end.minus(length)) || !a.atMost(at.negated()) {
-		a.find(Finding{Kind: Outside, Pos: in.Pos, At: in.Pos, Text: fmt.Sprintf("%s of %s: index %s, %s elements, want it in %s", in.Op, m.Buf, a.both(f), a.both(n).over(size), a.both(length).over(size))})
+		a.find(Finding{Kind: Outside, Pos: in.Pos, At: in.Pos,
+			Text: fmt.Sprintf("%s of %s: index %s, %s elements, want it in %s", in.Op, m.Buf, a.both(f), a.both(n).over(size),
+				a.both(length).over(size))})
 		return
 	}
 	if align > 1 && align <= 16 && !multiple(at, align) {
-		a.find(Finding{Kind: Unaligned, Pos: in.Pos, At: in.Pos, Text: fmt.Sprintf("%s of %s: byte %s is not known to be a multiple of %d", in.Op, m.Buf, a.both(at), align)})
+		a.find(Finding{Kind: Unaligned, Pos: in.Pos, At: in.Pos,
+			Text: fmt.Sprintf("%s of %s: byte %s is not known to be a multiple of %d", in.Op, m.Buf, a.both(at), align)})
 	}
 }
 
@@ -154,7 +157,8 @@ func (a *analysis) length(b *ir.Buf) (form, bool) {
 
 // overflow reports a value that may have left its type.
 func (a *analysis) overflow(at *ir.Instr, w *wrap) {
-	a.find(Finding{Kind: Overflow, Pos: w.in.Pos, At: at.Pos, Text: fmt.Sprintf("%s of %s may be %s", w.in.Op, w.t, w.exact.want(w.t))})
+	a.find(Finding{Kind: Overflow, Pos: w.in.Pos, At: at.Pos,
+		Text: fmt.Sprintf("%s of %s may be %s", w.in.Op, w.t, w.exact.want(w.t))})
 }
 
 func (a *analysis) find(f Finding) {
@@ -176,6 +180,7 @@ func (a *analysis) bytes(in *ir.Instr, v *ir.Value) {
 		return
 	}
 	if !a.atMost(f.plus(-maxBytes)) || !a.atMost(f.negated()) || !multiple(f, 16) {
-		a.find(Finding{Kind: BadCount, Pos: in.Pos, At: in.Pos, Text: fmt.Sprintf("%s of %s bytes, want a multiple of 16 up to %d", in.Op, a.both(f), maxBytes)})
+		a.find(Finding{Kind: BadCount, Pos: in.Pos, At: in.Pos,
+			Text: fmt.Sprintf("%s of %s bytes, want a multiple of 16 up to %d", in.Op, a.both(f), maxBytes)})
 	}
 }

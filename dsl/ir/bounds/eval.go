@@ -137,7 +137,8 @@ func (a *analysis) pure(in *ir.Instr) val {
 	if t == ir.Pred {
 		return val{known: true, c: a.condition(in, args)}
 	}
-	if in.Op == ir.OpBits && (t == ir.F32 && in.Args[0].Type == ir.U32 || t == ir.U32 && in.Args[0].Type == ir.F32 && args[0].known) {
+	if in.Op == ir.OpBits && (t == ir.F32 && in.Args[0].Type == ir.U32 || t == ir.U32 && in.Args[0].Type == ir.F32 &&
+		args[0].known) {
 		return args[0] // an integer that is kept as a float's bits, and taken back
 	}
 	if !t.IsInt() && t != ir.U16 {
@@ -168,7 +169,8 @@ func (a *analysis) pure(in *ir.Instr) val {
 	case ir.OpRem:
 		return a.modulo(args[0], args[1], t)
 	case ir.OpShr:
-		if w, ok := args[0].f.single(); ok && w.word != nil && w.word.Digits > 0 && multiple(args[1].f, int64(w.word.Digits)) {
+		if w, ok := args[0].f.single(); ok && w.word != nil && w.word.Digits > 0 &&
+			multiple(args[1].f, int64(w.word.Digits)) {
 			s := a.fresh(opaque, interval{0, w.hi})
 			s.word, s.deps = &Word{Digits: w.word.Digits, Below: w.word.Below}, []form{args[0].f}
 			return a.value(s)
@@ -189,7 +191,8 @@ func (a *analysis) pure(in *ir.Instr) val {
 	case ir.OpMax:
 		return a.extreme(larger, args[0], args[1])
 	case ir.OpAnd:
-		if w, ok := args[0].f.single(); ok && w.word != nil && w.word.Digits > 0 && args[1].f.isConst() && args[1].f.k == 1<<w.word.Digits-1 {
+		if w, ok := args[0].f.single(); ok && w.word != nil && w.word.Digits > 0 && args[1].f.isConst() &&
+			args[1].f.k == 1<<w.word.Digits-1 {
 			s := a.fresh(opaque, interval{0, w.word.Below - 1})
 			s.deps = []form{args[0].f}
 			return a.value(s)

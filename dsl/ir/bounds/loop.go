@@ -341,7 +341,8 @@ func (a *analysis) steppedOut(x val, c *carried, lo, hi form, step int64, t ir.T
 		length = a.extreme(larger, val{f: length, iv: a.both(length), known: true}, val{f: constant(0), known: true}).f
 	}
 	if step > 1 {
-		q := a.divided(val{f: length.plus(step - 1), iv: a.both(length).meet(interval{0, inf}), known: true}, val{f: constant(step)}, ir.U64)
+		q := a.divided(val{f: length.plus(step - 1), iv: a.both(length).meet(interval{0, inf}), known: true},
+			val{f: constant(step)}, ir.U64)
 		length, step = q.f, 1
 	}
 	f, ok := a.stepped(x.f, c, length, 1)

@@ -102,7 +102,8 @@ func (p *problem) candidates(left form) (out []*symbol) {
 func (s *symbol) decided() bool {
 	for _, v := range []form{s.x, s.y} {
 		d := of(s).minus(v)
-		if slices.ContainsFunc(s.facts, func(ft *fact) bool { return ft.f.equal(d) }) && slices.ContainsFunc(s.facts, func(ft *fact) bool { return ft.f.equal(d.negated()) }) {
+		if slices.ContainsFunc(s.facts, func(ft *fact) bool { return ft.f.equal(d) }) &&
+			slices.ContainsFunc(s.facts, func(ft *fact) bool { return ft.f.equal(d.negated()) }) {
 			return true
 		}
 	}

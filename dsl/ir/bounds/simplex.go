@@ -26,8 +26,8 @@ const (
 
 func newSimplex(p *problem) *simplex {
 	n, m := len(p.symbols), len(p.rows)
-	s := &simplex{rows: m, cols: n, lo: make([]float64, n+m), hi: make([]float64, n+m), basic: make([]int, m), non: make([]int, n),
-		upper: make([]bool, n), d: make([]float64, n), beta: make([]float64, m), t: make([][]float64, m)}
+	s := &simplex{rows: m, cols: n, lo: make([]float64, n+m), hi: make([]float64, n+m), basic: make([]int, m),
+		non: make([]int, n), upper: make([]bool, n), d: make([]float64, n), beta: make([]float64, m), t: make([][]float64, m)}
 	for j, x := range p.symbols {
 		s.lo[j], s.hi[j], s.non[j] = float64(x.lo), float64(x.hi), j
 		if x.cell == nil { // so that of equal bounds that is taken which says more

@@ -145,7 +145,8 @@ func TestRemovedResultsBecomeZero(t *testing.T) {
 func TestMovesTakeTheirArithmeticAlong(t *testing.T) {
 	k := kernel()
 	_, ops := broken(t, k, "later bar.cta") // behind the region, over lane and eq
-	require.Equal(t, []string{"mbar.init", "lane", "eq", "atom.add", "fence.proxy.async", "wait", "bar.cta", "mbar.expect", "wait.mbar", "bar.sync"}, ops)
+	require.Equal(t, []string{"mbar.init", "lane", "eq", "atom.add", "fence.proxy.async", "wait", "bar.cta", "mbar.expect",
+		"wait.mbar", "bar.sync"}, ops)
 	_, ops = broken(t, k, "later atom.add @x") // with its If
 	require.Equal(t, []string{"mbar.init", "bar.cta", "lane", "eq", "fence.proxy.async", "atom.add"}, ops[:6])
 	_, ops = broken(t, k, "earlier mbar.expect @bar") // before the whole region

@@ -21,8 +21,8 @@ func named(c Class, in *ir.Instr, what string, f func(e *edit) error) Mutation {
 func removable(in *ir.Instr) bool {
 	switch in.Op {
 	case ir.OpBarCTA, ir.OpBarSync, ir.OpBarArrive, ir.OpSyncWarp, ir.OpFence, ir.OpFenceProxy, ir.OpFenceMBar,
-		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarArriveAt, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem, ir.OpWaitTag, ir.OpGridWait,
-		ir.OpBarCluster, ir.OpWGMMAFence, ir.OpWGMMACommit, ir.OpWGMMAWait:
+		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarArriveAt, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem,
+		ir.OpWaitTag, ir.OpGridWait, ir.OpBarCluster, ir.OpWGMMAFence, ir.OpWGMMACommit, ir.OpWGMMAWait:
 		return true
 	}
 	return publishes(in)

@@ -4,7 +4,8 @@ package compile
 
 import "github.com/mkgen/mkgen/dsl"
 
-func mistakes(k *dsl.Kernel, a, b dsl.Val[dsl.F32], i dsl.Val[dsl.I32], n dsl.Val[dsl.U32], h dsl.Val[dsl.BF16], p dsl.Pred, x dsl.Buf[dsl.F32]) {
+func mistakes(k *dsl.Kernel, a, b dsl.Val[dsl.F32], i dsl.Val[dsl.I32], n dsl.Val[dsl.U32], h dsl.Val[dsl.BF16],
+	p dsl.Pred, x dsl.Buf[dsl.F32]) {
 	_ = a == b // want "cannot be compared"
 	_ = p == p // want "cannot be compared"
 	_ = x == x // want "cannot be compared"

@@ -111,7 +111,8 @@ func (f *Stepper) check(r batch.StepRequest) error {
 		rows += len(q.New)
 		want := (q.Cached + len(q.New) + r.Steps - 1 + f.Page - 1) / f.Page
 		if len(q.New) < 1 || r.Steps > 1 && len(q.New) > 1 || len(q.Pages) != want {
-			return fmt.Errorf("sequence %d: %d new tokens in %d steps and %d pages, want %d", i, len(q.New), r.Steps, len(q.Pages), want)
+			return fmt.Errorf("sequence %d: %d new tokens in %d steps and %d pages, want %d", i, len(q.New), r.Steps,
+				len(q.Pages), want)
 		}
 		for _, p := range q.Pages[q.Cached/f.Page:] {
 			if w, twice := writer[p]; twice {

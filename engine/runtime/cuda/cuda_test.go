@@ -65,8 +65,8 @@ func TestOpenWithoutADriverSaysSo(t *testing.T) {
 
 func TestOpenReadsTheFacts(t *testing.T) {
 	dev := fake(t)
-	require.Equal(t, Facts{Name: "mkgen fake GPU", Driver: 13000, ComputeMajor: 9, SMs: 4, SharedOptin: 232448, SharedPerSM: 233472,
-		L2: 1 << 20, Memory: 1 << 30, ClockKHz: 1000000, Cooperative: true}, dev.Facts())
+	require.Equal(t, Facts{Name: "mkgen fake GPU", Driver: 13000, ComputeMajor: 9, SMs: 4, SharedOptin: 232448,
+		SharedPerSM: 233472, L2: 1 << 20, Memory: 1 << 30, ClockKHz: 1000000, Cooperative: true}, dev.Facts())
 	require.NoError(t, dev.Check(Needs{Arch: "sm_90a", Driver: 13000, SMs: 4, Shared: 232448}))
 	require.Error(t, dev.Check(Needs{SMs: 5}))
 }
@@ -134,7 +134,8 @@ func TestCloseReleasesWhatIsLeftAndRefusesUse(t *testing.T) {
 	require.NoError(t, dev.Close())
 	require.NoError(t, m.Free())
 	require.NoError(t, e.Close())
-	for _, err := range []error{m.Set(1), s.Sync(), e.Record(s), f.SetDynamicShared(1), f.LaunchCooperative(s, 1, 32, 0, Pointer(m.Addr()))} {
+	for _, err := range []error{m.Set(1), s.Sync(), e.Record(s), f.SetDynamicShared(1),
+		f.LaunchCooperative(s, 1, 32, 0, Pointer(m.Addr()))} {
 		require.ErrorIs(t, err, ErrClosed)
 	}
 	_, err = dev.Alloc(4)
@@ -168,12 +169,14 @@ func TestLaunchRefusesAGridThatCannotBeResident(t *testing.T) {
 	s, err := dev.NewStream()
 	require.NoError(t, err)
 	require.NoError(t, f.SetDynamicShared(200000))
-	require.EqualError(t, f.LaunchCooperative(s, 5, 288, 200000, Pointer(0)), "cuda: launch kernel: 5 blocks of 288 threads with 200000 bytes of "+
-		"dynamic shared memory cannot all be resident: 1 per SM on 4 SMs makes 4")
+	require.EqualError(t, f.LaunchCooperative(s, 5, 288, 200000, Pointer(0)),
+		"cuda: launch kernel: 5 blocks of 288 threads with 200000 bytes of "+
+			"dynamic shared memory cannot all be resident: 1 per SM on 4 SMs makes 4")
 	require.ErrorContains(t, f.LaunchCooperative(s, 4, 513, 0, Pointer(0)), "1 to 512 threads")
 	require.ErrorContains(t, f.LaunchCooperative(s, 0, 32, 0, Pointer(0)), "want at least 1 block")
-	require.EqualError(t, f.SetDynamicShared(232448), "cuda: kernel kernel: 232448 bytes of dynamic shared memory beside 1024 static: "+
-		"want 0 to 231424 (232448 per block)")
+	require.EqualError(t, f.SetDynamicShared(232448),
+		"cuda: kernel kernel: 232448 bytes of dynamic shared memory beside 1024 static: "+
+			"want 0 to 231424 (232448 per block)")
 }
 
 func TestModuleErrors(t *testing.T) {
@@ -325,15 +328,18 @@ func TestGraphsThatCannotBe(t *testing.T) {
 	require.NoError(t, err)
 	at := Pointer(m.Addr())
 	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 1024, Params: at}})
-	require.EqualError(t, err, "cuda: graph: launch 0: kernel: 1 blocks of 1024 threads with 0 bytes: want at least 1 block, 1 to 512 threads, at least 0 bytes")
+	require.EqualError(t, err,
+		"cuda: graph: launch 0: kernel: 1 blocks of 1024 threads with 0 bytes: want at least 1 block, 1 to 512 threads, at least 0 bytes")
 	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32}})
 	require.ErrorContains(t, err, "a parameter of 0 bytes")
 	// The first launch has none before it that it could start beside.
-	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32, Params: at, Dependent: true}, {Function: f, Grid: 1, Block: 32, Params: at}})
+	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32, Params: at, Dependent: true},
+		{Function: f, Grid: 1, Block: 32, Params: at}})
 	require.ErrorContains(t, err, "0 of 1 edges are programmatic, want 1")
 	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32, Params: Pointer(8)}}) // no memory of its own
 	require.ErrorContains(t, err, "launch 0 of kernel: CUDA_ERROR_ILLEGAL_ADDRESS")
-	g, err := dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32, Params: at}}) // the stream before captures no more
+	// the stream before captures no more
+	g, err := dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32, Params: at}})
 	require.NoError(t, err)
 	require.NoError(t, g.Close())
 }

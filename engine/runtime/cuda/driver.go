@@ -86,7 +86,8 @@ func driverError(code C.CUresult) error {
 		return nil
 	}
 	if code == C.CUDA_ERROR_STUB_LIBRARY { // there is no driver that could say its name and text
-		return &DriverError{Code: int(code), Name: "CUDA_ERROR_STUB_LIBRARY", Text: "no libcuda.so.1 of an NVIDIA driver, or one without this function"}
+		return &DriverError{Code: int(code), Name: "CUDA_ERROR_STUB_LIBRARY",
+			Text: "no libcuda.so.1 of an NVIDIA driver, or one without this function"}
 	}
 	e := &DriverError{Code: int(code), Name: fmt.Sprintf("CUresult %d", int(code)), Text: "the driver has no text for it"}
 	var text *C.char
@@ -155,7 +156,8 @@ func preferShared(f cu.Function) error { return driverError(C.mkgen_prefer_share
 // parameter.
 func launchCooperative(f cu.Function, s cu.Stream, grid, block, shared int, params []byte) error {
 	stream := *(*C.CUstream)(unsafe.Pointer(&s))
-	return driverError(C.mkgen_launch_cooperative(raw(f), C.uint(grid), C.uint(block), C.uint(shared), stream, unsafe.Pointer(unsafe.SliceData(params))))
+	return driverError(C.mkgen_launch_cooperative(raw(f), C.uint(grid), C.uint(block), C.uint(shared), stream,
+		unsafe.Pointer(unsafe.SliceData(params))))
 }
 
 // hostAlloc allocates pinned host memory mapped into the device's address space.

@@ -58,7 +58,8 @@ func (f Facts) Check(n Needs) error {
 			return err
 		}
 		if !runs {
-			short = append(short, fmt.Sprintf("compute capability %d.%d does not run code for %s", f.ComputeMajor, f.ComputeMinor, n.Arch))
+			short = append(short, fmt.Sprintf("compute capability %d.%d does not run code for %s", f.ComputeMajor,
+				f.ComputeMinor, n.Arch))
 		}
 	}
 	if f.Driver < n.Driver {

@@ -47,8 +47,9 @@ func TestArchitecturesThatRun(t *testing.T) {
 func TestResidencyCountsBlocksOnAllSMs(t *testing.T) {
 	require.NoError(t, resident("step", 1, 132, 132, 288, 200000))
 	require.NoError(t, resident("step", 2, 132, 264, 288, 100000))
-	require.EqualError(t, resident("step", 1, 132, 133, 288, 200000), "cuda: launch step: 133 blocks of 288 threads with 200000 bytes "+
-		"of dynamic shared memory cannot all be resident: 1 per SM on 132 SMs makes 132")
+	require.EqualError(t, resident("step", 1, 132, 133, 288, 200000),
+		"cuda: launch step: 133 blocks of 288 threads with 200000 bytes "+
+			"of dynamic shared memory cannot all be resident: 1 per SM on 132 SMs makes 132")
 	require.Error(t, resident("step", 0, 132, 1, 1024, 232448))
 }
 

@@ -133,7 +133,8 @@ func capture(s cu.Stream, launches []GraphLaunch) (graph C.CUgraph, err error) {
 		if l.Dependent {
 			dependent = 1
 		}
-		err = driverError(C.mkgen_launch(raw(l.Function.fn), C.uint(l.Grid), C.uint(l.Block), C.uint(l.Shared), stream, dependent, unsafe.Pointer(unsafe.SliceData(l.Params))))
+		err = driverError(C.mkgen_launch(raw(l.Function.fn), C.uint(l.Grid), C.uint(l.Block), C.uint(l.Shared), stream,
+			dependent, unsafe.Pointer(unsafe.SliceData(l.Params))))
 		if err != nil {
 			err = fmt.Errorf("launch %d of %s: %w", i, l.Function.name, err)
 			break

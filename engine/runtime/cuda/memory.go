@@ -25,7 +25,8 @@ func (d *Device) Alloc(bytes int64) (*Mem, error) {
 		return nil, fmt.Errorf("cuda: allocate %d bytes: want at least 1", bytes)
 	}
 	m := &Mem{bytes: bytes}
-	m.handle = handle{dev: d, what: fmt.Sprintf("memory of %d bytes", bytes), free: func() error { return cu.MemFree(m.ptr) }}
+	m.handle = handle{dev: d, what: fmt.Sprintf("memory of %d bytes", bytes),
+		free: func() error { return cu.MemFree(m.ptr) }}
 	err := d.do(fmt.Sprintf("allocate %d bytes", bytes), func() error {
 		ptr, err := cu.MemAlloc(bytes)
 		if err != nil {
@@ -133,7 +134,8 @@ func (d *Device) AllocHost(bytes int) (*Host, error) {
 		return nil, fmt.Errorf("cuda: allocate %d bytes of host memory: want at least 1", bytes)
 	}
 	h := &Host{bytes: bytes}
-	h.handle = handle{dev: d, what: fmt.Sprintf("host memory of %d bytes", bytes), free: func() error { return cu.MemFreeHost(h.host) }}
+	h.handle = handle{dev: d, what: fmt.Sprintf("host memory of %d bytes", bytes),
+		free: func() error { return cu.MemFreeHost(h.host) }}
 	err := d.do(fmt.Sprintf("allocate %d bytes of host memory", bytes), func() error {
 		var err error
 		if h.host, h.device, err = hostAlloc(bytes); err != nil {

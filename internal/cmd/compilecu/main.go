@@ -1,5 +1,6 @@
 // Command compilecu compiles .cu files with nvcc and holds them to what an emitted kernel promises: one kernel, no
-// #include, no spills (or few), a bounded compile time, strong loads of 128 bits in one. It prints a line per file and exits with 1 when one of them fails, 2 for wrong flags.
+// #include, no spills (or few), a bounded compile time, strong loads of 128 bits in one. It prints a line per file and
+// exits with 1 when one of them fails, 2 for wrong flags.
 //
 //	compilecu [-arch sm_90a] [-nvcc PATH] [-max-seconds 90] [-max-spills 0] FILE.cu...
 package main
@@ -110,6 +111,6 @@ func compile(compiler *nvcc.Compiler, src string, l limits) (string, error) {
 	}
 	kernel := report.Functions[0]
 	return fmt.Sprintf("%s: %s for %s by nvcc %s: %d registers, %s, %d bytes stack, %d barriers, %d bytes static shared, %s, %d bytes cubin, %.1f s",
-		filepath.Base(src), kernel.Name, l.arch, report.Nvcc, kernel.Registers, spilled, kernel.Stack, kernel.Barriers, kernel.Shared,
-		loaded, report.CubinBytes, report.Took.Seconds()), nil
+		filepath.Base(src), kernel.Name, l.arch, report.Nvcc, kernel.Registers, spilled, kernel.Stack, kernel.Barriers,
+		kernel.Shared, loaded, report.CubinBytes, report.Took.Seconds()), nil
 }

@@ -65,7 +65,8 @@ func (x *exchange) behindAll() {
 // inWords passes the vector in words with tags, behind a count or behind nothing.
 func (x *exchange) inWords() {
 	b, k := x.b, x.b.k
-	turn, n, tag := x.turn(b.VectorBytes/wordPayload), b.units.MulC(element/wordPayload).Named("words"), b.tag.Add(x.phase).Named("running_tag")
+	turn, n, tag := x.turn(b.VectorBytes/wordPayload), b.units.MulC(element/wordPayload).Named("words"),
+		b.tag.Add(x.phase).Named("running_tag")
 	x.share(n, func(i u32) {
 		b.words.Store(turn.Add(i), dsl.Join(x.value(i), x.value(i), k.U32(0), tag), dsl.Relaxed(dsl.GPUScope))
 	})

@@ -147,9 +147,9 @@ const sharedLimit = 232448 // what sm_90 offers a block
 // request asks for the ring, and for a matrix of one tile a CTA: how often it is streamed
 // is decided at run time.
 func (s *Shape) request() pipeline.Request {
-	return pipeline.Request{SMs: s.SMs, Layers: 1, Layer: []pipeline.Matrix{{Name: "work", Rows: pipeline.TileRows * s.SMs, K: s.K}},
-		StageBytes: s.StageBytes, Stages: s.Stages, InFlight: s.InFlight, SharedLimit: sharedLimit,
-		Fixed: []pipeline.Region{
+	return pipeline.Request{SMs: s.SMs, Layers: 1,
+		Layer: []pipeline.Matrix{{Name: "work", Rows: pipeline.TileRows * s.SMs, K: s.K}}, StageBytes: s.StageBytes,
+		Stages: s.Stages, InFlight: s.InFlight, SharedLimit: sharedLimit, Fixed: []pipeline.Region{
 			{Name: regionVector, Bytes: s.VectorBytes, Align: 16},
 			{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(s.Consumers), Align: 16},
 			{Name: regionScratch, Bytes: 4 * s.Consumers, Align: 16},
@@ -160,8 +160,10 @@ func (b *builder) declare(p *pipeline.Plan) {
 	k, sms := b.k, int64(b.SMs)
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	b.ring = pipeline.NewRing(k, p, b.Consumers)
-	b.staged = dsl.Shared[dsl.U32](k, regionVector, b.VectorBytes/4, at(regionVector), dsl.Align(16), dsl.Doc("the vector, and the product's input"))
-	part := dsl.Shared[dsl.F32](k, regionPartials, tasks.PartialsLen(b.Consumers), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))
+	b.staged = dsl.Shared[dsl.U32](k, regionVector, b.VectorBytes/4, at(regionVector), dsl.Align(16),
+		dsl.Doc("the vector, and the product's input"))
+	part := dsl.Shared[dsl.F32](k, regionPartials, tasks.PartialsLen(b.Consumers), at(regionPartials), dsl.Align(16),
+		dsl.Doc("the consumer warps' partial dot products"))
 	b.e = tasks.NewEnv(k, b.SMs, b.Consumers, dsl.Shared[dsl.F32](k, regionScratch, b.Consumers, at(regionScratch)))
 	b.passed = newBarrierClock(k, "clock")
 	b.gemv = &tasks.GEMV{Name: "work", M: &p.Layer[0], X: dsl.View[dsl.BF16](b.staged), Part: tasks.Partials{Buf: part}}
@@ -170,7 +172,8 @@ func (b *builder) declare(p *pipeline.Plan) {
 		return dsl.Global[dsl.U32](k, name, n, dsl.Align(16), dsl.Doc(doc))
 	}
 	b.vector = word(bufferVector, 2*int64(b.VectorBytes)/4, "[2] what is exchanged, in turns")
-	b.words = dsl.Global[dsl.B128](k, bufferWords, 2*int64(b.VectorBytes)/wordPayload, dsl.Doc("[2] the same in words with tags, in turns"))
+	b.words = dsl.Global[dsl.B128](k, bufferWords, 2*int64(b.VectorBytes)/wordPayload,
+		dsl.Doc("[2] the same in words with tags, in turns"))
 	b.links = word(bufferLinks, linkWords, "zeros: how far beyond the next line the next load goes")
 	b.counter = word(bufferCounter, 4, "what atomics add to")
 	b.barrier = word(bufferBarrier, 4, "arrivals at the grid barrier since it was zeroed, modulo 2^32")
@@ -180,11 +183,14 @@ func (b *builder) declare(p *pipeline.Plan) {
 	b.stamps = word(bufferStamps, maxPhases*stampWords*sms, "[phases][CTAs] out: clocks of wait, reading and draining")
 	b.sink = dsl.Global[dsl.F32](k, bufferSink, sms*int64(b.Consumers*dsl.WarpSize), dsl.Doc("out: sums"))
 	scalar := func(name, doc string) u32 { return dsl.Scalar[dsl.U32](k, name, doc) }
-	b.phases, b.tiles = scalar(scalarPhases, "phases of the launch"), scalar(scalarTiles, "row tiles a CTA streams in a phase")
-	b.work, b.ready = scalar(scalarWork, "multiply what is streamed"), scalar(scalarReady, "chunks that have landed when a phase begins to drain")
+	b.phases, b.tiles = scalar(scalarPhases, "phases of the launch"),
+		scalar(scalarTiles, "row tiles a CTA streams in a phase")
+	b.work, b.ready = scalar(scalarWork, "multiply what is streamed"),
+		scalar(scalarReady, "chunks that have landed when a phase begins to drain")
 	b.syncWay = scalar(scalarSync,
 		"an exchange before each phase: 1 behind a barrier, 2 of no vector behind a count, 3 in words behind a count, 4 in words")
-	b.tag, b.salt = scalar(scalarTag, "of the first phase's words"), scalar(scalarSalt, "what the first element exchanged is")
+	b.tag, b.salt = scalar(scalarTag, "of the first phase's words"),
+		scalar(scalarSalt, "what the first element exchanged is")
 	b.units = scalar(scalarVector, "16-byte elements of the vector exchanged")
 	b.probes, b.atomic = scalar(scalarProbes, "small requests of each CTA"), scalar(scalarAtomic, "they are atomics")
 }
@@ -264,7 +270,8 @@ func (b *builder) consume() {
 	}, dsl.Unroll(1))
 	stamp(headEnd)
 	b.sink.Store(e.CTA.MulC(e.Threads()).Add(e.Tid), keep.Get())
-	k.If(wrong.Get().NeC(0), func() { dsl.ReduceAdd(b.heads, head.AddC(headWrong), wrong.Get(), dsl.Relaxed(dsl.GPUScope)) })
+	k.If(wrong.Get().NeC(0),
+		func() { dsl.ReduceAdd(b.heads, head.AddC(headWrong), wrong.Get(), dsl.Relaxed(dsl.GPUScope)) })
 	k.If(b.syncWay.EqC(int(Count)).Or(b.syncWay.EqC(int(Counted))), bar.Sync) // counts order nothing
 	// only then have all read the epoch
 	met := b.syncWay.NeC(int(None)).And(b.syncWay.NeC(int(Words))).And(b.phases.NeC(0))

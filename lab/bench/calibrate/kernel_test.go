@@ -30,7 +30,8 @@ func open(t *testing.T, shape Shape, seed uint64, bytes int64) *Session {
 // the same buffers.
 func TestEveryLaunchRunsOnTheExecutor(t *testing.T) {
 	for seed := range uint64(3) {
-		for _, shape := range []Shape{small(1), small(3), {SMs: 3, Consumers: 3, StageBytes: 512, Stages: 3, InFlight: 2, K: 96, VectorBytes: 256}} {
+		for _, shape := range []Shape{small(1), small(3), {SMs: 3, Consumers: 3, StageBytes: 512, Stages: 3, InFlight: 2,
+			K: 96, VectorBytes: 256}} {
 			s := open(t, shape, 7*seed, 1<<16)
 			for _, l := range []Launch{
 				{Phases: 1, Tiles: 6},
@@ -114,7 +115,8 @@ func TestTheKernelCompilesWithoutSpills(t *testing.T) {
 	compiler := nvcctest.Need(t)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "k.cu"), print(t, 3), 0o666))
-	report, err := compiler.Compile(t.Context(), filepath.Join(dir, "k.cu"), filepath.Join(dir, "k.cubin"), nvcc.Options{Arch: "sm_90a"})
+	report, err := compiler.Compile(t.Context(), filepath.Join(dir, "k.cu"), filepath.Join(dir, "k.cubin"),
+		nvcc.Options{Arch: "sm_90a"})
 	require.NoError(t, err)
 	stores, loads := report.Spills()
 	require.Zero(t, stores+loads)

@@ -45,12 +45,13 @@ func onGPU(sms int) Shape {
 func (s *Suite) sized() (err error) {
 	f := s.Machine.Facts()
 	if f.Executor {
-		s.size = size{shape: Shape{SMs: executorSMs, Consumers: 2, StageBytes: 1024, Stages: 4, K: 128, VectorBytes: 512}, bytes: 1 << 16,
-			copies: []int{1, 2, 3}, exchanges: []int{2, 3}, vectors: []int{0, 512}, launches: 2, tiles: 2, probes: 4, idle: 4, drains: 8}
+		s.size = size{shape: Shape{SMs: executorSMs, Consumers: 2, StageBytes: 1024, Stages: 4, K: 128, VectorBytes: 512},
+			bytes: 1 << 16, copies: []int{1, 2, 3}, exchanges: []int{2, 3}, vectors: []int{0, 512}, launches: 2, tiles: 2,
+			probes: 4, idle: 4, drains: 8}
 		return nil
 	}
-	s.size = size{shape: onGPU(f.SMs), copies: []int{1, 2, 3, 4, 6}, exchanges: []int{2, 3, 4}, vectors: []int{0, 8 << 10, 16 << 10, 28 << 10},
-		launches: 7, tiles: 16, probes: 256, idle: 512, drains: 200}
+	s.size = size{shape: onGPU(f.SMs), copies: []int{1, 2, 3, 4, 6}, exchanges: []int{2, 3, 4},
+		vectors: []int{0, 8 << 10, 16 << 10, 28 << 10}, launches: 7, tiles: 16, probes: 256, idle: 512, drains: 200}
 	s.bytes, err = bench.StreamBytes(s.Machine)
 	return err
 }

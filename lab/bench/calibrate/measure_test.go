@@ -14,7 +14,8 @@ import (
 // All of it on the executor, whose figures are none, but a file that can be read.
 func TestASuiteMeasuresOnTheExecutor(t *testing.T) {
 	var said []string
-	s := &Suite{Machine: bench.Executor{Seed: 1}, Commit: "unknown", Date: "2026-01-02", Progress: func(what string) { said = append(said, what) }}
+	s := &Suite{Machine: bench.Executor{Seed: 1}, Commit: "unknown", Date: "2026-01-02",
+		Progress: func(what string) { said = append(said, what) }}
 	m, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, m.Check())
@@ -116,7 +117,8 @@ func TestFiguresFollowFromTheWords(t *testing.T) {
 	r := &runs{s: s, k: k, ctx: t.Context()}
 	require.Equal(t, machine.Figure{Median: 1073.7, Min: 1073.7, Max: 1073.7}, r.stream(), "1 GiB in a millisecond")
 	require.Equal(t, 0.5, r.nsPerClock)
-	require.Equal(t, machine.Latency{Load: machine.Figure{Median: .42, Min: .4, Max: .44}, Atomic: machine.Figure{Median: .42, Min: .4, Max: .44}}, r.latency(Launch{}, 10))
+	require.Equal(t, machine.Latency{Load: machine.Figure{Median: .42, Min: .4, Max: .44},
+		Atomic: machine.Figure{Median: .42, Min: .4, Max: .44}}, r.latency(Launch{}, 10))
 	e := r.exchange(3, 16)
 	require.NoError(t, r.err)
 	require.Equal(t, machine.Figure{Median: 2.25, Min: 2.25, Max: 2.25}, e.Wait)

@@ -23,9 +23,9 @@ type Launch struct {
 
 func (l Launch) scalars() map[string]uint64 {
 	bit := map[bool]uint64{true: 1}
-	return map[string]uint64{scalarFill: 0, scalarPhases: uint64(l.Phases), scalarTiles: uint64(l.Tiles), scalarWork: bit[l.Work],
-		scalarReady: uint64(l.Ready), scalarSync: uint64(l.Sync), scalarTag: 1, scalarSalt: 0, scalarVector: uint64(l.VectorBytes / element),
-		scalarProbes: uint64(l.Probes), scalarAtomic: bit[l.Atomic]}
+	return map[string]uint64{scalarFill: 0, scalarPhases: uint64(l.Phases), scalarTiles: uint64(l.Tiles),
+		scalarWork: bit[l.Work], scalarReady: uint64(l.Ready), scalarSync: uint64(l.Sync), scalarTag: 1, scalarSalt: 0,
+		scalarVector: uint64(l.VectorBytes / element), scalarProbes: uint64(l.Probes), scalarAtomic: bit[l.Atomic]}
 }
 
 // Found is what a launch noted. Clocks are the SMs'.

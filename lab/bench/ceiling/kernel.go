@@ -50,7 +50,8 @@ func Kernel(sms int) (*ir.Kernel, error) {
 		Doc: []string{"Streams a buffer through shared memory, to measure how fast that can be."}})
 	data := dsl.Global[dsl.B128](k, bufferData, 0, dsl.Align(128), dsl.Doc("what is streamed"))
 	s := &stream{k: k, data: data, words: dsl.View[dsl.U32](data),
-		out:   dsl.Global[dsl.U32](k, bufferOut, int64(2*sms), dsl.Doc("[CTAs][2] chunks that have landed, sum of the words looked at")),
+		out: dsl.Global[dsl.U32](k, bufferOut, int64(2*sms),
+			dsl.Doc("[CTAs][2] chunks that have landed, sum of the words looked at")),
 		ring:  dsl.Shared[dsl.B128](k, "ring", RingBytes/element, dsl.Align(128)),
 		full:  dsl.NewMBars(k, "full", MaxStages, dsl.Doc("a stage's copy has landed")),
 		unit:  dsl.Scalar[dsl.U32](k, scalarStage, "16-byte elements of a stage"),

@@ -178,7 +178,8 @@ func TestBuffersThatDoNotFitAreRefused(t *testing.T) {
 		require.ErrorContains(t, err, "for 1 SMs, want 65536 to 8589934592, a multiple of 16")
 	}
 	s := &Stream{}
-	for _, v := range []Variant{{StageBytes: 4 << 10, Stages: 1}, {StageBytes: 64 << 10, Stages: 4}, {StageBytes: 8 << 10}, {StageBytes: 8200, Stages: 2}} {
+	for _, v := range []Variant{{StageBytes: 4 << 10, Stages: 1}, {StageBytes: 64 << 10, Stages: 4}, {StageBytes: 8 << 10},
+		{StageBytes: 8200, Stages: 2}} {
 		_, err := s.Once(v)
 		require.ErrorContains(t, err, "together at most 196608")
 	}
@@ -268,7 +269,8 @@ func TestKernelCompilesWithoutSpills(t *testing.T) {
 	require.NoError(t, err)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "k.cu"), src.Text, 0o666))
-	report, err := compiler.Compile(t.Context(), filepath.Join(dir, "k.cu"), filepath.Join(dir, "k.cubin"), nvcc.Options{Arch: "sm_90a"})
+	report, err := compiler.Compile(t.Context(), filepath.Join(dir, "k.cu"), filepath.Join(dir, "k.cubin"),
+		nvcc.Options{Arch: "sm_90a"})
 	require.NoError(t, err)
 	stores, loads := report.Spills()
 	require.Zero(t, stores+loads)

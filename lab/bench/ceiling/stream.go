@@ -69,7 +69,8 @@ type Stream struct {
 // device that has loaded Kernel(sms), and fills it.
 func Open(dev Device, sms int, bytes int64) (*Stream, error) {
 	if least := int64(sms) * 64 << 10; bytes < least || bytes > MaxBytes || bytes%element != 0 {
-		return nil, fmt.Errorf("ceiling: a buffer of %d bytes for %d SMs, want %d to %d, a multiple of %d", bytes, sms, least, int64(MaxBytes), element)
+		return nil, fmt.Errorf("ceiling: a buffer of %d bytes for %d SMs, want %d to %d, a multiple of %d", bytes, sms, least,
+			int64(MaxBytes), element)
 	}
 	s := &Stream{dev: dev, sms: sms, bytes: bytes}
 	if err := dev.Alloc(bufferData, bytes); err != nil {
@@ -124,7 +125,8 @@ func (s *Stream) scalars(v Variant, check bool) map[string]uint64 {
 // fits refuses a variant that the kernel cannot run.
 func (v Variant) fits() error {
 	if v.StageBytes < MinStageBytes || v.StageBytes%element != 0 || v.Stages < 1 || v.Stages*v.StageBytes > RingBytes {
-		return fmt.Errorf("ceiling: %d stages of %d bytes, want at least 1 of at least %d, together at most %d", v.Stages, v.StageBytes, MinStageBytes, RingBytes)
+		return fmt.Errorf("ceiling: %d stages of %d bytes, want at least 1 of at least %d, together at most %d", v.Stages,
+			v.StageBytes, MinStageBytes, RingBytes)
 	}
 	return nil
 }

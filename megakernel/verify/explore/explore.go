@@ -42,8 +42,8 @@ type Report struct {
 
 // Subjects explores every subject with at most so many executions (0: no bound) and older values an execution.
 func Subjects(b interp.Bounds) (*Report, error) {
-	r := &Report{What: "executions of small subjects, every order of their synchronising operations up to the bounds", Date: time.Now().Format(time.DateOnly),
-		Commit: revision.String()}
+	r := &Report{What: "executions of small subjects, every order of their synchronising operations up to the bounds",
+		Date: time.Now().Format(time.DateOnly), Commit: revision.String()}
 	for _, s := range subjects() {
 		row, err := s.explore(b)
 		if err != nil {
@@ -86,8 +86,9 @@ func explored(name, what string, b interp.Bounds, run func() (*interp.Exploratio
 	if x == nil {
 		return nil, err
 	}
-	row := &Row{Subject: name, What: what, Executions: x.Executions, Cut: x.Cut, Transitions: x.Transitions, Longest: x.Longest, Stale: b.Stale,
-		Bound: b.Executions, Complete: x.Complete, Seconds: time.Since(start).Seconds(), Verdict: "no fault", err: err}
+	row := &Row{Subject: name, What: what, Executions: x.Executions, Cut: x.Cut, Transitions: x.Transitions,
+		Longest: x.Longest, Stale: b.Stale, Bound: b.Executions, Complete: x.Complete, Seconds: time.Since(start).Seconds(),
+		Verdict: "no fault", err: err}
 	if err != nil {
 		row.Verdict = err.Error()
 	}
@@ -126,7 +127,8 @@ func (r *Report) Err() error {
 
 // Write prints a line a subject.
 func (r *Report) Write(w io.Writer) error {
-	t := table.New("SUBJECT", ">EXECUTIONS", ">CUT", ">TRANSITIONS", ">LONGEST", ">OLDER VALUES", "COMPLETE", ">SECONDS", "VERDICT")
+	t := table.New("SUBJECT", ">EXECUTIONS", ">CUT", ">TRANSITIONS", ">LONGEST", ">OLDER VALUES", "COMPLETE", ">SECONDS",
+		"VERDICT")
 	for _, row := range r.Rows {
 		complete := "yes"
 		if !row.Complete {
@@ -137,7 +139,8 @@ func (r *Report) Write(w io.Writer) error {
 			verdict = "fault"
 			complete = "ended by the fault"
 		}
-		t.Row(row.Subject, row.Executions, row.Cut, row.Transitions, row.Longest, row.Stale, complete, fmt.Sprintf("%.2f", row.Seconds), verdict)
+		t.Row(row.Subject, row.Executions, row.Cut, row.Transitions, row.Longest, row.Stale, complete,
+			fmt.Sprintf("%.2f", row.Seconds), verdict)
 	}
 	return t.Write(w, "")
 }

@@ -98,8 +98,8 @@ type Compared struct {
 	Differs string `json:"differs,omitempty"`
 }
 
-// Agree reports whether both say the same, or name a lane that misses a phase by the executor's rule and by what becomes
-// of the lane in SPIN.
+// Agree reports whether both say the same, or name a lane that misses a phase by the executor's rule and by what
+// becomes of the lane in SPIN.
 func (c *Compared) Agree() bool {
 	if c.Differs != "" {
 		return c.Verdict == interp.PhaseSkipped.String() && c.SpinVerdict == interp.Deadlock.String()
@@ -158,7 +158,8 @@ func (s *Spin) compare(ctx context.Context, of *subject, b interp.Bounds) (*Comp
 	}
 	return &Compared{Subject: of.name, Fault: of.fault, Executions: ours.Executions + ours.Cut, Stale: ours.Stale,
 		Complete: ours.Complete || ours.err != nil,
-		Verdict:  kindOf(ours.err), Seconds: ours.Seconds, Lanes: of.lanes, States: result.States, Transitions: result.Transitions, SpinVerdict: result.Verdict,
+		Verdict:  kindOf(ours.err), Seconds: ours.Seconds, Lanes: of.lanes, States: result.States,
+		Transitions: result.Transitions, SpinVerdict: result.Verdict,
 		SpinSeconds: time.Since(start).Seconds(), Differs: of.differs}, nil
 }
 

@@ -50,15 +50,20 @@ func subjects() []subject {
 		return want
 	}
 	list := []subject{
-		{name: "ring", what: "6 chunks through 2 stages to 3 consumer warps", ctas: 1, warps: 3, ring: plan(2, 2), body: ringBody(6, 0), want: ones(3, 6*32)},
-		{name: "ring, 1 in flight", what: "7 chunks through 3 stages to 2 consumer warps, one copy in flight", ctas: 1, warps: 2, ring: plan(3, 1), body: ringBody(7, 0),
-			want: ones(2, 7*32)},
+		{name: "ring", what: "6 chunks through 2 stages to 3 consumer warps", ctas: 1, warps: 3, ring: plan(2, 2),
+			body: ringBody(6, 0), want: ones(3, 6*32)},
+		{name: "ring, 1 in flight", what: "7 chunks through 3 stages to 2 consumer warps, one copy in flight", ctas: 1,
+			warps: 2, ring: plan(3, 1), body: ringBody(7, 0), want: ones(2, 7*32)},
 		{name: "step", what: "step_ready and step_ack: 3 steps, of which a producer warp begins each before it is told that it runs", ctas: 1, warps: 1, ring: plan(2, 2),
 			body: stepBody(3, 1), want: ones(1, 3)},
-		{name: "grid barrier", what: "3 CTAs, 3 rounds: each reads what all wrote in plain memory", ctas: 3, warps: 1, body: gridBody(3, 0, false), want: ones(3, 3+6+9)},
-		{name: "grid barrier, 2 warps", what: "2 CTAs of 2 consumer warps, 3 rounds", ctas: 2, warps: 2, body: gridBody(3, 0, false), want: ones(2, 2+4+6)},
+		{name: "grid barrier", what: "3 CTAs, 3 rounds: each reads what all wrote in plain memory", ctas: 3, warps: 1,
+			body: gridBody(3, 0, false), want: ones(3, 3+6+9)},
+		{name: "grid barrier, 2 warps", what: "2 CTAs of 2 consumer warps, 3 rounds", ctas: 2, warps: 2,
+			body: gridBody(3, 0, false), want: ones(2, 2+4+6)},
 		{name: "LL packets", what: "3 CTAs hand each other a packet, 2 rounds, behind a count of arrivals that orders nothing", ctas: 3, warps: 1, body: packetBody(2, true, 2), want: ones(3, 3+6)},
-		{name: "LL packets, two buffers", what: "2 CTAs hand each other a packet, 3 rounds, without a count, two buffers in turn", ctas: 2, warps: 1, body: packetBody(3, false, 2), want: ones(2, 2+4+6)},
+		{name: "LL packets, two buffers",
+			what: "2 CTAs hand each other a packet, 3 rounds, without a count, two buffers in turn", ctas: 2, warps: 1,
+			body: packetBody(3, false, 2), want: ones(2, 2+4+6)},
 	}
 	for i := range list {
 		if list[i].lanes = 1; list[i].ctas*list[i].warps <= 2 && len(list[i].want) == list[i].ctas { // else minutes

@@ -61,7 +61,8 @@ func (w *watch) cached(a interp.Access, dst string, to int64) error {
 	}
 	step := w.stepOf(s, w.shares[a.CTA], p)
 	if step < 0 {
-		return fmt.Errorf("SM %d copies token %d of layer %d, KV head %d, with %s", a.CTA, p.token, p.layer, p.head, s.where(w.shares[a.CTA]))
+		return fmt.Errorf("SM %d copies token %d of layer %d, KV head %d, with %s", a.CTA, p.token, p.layer, p.head,
+			s.where(w.shares[a.CTA]))
 	}
 	what := fmt.Sprintf("SM %d copies token %d of layer %d, KV head %d, in step %d", a.CTA, p.token, p.layer, p.head, step)
 	bytes := c.d.mk.KV.TokenBytes()
@@ -104,7 +105,8 @@ func (c *cache) count(p place, step, n int, what string) error {
 	seen := c.read[step][(p.layer*c.d.mk.KV.Heads+p.head)*pos:]
 	for i := range n {
 		if seen[p.token+i]++; seen[p.token+i] > c.times {
-			return fmt.Errorf("%s, and %d in all: token %d comes for the %s, want %d", what, n, p.token+i, nth(int(seen[p.token+i])), c.times)
+			return fmt.Errorf("%s, and %d in all: token %d comes for the %s, want %d", what, n, p.token+i,
+				nth(int(seen[p.token+i])), c.times)
 		}
 	}
 	return nil
@@ -143,7 +145,8 @@ func (c *cache) stored(a interp.Access) error {
 	}
 	step := p.token - c.first
 	if step < 0 || step >= len(c.fresh) {
-		return fmt.Errorf("SM %d stores to token %d of layer %d, KV head %d: the launch's new tokens are %d to %d", a.CTA, p.token, p.layer, p.head, c.first, c.first+len(c.fresh)-1)
+		return fmt.Errorf("SM %d stores to token %d of layer %d, KV head %d: the launch's new tokens are %d to %d", a.CTA,
+			p.token, p.layer, p.head, c.first, c.first+len(c.fresh)-1)
 	}
 	bytes := c.d.mk.KV.TokenBytes()
 	if p.within+int(a.Bytes) > bytes {
@@ -152,7 +155,8 @@ func (c *cache) stored(a interp.Access) error {
 	at := c.fresh[step][(p.layer*c.d.mk.KV.Heads+p.head)*bytes+p.within:]
 	for i := range a.Bytes {
 		if at[i] {
-			return fmt.Errorf("SM %d stores byte %d of token %d of layer %d, KV head %d a second time", a.CTA, p.within+int(i), p.token, p.layer, p.head)
+			return fmt.Errorf("SM %d stores byte %d of token %d of layer %d, KV head %d a second time", a.CTA, p.within+int(i),
+				p.token, p.layer, p.head)
 		}
 		at[i] = true
 	}
@@ -166,7 +170,8 @@ func (c *cache) unwritten() string {
 		for i, ok := range done {
 			if !ok {
 				row := i / bytes
-				return fmt.Sprintf("byte %d of token %d of layer %d, KV head %d was not stored in step %d", i%bytes, c.first+step, row/c.d.mk.KV.Heads, row%c.d.mk.KV.Heads, step)
+				return fmt.Sprintf("byte %d of token %d of layer %d, KV head %d was not stored in step %d", i%bytes, c.first+step,
+					row/c.d.mk.KV.Heads, row%c.d.mk.KV.Heads, step)
 			}
 		}
 	}

@@ -94,7 +94,8 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 		return nil, err
 	}
 	k, counts := ir.Skeleton(k)
-	report := &Report{Model: mk.Config.Name, SMs: mk.Options.SMs, Layers: r.Layers, OfLayers: whole, Seed: r.Seed, Races: r.Races, Roles: counts}
+	report := &Report{Model: mk.Config.Name, SMs: mk.Options.SMs, Layers: r.Layers, OfLayers: whole, Seed: r.Seed,
+		Races: r.Races, Roles: counts}
 	d, err := open(ctx, mk, k, &r)
 	if err != nil {
 		return nil, err

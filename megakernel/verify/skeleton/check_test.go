@@ -103,7 +103,8 @@ func TestAReportSaysWhatWasRunAndFound(t *testing.T) {
 	require.NoError(t, err)
 	var b bytes.Buffer
 	require.NoError(t, r.Write(&b))
-	for _, want := range []string{"132 SMs, 2 of 16 layers and the LM head", "producer ", "    5000", "copies from page", "called from tasks/attention.go"} {
+	for _, want := range []string{"132 SMs, 2 of 16 layers and the LM head", "producer ", "    5000", "copies from page",
+		"called from tasks/attention.go"} {
 		require.Contains(t, b.String(), want)
 	}
 	require.EqualError(t, r.Err(), "llama3.2-1b fails verification of its plan: unexpected access")
@@ -112,10 +113,11 @@ func TestAReportSaysWhatWasRunAndFound(t *testing.T) {
 func TestRefusedRequests(t *testing.T) {
 	c := lookup(t, "tiny")
 	for want, r := range map[string]Request{
-		"skeleton: a kernel of 16 rows a step, want one of 1":          {Config: c, Options: megakernel.Options{Tokens: 16}},
-		"skeleton: 9 layers of tiny, want 1 to 2":                      {Config: c, Layers: 9},
-		"skeleton: a context of 0 tokens, want at least 1":             {Config: c, Contexts: []int{0}},
-		"skeleton: a step that is a graph of kernels, want one kernel": {Config: c, Options: megakernel.Options{Launch: megakernel.LaunchGraph}},
+		"skeleton: a kernel of 16 rows a step, want one of 1": {Config: c, Options: megakernel.Options{Tokens: 16}},
+		"skeleton: 9 layers of tiny, want 1 to 2":             {Config: c, Layers: 9},
+		"skeleton: a context of 0 tokens, want at least 1":    {Config: c, Contexts: []int{0}},
+		"skeleton: a step that is a graph of kernels, want one kernel": {Config: c,
+			Options: megakernel.Options{Launch: megakernel.LaunchGraph}},
 	} {
 		_, err := Check(t.Context(), r)
 		require.EqualError(t, err, want)
@@ -149,7 +151,8 @@ func TestCopiesThatOverlap(t *testing.T) {
 	for _, c := range []struct {
 		from, end int64
 		again     bool
-	}{{16, 32, false}, {48, 64, false}, {32, 48, false}, {0, 16, false}, {63, 80, true}, {64, 80, false}, {8, 16, true}, {0, 100, true}} {
+	}{{16, 32, false}, {48, 64, false}, {32, 48, false}, {0, 16, false}, {63, 80, true}, {64, 80, false}, {8, 16, true},
+		{0, 100, true}} {
 		require.Equal(t, c.again, s.add(c.from, c.end), "%d to %d", c.from, c.end)
 	}
 	require.EqualValues(t, 80, s.done)

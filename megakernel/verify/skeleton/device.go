@@ -38,7 +38,8 @@ func open(ctx context.Context, mk *megakernel.Kernel, k *ir.Kernel, r *Request) 
 		return nil, err
 	}
 	sim.Options = interp.Options{NoRaces: !r.Races, MaxSteps: 1 << 40}
-	d := &device{mk: mk, sim: sim, page: map[uint32]int{}, epoch: -uint32(3 * mk.Options.SMs), carries: map[string]bool{}, packets: newPackets(k.Warps)}
+	d := &device{mk: mk, sim: sim, page: map[uint32]int{}, epoch: -uint32(3 * mk.Options.SMs), carries: map[string]bool{},
+		packets: newPackets(k.Warps)}
 	k.Instrs(func(in *ir.Instr) {
 		if in.Op == ir.OpWaitTag {
 			d.carries[in.Mem[0].Buf.Base().Name] = true

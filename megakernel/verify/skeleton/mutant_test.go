@@ -90,7 +90,8 @@ func (e *editor) ahead(like *ir.Instr, op ir.Op, args ...*ir.Value) *ir.Value {
 }
 
 // result makes in's result what a chain of operations behind it makes of it.
-func (e *editor) result(in *ir.Instr, chain func(old *ir.Value, put func(op ir.Op, args ...*ir.Value) *ir.Value) (ir.Op, []*ir.Value)) {
+func (e *editor) result(in *ir.Instr,
+	chain func(old *ir.Value, put func(op ir.Op, args ...*ir.Value) *ir.Value) (ir.Op, []*ir.Value)) {
 	v := in.Res[0]
 	old := e.value(v.Type, in)
 	in.Res[0] = old
@@ -193,7 +194,8 @@ func equalShares(mk *megakernel.Kernel) (a, b int, ok bool) {
 
 // sameLap has attention wait for the parity of the ring's first lap in an item, in all laps.
 func sameLap(mk *megakernel.Kernel, e *editor, in *ir.Instr) bool {
-	if in.Op != ir.OpWaitMBar || in.Mem[0].Buf.Name != pipeline.RegionFull || in.Args[0].Def == nil || in.Args[0].Def.Op != ir.OpXor || e.role != "consumers" {
+	if in.Op != ir.OpWaitMBar || in.Mem[0].Buf.Name != pipeline.RegionFull || in.Args[0].Def == nil ||
+		in.Args[0].Def.Op != ir.OpXor || e.role != "consumers" {
 		return false
 	}
 	in.Args[0] = in.Args[0].Def.Args[0]
@@ -243,14 +245,19 @@ func (m *mutant) edit(mk *megakernel.Kernel) func(*ir.Kernel) (*ir.Kernel, error
 }
 
 var mutants = []mutant{
-	{"page index in 8 bits", 5000, pageAnd255, `copies token \d+ of layer 0.* comes for the 2nd time, want 1`, "tasks/attention.go", false},
-	{"next page from token 4096 on", 5000, nextPage, `copies from page \d+ of layer 0, which the page table of this sequence does not name`, "tasks/attention.go", false},
+	{"page index in 8 bits", 5000, pageAnd255, `copies token \d+ of layer 0.* comes for the 2nd time, want 1`,
+		"tasks/attention.go", false},
+	{"next page from token 4096 on", 5000, nextPage,
+		`copies from page \d+ of layer 0, which the page table of this sequence does not name`, "tasks/attention.go", false},
 	{"flag of 5 bits", 100, flagOf5Bits, `readers cannot tell old packets from new ones`, "tasks/", true},
 	{"last SM's share of o one tile short", 100, lastShareShort, `deadlock|SM 131 copies`, "tasks/", false},
-	{"first tiles of two equal SMs exchanged", 100, swappedOffsets, `SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go", false},
+	{"first tiles of two equal SMs exchanged", 100, swappedOffsets,
+		`SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go", false},
 	{"parity of the first lap", 5000, sameLap, `deadlock|phase`, "tasks/", true},
-	{"chunks of the cache in 8 bits", 33000, chunksIn8Bits, `was copied 0 times in step 0 at position 33000, want 1`, "tasks/attention.go", true},
-	{"new token's slot from 4096 on", 5000, keyToNextSlot, `(stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500|uninitialised read: reads element \d+ of @ring)`, "tasks/", false},
+	{"chunks of the cache in 8 bits", 33000, chunksIn8Bits, `was copied 0 times in step 0 at position 33000, want 1`,
+		"tasks/attention.go", true},
+	{"new token's slot from 4096 on", 5000, keyToNextSlot,
+		`(stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500|uninitialised read: reads element \d+ of @ring)`, "tasks/", false},
 }
 
 func TestMutants(t *testing.T) {

@@ -52,7 +52,8 @@ func (p *packets) store(a interp.Access, flag uint32) error {
 func (p *packets) got(a interp.Access, flag uint32) error {
 	i := int(a.Offset / packetBytes)
 	if last := *p.last(a.Buffer, i); last != flag {
-		return fmt.Errorf("the wait for packet %d of %s ends with flag %d, the packet was stored last with %d", i, a.Buffer, flag, last)
+		return fmt.Errorf("the wait for packet %d of %s ends with flag %d, the packet was stored last with %d", i, a.Buffer,
+			flag, last)
 	}
 	w := a.CTA*p.warps + a.Warp
 	s := reach(p.sites[a.At], w)

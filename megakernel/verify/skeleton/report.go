@@ -57,7 +57,8 @@ func (r *Report) Write(w io.Writer) error {
 	if r.Races {
 		races = "checked for races"
 	}
-	fmt.Fprintf(&b, "Ran %s, %d of %s and the LM head, seed %d, %s.\n\n", plural.Of(r.SMs, "SM"), r.Layers, plural.Of(r.OfLayers, "layer"), r.Seed, races)
+	fmt.Fprintf(&b, "Ran %s, %d of %s and the LM head, seed %d, %s.\n\n", plural.Of(r.SMs, "SM"), r.Layers,
+		plural.Of(r.OfLayers, "layer"), r.Seed, races)
 	roles := table.New("instructions of the program", ">kept", ">dropped")
 	for _, c := range r.Roles {
 		name := c.Role
@@ -66,9 +67,11 @@ func (r *Report) Write(w io.Writer) error {
 		}
 		roles.Row(name, c.Kept, c.Dropped)
 	}
-	launches := table.New(">context", ">steps", ">instructions\nof warps", ">copies of\nweights", ">bytes", ">copies\nof KV", ">bytes", ">KV bytes\nstored", ">LL packets\nread")
+	launches := table.New(">context", ">steps", ">instructions\nof warps", ">copies of\nweights", ">bytes",
+		">copies\nof KV", ">bytes", ">KV bytes\nstored", ">LL packets\nread")
 	for _, l := range r.Launches {
-		launches.Row(l.Context, l.Steps, l.Instructions, l.WeightCopies, l.WeightBytes, l.KVCopies, l.KVBytes, l.KVStored, l.Packets)
+		launches.Row(l.Context, l.Steps, l.Instructions, l.WeightCopies, l.WeightBytes, l.KVCopies, l.KVBytes, l.KVStored,
+			l.Packets)
 	}
 	for _, t := range []*table.Table{roles, launches} {
 		if err := t.Write(&b, "  "); err != nil {

@@ -20,7 +20,8 @@ func (r *ring) fill(p *pipeline.Plan, dst string, to, bytes, within int64) error
 	}
 	stage, size := (r.fills-1)%p.Stages, int64(p.StageBytes)
 	if want := int64(stage)*size + within; to != want || within+bytes > size {
-		return fmt.Errorf("%d bytes go to byte %d of stage %d, want byte %d of stage %d, which is next of %d of %d bytes", bytes, to%size, to/size, within, stage, p.Stages, size)
+		return fmt.Errorf("%d bytes go to byte %d of stage %d, want byte %d of stage %d, which is next of %d of %d bytes",
+			bytes, to%size, to/size, within, stage, p.Stages, size)
 	}
 	return nil
 }

@@ -101,5 +101,6 @@ type missingError struct {
 func (e *missingError) Error() string { return e.text }
 
 func sideOf(what string, a interp.Access) interp.Side {
-	return interp.Side{What: what, Thread: fmt.Sprintf("cta %d warp %d lane %d", a.CTA, a.Warp, a.Lane), Op: a.Op, Region: a.Region, Pos: a.Pos}
+	return interp.Side{What: what, Thread: fmt.Sprintf("cta %d warp %d lane %d", a.CTA, a.Warp, a.Lane), Op: a.Op,
+		Region: a.Region, Pos: a.Pos}
 }

@@ -51,7 +51,8 @@ func checkShares(mk *megakernel.Kernel) error {
 			tile += m.Count[sm]
 		}
 		if bytes := int64(tile) * m.TileBytes(); bytes < 2*int64(m.Rows)*int64(m.K) || tile != m.Tiles {
-			return fmt.Errorf("the shares of %s are %d tiles, %d bytes in all, want %d tiles, for %d × %d elements", m.Name, tile, bytes, m.Tiles, m.Rows, m.K)
+			return fmt.Errorf("the shares of %s are %d tiles, %d bytes in all, want %d tiles, for %d × %d elements", m.Name,
+				tile, bytes, m.Tiles, m.Rows, m.K)
 		}
 	}
 	return nil
@@ -99,7 +100,8 @@ func (s *stream) where(shares []share) string {
 	if s.done == 0 && s.before > 0 && s.at == 0 {
 		return fmt.Sprintf("all its shares of %s copied", plural.Of(s.step, "step"))
 	}
-	return fmt.Sprintf("%d of %d bytes copied of its share of %s in step %d, bytes %d to %d", s.done, sh.end-sh.start, sh.name, s.step, sh.start, sh.end)
+	return fmt.Sprintf("%d of %d bytes copied of its share of %s in step %d, bytes %d to %d", s.done, sh.end-sh.start,
+		sh.name, s.step, sh.start, sh.end)
 }
 
 // add notes a copy and reports whether any of it had been copied before.
@@ -128,13 +130,16 @@ func (w *watch) weights(a interp.Access) error {
 	s, shares := &w.streams[a.CTA], w.shares[a.CTA]
 	end := a.Offset + a.Bytes
 	if s.step == w.steps {
-		return fmt.Errorf("SM %d copies bytes %d to %d of the weights, %s, after all its shares of %s", a.CTA, a.Offset, end, w.owner(a.Offset), plural.Of(w.steps, "step"))
+		return fmt.Errorf("SM %d copies bytes %d to %d of the weights, %s, after all its shares of %s", a.CTA, a.Offset, end,
+			w.owner(a.Offset), plural.Of(w.steps, "step"))
 	}
 	if sh := shares[s.at]; a.Offset < sh.start || end > sh.end {
-		return fmt.Errorf("SM %d copies bytes %d to %d of the weights, %s, with %s", a.CTA, a.Offset, end, w.owner(a.Offset), s.where(shares))
+		return fmt.Errorf("SM %d copies bytes %d to %d of the weights, %s, with %s", a.CTA, a.Offset, end, w.owner(a.Offset),
+			s.where(shares))
 	}
 	if s.add(a.Offset, end) {
-		return fmt.Errorf("SM %d copies bytes %d to %d of the weights a second time, with %s", a.CTA, a.Offset, end, s.where(shares))
+		return fmt.Errorf("SM %d copies bytes %d to %d of the weights a second time, with %s", a.CTA, a.Offset, end,
+			s.where(shares))
 	}
 	s.copies++
 	s.settle(shares, w.steps)

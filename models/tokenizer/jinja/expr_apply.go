@@ -167,7 +167,8 @@ func (p *parser) test(value expr) (expr, error) {
 	case p.is(sign, "("):
 		node.args, err = p.arguments()
 	case next.kind == stringLit || next.kind == numberLit || next.kind == sign && (next.text == "[" || next.text == "{"),
-		next.kind == name && (!reserved(next.text) || strings.Contains(" true false none True False None ", " "+next.text+" ")):
+		next.kind == name && (!reserved(next.text) ||
+			strings.Contains(" true false none True False None ", " "+next.text+" ")):
 		var arg expr
 		if arg, err = p.primary(); err == nil {
 			arg, err = p.postfix(arg)

@@ -12,13 +12,20 @@ type filterFunc func(r *run, value any, a args) (any, error)
 // filterNamed is the filter with this name, nil when there is none. The table is no variable: map looks into it.
 func filterNamed(name string) filterFunc {
 	table := map[string]filterFunc{
-		"abs": filterAbs, "capitalize": textFilter(capitalize), "count": filterLength, "d": filterDefault, "default": filterDefault, "dictsort": filterDictSort,
-		"first": pick(func(n int) int { return 0 }), "float": filterFloat, "indent": filterIndent, "int": filterInt, "items": filterItems, "join": filterJoin,
-		"last": pick(func(n int) int { return n - 1 }), "length": filterLength, "list": filterList, "lower": textFilter(strings.ToLower), "map": filterMap,
-		"max": extreme(1), "min": extreme(-1), "reject": chosenBy(false, false), "rejectattr": chosenBy(true, false), "replace": filterReplace,
-		"reverse": filterReverse, "round": filterRound, "safe": textFilter(func(s string) string { return s }), "select": chosenBy(false, true),
-		"selectattr": chosenBy(true, true), "sort": filterSort, "string": textFilter(func(s string) string { return s }), "sum": filterSum,
-		"title": textFilter(titleWords), "tojson": filterJSON, "trim": filterTrim, "unique": filterUnique, "upper": textFilter(strings.ToUpper),
+		"abs": filterAbs, "capitalize": textFilter(capitalize), "count": filterLength, "d": filterDefault,
+		"default": filterDefault, "dictsort": filterDictSort,
+		"first": pick(func(n int) int { return 0 }), "float": filterFloat, "indent": filterIndent, "int": filterInt,
+		"items": filterItems, "join": filterJoin,
+		"last": pick(func(n int) int { return n - 1 }), "length": filterLength, "list": filterList,
+		"lower": textFilter(strings.ToLower), "map": filterMap,
+		"max": extreme(1), "min": extreme(-1), "reject": chosenBy(false, false), "rejectattr": chosenBy(true, false),
+		"replace": filterReplace,
+		"reverse": filterReverse, "round": filterRound, "safe": textFilter(func(s string) string { return s }),
+		"select":     chosenBy(false, true),
+		"selectattr": chosenBy(true, true), "sort": filterSort, "string": textFilter(func(s string) string { return s }),
+		"sum":   filterSum,
+		"title": textFilter(titleWords), "tojson": filterJSON, "trim": filterTrim, "unique": filterUnique,
+		"upper": textFilter(strings.ToUpper),
 	}
 	return table[name]
 }

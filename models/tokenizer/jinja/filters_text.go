@@ -9,7 +9,8 @@ import (
 
 // symbolTests are tests whose names are no words; only select and its like can name them.
 var symbolTests = map[string]testFunc{
-	"==": comparisonTest("=="), "!=": comparisonTest("!="), "<": comparisonTest("<"), ">": comparisonTest(">"), "<=": comparisonTest("<="), ">=": comparisonTest(">="),
+	"==": comparisonTest("=="), "!=": comparisonTest("!="), "<": comparisonTest("<"), ">": comparisonTest(">"),
+	"<=": comparisonTest("<="), ">=": comparisonTest(">="),
 }
 
 // testNamed is the test with this name, nil when there is none.

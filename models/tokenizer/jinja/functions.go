@@ -99,7 +99,8 @@ func strftimeNow(r *run, a args) (any, error) {
 // strftime writes now as Python does in the C locale; directives that it does not know are an error.
 func strftime(now time.Time, format string) (string, error) {
 	layouts := map[rune]string{
-		'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'j': "002", 'a': "Mon", 'A': "Monday", 'b': "Jan", 'h': "Jan", 'B': "January",
+		'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'j': "002", 'a': "Mon", 'A': "Monday", 'b': "Jan",
+		'h': "Jan", 'B': "January",
 		'y': "06", 'p': "PM", 'I': "03", 'e': "_2", 'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06",
 		'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
 	}

@@ -86,7 +86,8 @@ func (l *lexer) next() error {
 		return l.tag(printEnd, "}}")
 	}
 	if word := strings.TrimLeftFunc(l.rest(), space); strings.HasPrefix(word, "raw") {
-		if closing := strings.TrimLeftFunc(word[len("raw"):], space); strings.HasPrefix(closing, "%}") || strings.HasPrefix(closing, "-%}") {
+		if closing := strings.TrimLeftFunc(word[len("raw"):], space); strings.HasPrefix(closing, "%}") ||
+			strings.HasPrefix(closing, "-%}") {
 			return l.raw(len(l.rest()) - len(closing))
 		}
 	}
@@ -240,7 +241,8 @@ func (l *lexer) word() error {
 		l.advance(n)
 		return nil
 	}
-	for _, s := range [...]string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")", "{", "}", ">", "<", "=", ".", ":", "|", ","} {
+	for _, s := range [...]string{"//", "**", "==", "!=", ">=", "<=", "+", "-", "/", "*", "%", "~", "[", "]", "(", ")",
+		"{", "}", ">", "<", "=", ".", ":", "|", ","} {
 		if strings.HasPrefix(rest, s) {
 			l.add(sign, s)
 			l.advance(len(s))

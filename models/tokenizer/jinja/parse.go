@@ -243,7 +243,8 @@ func (p *parser) targets() ([]string, error) {
 }
 
 func reserved(word string) bool {
-	return slices.Contains([]string{"and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False", "None"}, word)
+	return slices.Contains([]string{"and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False",
+		"None"}, word)
 }
 
 func (p *parser) parseSet(line int) (stmt, error) {

@@ -147,8 +147,11 @@ func TestOneTemplateManyGoroutines(t *testing.T) {
 
 // FuzzRender: no template makes the package panic.
 func FuzzRender(f *testing.F) {
-	for _, seed := range []string{"{% for m in messages %}{{ m.role ~ m['content'] | trim }}{% else %}-{% endfor %}", "{{- x -}} {%- raw %}{{ {%- endraw +%}", "{% set a = [1, {'b': (2,)}] | tojson(indent=2) %}{{ a[::-1] }}",
-		"{% macro m(a=1) %}{{ caller(a) }}{% endmacro %}{% call(b) m() %}{{ b }}{% endcall %}", "{{ 'a' if x is divisibleby 2 else namespace(b=1).b ** -2 // 3 }}", "{# c #}{% set b %}x{% endset %}{{ b.split('x', 1) | map('upper') | list }}"} {
+	for _, seed := range []string{"{% for m in messages %}{{ m.role ~ m['content'] | trim }}{% else %}-{% endfor %}",
+		"{{- x -}} {%- raw %}{{ {%- endraw +%}", "{% set a = [1, {'b': (2,)}] | tojson(indent=2) %}{{ a[::-1] }}",
+		"{% macro m(a=1) %}{{ caller(a) }}{% endmacro %}{% call(b) m() %}{{ b }}{% endcall %}",
+		"{{ 'a' if x is divisibleby 2 else namespace(b=1).b ** -2 // 3 }}",
+		"{# c #}{% set b %}x{% endset %}{{ b.split('x', 1) | map('upper') | list }}"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, source string) {

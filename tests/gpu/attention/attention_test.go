@@ -32,10 +32,12 @@ func smallJobs() (all []job) {
 	shared := cases.Shared("shared", s, 48, 7, 3)
 	again := *shared
 	again.Name = "shared-single"
-	all = []job{{c: cases.Decode("decode", s, []int{1, 60, 17}), timed: true}, {c: shared}, {c: &again, single: true}, {c: cases.Selected("selected", s, 75, 6)}}
+	all = []job{{c: cases.Decode("decode", s, []int{1, 60, 17}), timed: true}, {c: shared}, {c: &again, single: true},
+		{c: cases.Selected("selected", s, 75, 6)}}
 	wide := s
 	wide.HeadDim = 64
-	all = append(all, job{c: cases.Levels("levels", s, []int{4, 2}, 16, 5)}, job{c: cases.Contiguous("contiguous", s, []int{9, 40})})
+	all = append(all, job{c: cases.Levels("levels", s, []int{4, 2}, 16, 5)},
+		job{c: cases.Contiguous("contiguous", s, []int{9, 40})})
 	all = append(all, job{c: cases.Decode("e4m3-wide", wide, []int{3, 50}).E4M3()})
 	s.Page = 1
 	all = append(all, job{c: cases.Decode("page-1", s, []int{5, 40})})
@@ -49,7 +51,8 @@ func smallJobs() (all []job) {
 func run1(t *testing.T, j job, dir string) record.Case {
 	t.Helper()
 	top := func(context.Context) (ceiling.Measured, error) { return ceiling.Measured{GBps: 1e6}, nil }
-	r, err := measure(t.Context(), bench.Executor{Seed: 1}, small(t, j.c), j, top, method{rounds: 5, round: time.Nanosecond}, dir)
+	r, err := measure(t.Context(), bench.Executor{Seed: 1}, small(t, j.c), j, top,
+		method{rounds: 5, round: time.Nanosecond}, dir)
 	require.NoError(t, err, j.c.Name)
 	require.True(t, r.Gate.Identical, j.c.Name)
 	return r
@@ -126,7 +129,8 @@ func TestJobsAreChosenByTheBeginningOfTheirNames(t *testing.T) {
 	for _, j := range jobs([]string{"prefix-", "variant-r"}) {
 		names = append(names, j.c.Name)
 	}
-	require.Equal(t, []string{"prefix-8192", "prefix-8192-single", "prefix-4096-4096", "prefix-4096-4096-single", "variant-rope"}, names)
+	require.Equal(t, []string{"prefix-8192", "prefix-8192-single", "prefix-4096-4096", "prefix-4096-4096-single",
+		"variant-rope"}, names)
 	require.Greater(t, len(jobs(nil)), 25)
 }
 

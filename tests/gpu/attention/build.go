@@ -12,7 +12,8 @@ import (
 // build is the kernel of a case; change, unless nil, sees its options before.
 func build(c *cases.Case, change func(*attend.Config)) (*program, error) {
 	p := &program{Tables: map[string][]byte{}}
-	config := attend.Config{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Layers: c.Layers, Page: c.Page, Rows: c.T(), KV: tasks.KVType(c.KVType), Selection: c.Limits().Selection}
+	config := attend.Config{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Layers: c.Layers, Page: c.Page,
+		Rows: c.T(), KV: tasks.KVType(c.KVType), Selection: c.Limits().Selection}
 	var refused error
 	config.Variants = func(k *dsl.Kernel) (list []*tasks.Variant) {
 		for _, v := range c.Variants {
@@ -31,7 +32,8 @@ func build(c *cases.Case, change func(*attend.Config)) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.IR, p.Limits, p.Classes, p.Scalars, p.Traced, p.Stages = mk.IR, mk.Limits(c.Pages), mk.Classes(), mk.Scalars, mk.Traced, mk.Plan.Stages
+	p.IR, p.Limits, p.Classes, p.Scalars, p.Traced, p.Stages = mk.IR, mk.Limits(c.Pages), mk.Classes(), mk.Scalars,
+		mk.Traced, mk.Plan.Stages
 	return p, refused
 }
 
@@ -59,7 +61,8 @@ func variant(k *dsl.Kernel, c *cases.Case, p cases.Params, tables map[string][]b
 	if p.Mask {
 		mask := c.Mask()
 		tables["mask"] = words(mask)
-		add(tasks.CustomMask(dsl.Global[dsl.U32](k, "mask", int64(len(mask)), dsl.ReadOnly(), dsl.Doc("bits of the custom mask")), nil))
+		add(tasks.CustomMask(dsl.Global[dsl.U32](k, "mask", int64(len(mask)), dsl.ReadOnly(),
+			dsl.Doc("bits of the custom mask")), nil))
 	}
 	if p.Sigmoid != nil {
 		add(tasks.Sigmoid(p.Sigmoid.Bias))

@@ -34,7 +34,8 @@ func run(ctx context.Context, f *flags) (err error) {
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
 	facts := m.Facts()
-	r := &record.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Cases: []record.Case{}}
+	r := &record.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(),
+		Cases: []record.Case{}}
 	var failed []error
 	for _, j := range f.jobs() {
 		c, err := m.measure(ctx, j, y, f)
@@ -46,9 +47,11 @@ func run(ctx context.Context, f *flags) (err error) {
 			}
 			continue
 		}
-		r.Options = record.Options{Compiler: m.compiler, SMs: m.grid, Heads: j.c.Heads, KVHeads: j.c.KVHeads, HeadDim: j.c.HeadDim}
+		r.Options = record.Options{Compiler: m.compiler, SMs: m.grid, Heads: j.c.Heads, KVHeads: j.c.KVHeads,
+			HeadDim: j.c.HeadDim}
 		r.Cases = append(r.Cases, c)
-		log.Printf("%s: %.2f µs a layer, %.0f GB/s, share %.3f of %.0f; same bits again: %v", c.Name, c.Micros, c.GBps, c.Share, c.CeilingGB, c.Gate.Identical)
+		log.Printf("%s: %.2f µs a layer, %.0f GB/s, share %.3f of %.0f; same bits again: %v", c.Name, c.Micros, c.GBps,
+			c.Share, c.CeilingGB, c.Gate.Identical)
 		if err := r.Save(filepath.Join(f.dir, measurements)); err != nil {
 			return err
 		}
@@ -90,8 +93,8 @@ func (m *machine) measure(ctx context.Context, j job, y *bench.Yardstick, f *fla
 
 func (m *machine) Facts() bench.Facts {
 	f := m.dev.Facts()
-	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), Compiler: m.compiler,
-		SMs: f.SMs, L2: f.L2}
+	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(),
+		CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), Compiler: m.compiler, SMs: f.SMs, L2: f.L2}
 }
 
 func (m *machine) Free() (int64, error) {

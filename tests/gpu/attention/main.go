@@ -56,7 +56,8 @@ func main() {
 	set.StringVar(&f.torch, "torch", "", "record: what attention.py wrote (default DIR/torch.json)")
 	set.StringVar(&f.cases, "cases", "", "beginnings of the names of the cases to take")
 	set.IntVar(&f.rounds, "rounds", 7, "run: rounds of each timed case")
-	set.Var(&f.costs, "costs", "run: the planner's costs, `item,part,row,token,state` in tokens, instead of its own; for finding those")
+	set.Var(&f.costs, "costs",
+		"run: the planner's costs, `item,part,row,token,state` in tokens, instead of its own; for finding those")
 	set.IntVar(&f.inFlight, "in-flight", 0, "run, compile: copies in flight, instead of the default; for finding that")
 	set.StringVar(&f.leads, "leads", "", "run, compile: leads, as mkgen's --leads, instead of the default")
 	set.BoolVar(&f.trace, "trace", false, "run: trace each timed case, too, into DIR")
@@ -139,7 +140,8 @@ func compileOne(ctx context.Context, f *flags, what string, k *ir.Kernel, done m
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s, first for %s: %d registers, %d + %d bytes spilled, %v\n", filepath.Base(path), what, r.Registers, r.SpillStores, r.SpillLoads, r.Took.Round(time.Millisecond))
+	fmt.Printf("%s, first for %s: %d registers, %d + %d bytes spilled, %v\n", filepath.Base(path), what, r.Registers,
+		r.SpillStores, r.SpillLoads, r.Took.Round(time.Millisecond))
 	return errors.Join(r.WriteFile(path), os.WriteFile(filepath.Join(f.kernels, compilerFile), []byte(r.Compiler), 0o666))
 }
 

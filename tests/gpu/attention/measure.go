@@ -59,7 +59,8 @@ type method struct {
 
 // measure runs a job: a step whose output is written to dir for the reference, then
 // the rounds, right after the ceiling.
-func measure(ctx context.Context, m bench.Machine, p *program, j job, top func(context.Context) (ceiling.Measured, error), how method, dir string) (r record.Case, err error) {
+func measure(ctx context.Context, m bench.Machine, p *program, j job,
+	top func(context.Context) (ceiling.Measured, error), how method, dir string) (r record.Case, err error) {
 	c := j.c
 	l, err := load(ctx, m, p, c, j.single)
 	if err != nil {
@@ -120,8 +121,9 @@ func rounds(l *loaded, steps, n int) (all []float64, err error) {
 
 func describe(l *loaded, j job) record.Case {
 	c := l.c
-	r := record.Case{Name: c.Name, DType: c.KVType, Batch: len(c.Sequences), Tokens: c.T(), Page: c.Page, Layers: c.Layers, Single: j.single,
-		Prefixes: l.plan.Prefixes, PlanMicros: float64(l.planned.Nanoseconds()) / 1e3, Bytes: c.UniqueBytes()}
+	r := record.Case{Name: c.Name, DType: c.KVType, Batch: len(c.Sequences), Tokens: c.T(), Page: c.Page, Layers: c.Layers,
+		Single: j.single, Prefixes: l.plan.Prefixes, PlanMicros: float64(l.planned.Nanoseconds()) / 1e3,
+		Bytes: c.UniqueBytes()}
 	for _, s := range c.Sequences {
 		r.Lengths = append(r.Lengths, s.Tokens())
 	}

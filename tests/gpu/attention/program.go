@@ -108,7 +108,8 @@ func (l *loaded) contents() (map[string][]byte, error) {
 	merge := make([]uint32, l.plan.Limits.MergeWords(classes))
 	l.plan.EncodeWork(work)
 	l.plan.EncodeMerge(merge)
-	content := map[string][]byte{attend.BufferQ: ordered(l.c, q), attend.BufferScales: floatWords(l.c.Scales()), attend.BufferRows: words(l.plan.Rows), attend.BufferEntries: words(l.plan.Entries),
+	content := map[string][]byte{attend.BufferQ: ordered(l.c, q), attend.BufferScales: floatWords(l.c.Scales()),
+		attend.BufferRows: words(l.plan.Rows), attend.BufferEntries: words(l.plan.Entries),
 		attend.BufferPositions: words(l.plan.Positions), attend.BufferWork: words(work), attend.BufferMerges: words(merge)}
 	for name, data := range p.Tables {
 		content[name] = data

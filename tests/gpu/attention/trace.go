@@ -57,5 +57,6 @@ func traceJob(ctx context.Context, m bench.Machine, p *program, j job, dir strin
 		return "", err
 	}
 	name := filepath.Join(dir, "trace-"+j.c.Name)
-	return fmt.Sprintf("%s\n%s", j.c.Name, &table), errors.Join(os.WriteFile(name+".html", page.Bytes(), 0o666), os.WriteFile(name+".json", chrome.Bytes(), 0o666))
+	return fmt.Sprintf("%s\n%s", j.c.Name, &table), errors.Join(os.WriteFile(name+".html", page.Bytes(), 0o666),
+		os.WriteFile(name+".json", chrome.Bytes(), 0o666))
 }

@@ -25,7 +25,8 @@ func Flags() *Choice {
 	for _, f := range []struct {
 		to   *int
 		name string
-	}{{&o.Tokens, "rows"}, {&o.SMs, "sms"}, {&o.Page, "page"}, {&o.Splits, "splits"}, {&o.Stages, "stages"}, {&o.StageBytes, "stage-bytes"}, {&o.InFlight, "in-flight"}, {&o.Consumers, "consumers"}} {
+	}{{&o.Tokens, "rows"}, {&o.SMs, "sms"}, {&o.Page, "page"}, {&o.Splits, "splits"}, {&o.Stages, "stages"},
+		{&o.StageBytes, "stage-bytes"}, {&o.InFlight, "in-flight"}, {&o.Consumers, "consumers"}} {
 		flag.IntVar(f.to, f.name, 0, "as mkgen's flag; 0 chooses")
 	}
 	flag.StringVar((*string)(&o.Watchdog), "watchdog", "", "grid, all or none, as mkgen's flag")
@@ -56,7 +57,8 @@ func (c *Choice) Name(fault megakernel.Fault) string {
 	for _, f := range []struct {
 		v    int
 		name string
-	}{{o.Tokens, "rows"}, {o.SMs, "sms"}, {o.Page, "page"}, {o.Splits, "splits"}, {o.Stages, "stages"}, {o.StageBytes, "bytes"}, {o.InFlight, "flight"}, {o.Consumers, "cons"}} {
+	}{{o.Tokens, "rows"}, {o.SMs, "sms"}, {o.Page, "page"}, {o.Splits, "splits"}, {o.Stages, "stages"},
+		{o.StageBytes, "bytes"}, {o.InFlight, "flight"}, {o.Consumers, "cons"}} {
 		if f.v != 0 {
 			fmt.Fprintf(&b, "-%s%d", f.name, f.v)
 		}

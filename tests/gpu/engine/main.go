@@ -59,7 +59,8 @@ func run(c *choice.Choice, dir string, tokens int, only string) error {
 	}
 	defer gpu.Close()
 	fmt.Printf("%s on %s\n", c.Name(megakernel.NoFault), gpu.Facts().Name)
-	b := &enginecases.Bench{Kernel: mk, Text: text, Soak: tokens, Device: func() (runtime.Device, error) { return runtime.NewGPU(mk.IR, gpu, cubin) }}
+	b := &enginecases.Bench{Kernel: mk, Text: text, Soak: tokens,
+		Device: func() (runtime.Device, error) { return runtime.NewGPU(mk.IR, gpu, cubin) }}
 	var failed, free int64
 	for i, k := range b.Cases() {
 		if !strings.Contains(k.Name, only) {

@@ -38,7 +38,8 @@ func main() {
 	kernels := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	dir := flag.String("reference", "", "what tests/gpu/reference.py wrote")
 	out := flag.String("record", "", "file to write the record to")
-	pin := flag.Int("pin", 0, "with -rows, cut every sequence's KV at multiples of so many tokens, and compare sequences alone and among others")
+	pin := flag.Int("pin", 0,
+		"with -rows, cut every sequence's KV at multiples of so many tokens, and compare sequences alone and among others")
 	flag.Parse()
 	if err := run(c, *kernels, *dir, *out, *pin); err != nil {
 		log.Fatal(err)
@@ -115,13 +116,15 @@ func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Referen
 	progress := func(what string) { log.Print("judging ", what) }
 	if mk.Ragged() {
 		pages := gate.RaggedPages(ref, mk.KV.Page)
-		s, err := runtime.Open(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}), runtime.Options{Pages: pages, Pin: pin, Costs: kv.EagerCosts(), Epoch: 0xffff0000})
+		s, err := runtime.Open(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}),
+			runtime.Options{Pages: pages, Pin: pin, Costs: kv.EagerCosts(), Epoch: 0xffff0000})
 		if err != nil {
 			return nil, err
 		}
 		s.HangTimeout = hangTimeout
-		b.subject = &gate.RaggedSubject{Kernel: mk, Weights: weights, Runner: &bench.GateRunner{Session: s, Device: b.gpu, Vocab: mk.Config.Vocab},
-			Rows: mk.Options.Tokens, Pages: pages, Pinned: pin > 0, Write: b.gpu.Write, Plant: b.plant, Progress: progress}
+		b.subject = &gate.RaggedSubject{Kernel: mk, Weights: weights,
+			Runner: &bench.GateRunner{Session: s, Device: b.gpu, Vocab: mk.Config.Vocab}, Rows: mk.Options.Tokens, Pages: pages,
+			Pinned: pin > 0, Write: b.gpu.Write, Plant: b.plant, Progress: progress}
 		return b, nil
 	}
 	pages := (ref.Longest() + mk.KV.Page - 1) / mk.KV.Page
@@ -131,7 +134,8 @@ func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Referen
 		return nil, err
 	}
 	s.HangTimeout = hangTimeout
-	b.subject = &gate.Subject{Kernel: mk, Weights: weights, Session: s, Table: table, Write: b.gpu.Write, Plant: b.plant, Progress: progress}
+	b.subject = &gate.Subject{Kernel: mk, Weights: weights, Session: s, Table: table, Write: b.gpu.Write, Plant: b.plant,
+		Progress: progress}
 	return b, nil
 }
 
@@ -161,8 +165,10 @@ func (b *loaded) cubin(fault megakernel.Fault) string {
 
 func (b *loaded) file(facts cuda.Facts, c gate.Case) gate.File {
 	o := b.kernel.Options
-	return gate.File{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: revision.String(),
-		Options: map[string]any{"sms": o.SMs, "tokens": o.Tokens, "pin": b.pin, "page": o.Page, "splits": o.Splits, "stages": o.Stages,
-			"stage_bytes": o.StageBytes, "in_flight": o.InFlight, "consumers": o.Consumers, "pages": "shuffled"},
+	return gate.File{GPU: facts.Name, Driver: cuda.DriverRelease(),
+		CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: revision.String(),
+		Options: map[string]any{"sms": o.SMs, "tokens": o.Tokens, "pin": b.pin, "page": o.Page, "splits": o.Splits,
+			"stages": o.Stages, "stage_bytes": o.StageBytes, "in_flight": o.InFlight, "consumers": o.Consumers,
+			"pages": "shuffled"},
 		Cases: []gate.Case{c}}
 }

@@ -28,7 +28,8 @@ func main() {
 	dir := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	timeout := flag.Duration("hang-timeout", 300*time.Millisecond, "give a launch up after this long without a step")
 	rounds := flag.Int("rounds", 3, "hangs, each followed by a right run")
-	fault := flag.String("fault", string(megakernel.FaultLostArrival), "what hangs: lost-arrival, or lost-release with -watchdog all")
+	fault := flag.String("fault", string(megakernel.FaultLostArrival),
+		"what hangs: lost-arrival, or lost-release with -watchdog all")
 	flag.Parse()
 	if err := run(c, *dir, megakernel.Fault(*fault), *timeout, *rounds); err != nil {
 		log.Fatal(err)

@@ -82,7 +82,8 @@ func (t *test) run(dev *cuda.Device, messages float64) (*row, error) {
 	if err := runtime.Launch(gpu, map[string]uint64{"rounds": uint64(rounds), "loads": uint64(most)}); err != nil {
 		return nil, err
 	}
-	out := &row{Test: t.name, What: t.what, Promised: t.promised, Messages: rounds * int64(channels), Seconds: time.Since(start).Seconds()}
+	out := &row{Test: t.name, What: t.what, Promised: t.promised, Messages: rounds * int64(channels),
+		Seconds: time.Since(start).Seconds()}
 	if out.Wrong, err = total(gpu, "bad", ctas*channelWarps*32); err != nil {
 		return nil, err
 	}

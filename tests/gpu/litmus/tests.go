@@ -40,7 +40,8 @@ type channel struct {
 func order(o ...dsl.MemOpt) []dsl.MemOpt { return o }
 
 // message passes a word in plain or strong memory behind a flag.
-func message(publish, observe dsl.MemOpt, data []dsl.MemOpt, between func(k *dsl.Kernel)) (func(*channel, dsl.Val[dsl.U32]), func(*channel, dsl.Val[dsl.U32]) dsl.Val[dsl.U32]) {
+func message(publish, observe dsl.MemOpt, data []dsl.MemOpt,
+	between func(k *dsl.Kernel)) (func(*channel, dsl.Val[dsl.U32]), func(*channel, dsl.Val[dsl.U32]) dsl.Val[dsl.U32]) {
 	write := func(c *channel, r dsl.Val[dsl.U32]) {
 		c.data.Store(c.id, r, data...)
 		between(c.k)
@@ -126,7 +127,8 @@ func tests() []test {
 	add(test{name: "message, fences", what: "weak data; fence.acq_rel.gpu and a relaxed flag", promised: causality}, w, r)
 	w, r = message(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), order(dsl.Relaxed(dsl.GPUScope)), none)
 	add(test{name: "message, relaxed", what: "relaxed data, relaxed flag, no fence"}, w, r)
-	add(test{name: "packet", what: "st.relaxed.gpu.b128 and ld.relaxed.gpu.b128: four words of one access", promised: "Scalar data types: a .b128 access is single-copy atomic with a scope"}, packets, polled)
+	add(test{name: "packet", what: "st.relaxed.gpu.b128 and ld.relaxed.gpu.b128: four words of one access",
+		promised: "Scalar data types: a .b128 access is single-copy atomic with a scope"}, packets, polled)
 	for _, f := range []struct {
 		name           string
 		writer, reader bool
@@ -136,7 +138,9 @@ func tests() []test {
 		{"the writer fences", true, false, ""}, {"the reader fences", false, true, ""}, {"nobody fences", false, false, ""},
 	} {
 		w, r := kvRow(f.writer, f.reader)
-		add(test{name: "row, " + f.name, what: "generic store on one SM, cp.async.bulk on another, release and acquire of gpu scope", promised: f.promised, bulk: true}, w, r)
+		add(test{name: "row, " + f.name,
+			what: "generic store on one SM, cp.async.bulk on another, release and acquire of gpu scope", promised: f.promised,
+			bulk: true}, w, r)
 	}
 	return list
 }
@@ -157,8 +161,8 @@ func (t *test) kernel(ctas int) (*ir.Kernel, error) {
 	streamed := dsl.Global[dsl.U32](k, "streamed", int64(ctas*loadWarps*32))
 	through := dsl.Shared[dsl.U32](k, "through", 1) // channels' warps that have ended
 	bad := dsl.Global[dsl.U32](k, "bad", n)
-	c := &channel{k: k, data: dsl.Global[dsl.U32](k, "data", n), packet: dsl.Global[dsl.B128](k, "packet", n), ping: dsl.Global[dsl.U32](k, "ping", n),
-		pong: dsl.Global[dsl.U32](k, "pong", n)}
+	c := &channel{k: k, data: dsl.Global[dsl.U32](k, "data", n), packet: dsl.Global[dsl.B128](k, "packet", n),
+		ping: dsl.Global[dsl.U32](k, "ping", n), pong: dsl.Global[dsl.U32](k, "pong", n)}
 	touch := k.CTA().EqC(1 << 20) // every buffer is used, whatever the test
 	k.If(touch, func() {
 		c.data.Store(dsl.At(0), c.data.Load(dsl.At(1)))
@@ -229,7 +233,8 @@ func load(k *dsl.Kernel, thread dsl.Val[dsl.U32], threads int, most dsl.Val[dsl.
 }
 
 // rounds is both sides of all channels. A reader counts what is wrong.
-func (t *test) rounds(c *channel, rounds dsl.Val[dsl.U32], writes dsl.Pred, place dsl.Val[dsl.U32], bad dsl.Buf[dsl.U32]) {
+func (t *test) rounds(c *channel, rounds dsl.Val[dsl.U32], writes dsl.Pred, place dsl.Val[dsl.U32],
+	bad dsl.Buf[dsl.U32]) {
 	k := c.k
 	each := func(body func(r dsl.Val[dsl.U32])) { k.For(k.U32(1), rounds.AddC(1), body, dsl.Unroll(1)) }
 	k.IfElse(writes, func() {

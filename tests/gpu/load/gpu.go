@@ -67,7 +67,8 @@ func fromCheckpoint(f *flags, dev *cuda.Device) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	fmt.Printf("checkpoint: opened in %v, kernel built %v later\n", opened.Round(time.Millisecond), (time.Since(begin) - opened).Round(time.Millisecond))
+	fmt.Printf("checkpoint: opened in %v, kernel built %v later\n", opened.Round(time.Millisecond),
+		(time.Since(begin) - opened).Round(time.Millisecond))
 	bar := progress.Start(os.Stderr, "loading weights")
 	w := runtime.FromTensors(c, runtime.LoadOptions{Progress: bar.Set, Workers: f.workers, Check: f.check})
 	return session(f, dev, mk, w, c, begin, bar)
@@ -94,7 +95,8 @@ func fromSeed(f *flags, dev *cuda.Device) (string, error) {
 
 // session loads w, runs one step, and compares the device's buffers with what the
 // CPU packs of t. It returns the hash of what was compared.
-func session(f *flags, dev *cuda.Device, mk *megakernel.Kernel, w runtime.Weights, t megakernel.Tensors, begin time.Time, bar *progress.Bar) (hash string, err error) {
+func session(f *flags, dev *cuda.Device, mk *megakernel.Kernel, w runtime.Weights, t megakernel.Tensors,
+	begin time.Time, bar *progress.Bar) (hash string, err error) {
 	code, err := os.ReadFile(filepath.Join(f.kernels, f.Name(megakernel.NoFault)+".cubin"))
 	if err != nil {
 		return "", err
@@ -118,7 +120,8 @@ func session(f *flags, dev *cuda.Device, mk *megakernel.Kernel, w runtime.Weight
 	l := s.Loaded()
 	bar.End(l.Bytes)
 	fmt.Printf("loaded: %d bytes in %v (check %v before it), %d workers, %.2f GB/s; launch of the last kernel %v\n",
-		l.Bytes, l.Took.Round(time.Millisecond), l.Checked.Round(time.Millisecond), l.Workers, l.Rate()/1e9, gpu.Last.Round(time.Microsecond))
+		l.Bytes, l.Took.Round(time.Millisecond), l.Checked.Round(time.Millisecond), l.Workers, l.Rate()/1e9,
+		gpu.Last.Round(time.Microsecond))
 	fmt.Printf("host memory at most: %s\n", most)
 	after, _, err := dev.MemInfo()
 	if err != nil {
@@ -128,7 +131,8 @@ func session(f *flags, dev *cuda.Device, mk *megakernel.Kernel, w runtime.Weight
 	if err != nil {
 		return "", err
 	}
-	fmt.Printf("first token (%d) %v after the beginning, of that %v for the first launch on the device\n", next, time.Since(begin).Round(time.Millisecond), gpu.Last)
+	fmt.Printf("first token (%d) %v after the beginning, of that %v for the first launch on the device\n", next,
+		time.Since(begin).Round(time.Millisecond), gpu.Last)
 	if err := sizes(gpu.Sizes(), free-after); err != nil {
 		return "", err
 	}

@@ -32,7 +32,8 @@ func main() {
 	flag.StringVar(&f.write, "write", "", "only write a checkpoint of the random weights of -seed to this directory")
 	flag.StringVar(&f.dtype, "dtype", "bf16", "with -write, bf16 or f32")
 	flag.Uint64Var(&f.seed, "seed", 1, "of random weights")
-	flag.BoolVar(&f.random, "random", false, "make random weights on the GPU; beside -checkpoint, afterwards, and they must be the same when that was written with the same seed")
+	flag.BoolVar(&f.random, "random", false,
+		"make random weights on the GPU; beside -checkpoint, afterwards, and they must be the same when that was written with the same seed")
 	flag.BoolVar(&f.check, "check", false, "refuse weights that are not finite")
 	flag.IntVar(&f.workers, "workers", 0, "goroutines that pack; 0 chooses")
 	flag.Int64Var(&f.compare, "compare", 2<<30, "bytes of the packed image to compare at most")

@@ -66,7 +66,8 @@ func write(f *flags) error {
 	if err != nil {
 		return err
 	}
-	fmt.Printf("%s: %d shards of seed %d in %s, in %v\n", mk.Config.Name, len(shards), f.seed, f.dtype, time.Since(begin).Round(time.Millisecond))
+	fmt.Printf("%s: %d shards of seed %d in %s, in %v\n", mk.Config.Name, len(shards), f.seed, f.dtype,
+		time.Since(begin).Round(time.Millisecond))
 	return os.WriteFile(filepath.Join(f.write, checkpoint.IndexFile), index, 0o644)
 }
 

@@ -45,7 +45,8 @@ func compare(rows *kernels.OpRows, cubin, path string) error {
 	if err != nil {
 		return err
 	}
-	r := record{GPU: dev.Name(), Driver: cuda.DriverRelease(), Commit: revision.String(), Spans: len(rows.Spans), Mismatches: []string{}, Passed: len(bad) == 0}
+	r := record{GPU: dev.Name(), Driver: cuda.DriverRelease(), Commit: revision.String(), Spans: len(rows.Spans),
+		Mismatches: []string{}, Passed: len(bad) == 0}
 	ops := map[string]bool{}
 	for _, s := range rows.Spans {
 		ops[s.Op.String()] = true

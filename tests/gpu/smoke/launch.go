@@ -126,7 +126,8 @@ func allocate(dev *cuda.Device, n int) (*buffers, error) {
 	for _, m := range []struct {
 		to    **cuda.Mem
 		bytes int64
-	}{{&b.a, int64(4 * n)}, {&b.b, int64(4 * n)}, {&b.sum, int64(4 * n)}, {&b.reversed, int64(4 * n)}, {&b.arrived, 4}, {&b.params, 56}} {
+	}{{&b.a, int64(4 * n)}, {&b.b, int64(4 * n)}, {&b.sum, int64(4 * n)}, {&b.reversed, int64(4 * n)}, {&b.arrived, 4},
+		{&b.params, 56}} {
 		var err error
 		if *m.to, err = dev.Alloc(m.bytes); err != nil {
 			return nil, err
@@ -149,7 +150,8 @@ func (b *buffers) fill(sharedFloats int) error {
 		binary.LittleEndian.PutUint32(right[4*i:], math.Float32bits(y))
 	}
 	var params []byte
-	for _, address := range []uint64{b.a.Addr(), b.b.Addr(), b.sum.Addr(), b.reversed.Addr(), b.arrived.Addr(), b.host.Addr()} {
+	for _, address := range []uint64{b.a.Addr(), b.b.Addr(), b.sum.Addr(), b.reversed.Addr(), b.arrived.Addr(),
+		b.host.Addr()} {
 		params = binary.LittleEndian.AppendUint64(params, address)
 	}
 	params = binary.LittleEndian.AppendUint32(params, uint32(b.n))

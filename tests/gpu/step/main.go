@@ -102,8 +102,8 @@ func run(ch *choice.Choice, dir string, tokens, start, launch int, check bool) e
 		return nil
 	}
 	sort.Float64s(times)
-	fmt.Printf("%s: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights (UNGATED)\n", model, times[0], times[len(times)/2], times[len(times)-1],
-		float64(c.WeightBytes())/times[len(times)/2]/1e3)
+	fmt.Printf("%s: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights (UNGATED)\n", model, times[0],
+		times[len(times)/2], times[len(times)-1], float64(c.WeightBytes())/times[len(times)/2]/1e3)
 	return nil
 }
 

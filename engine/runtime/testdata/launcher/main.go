@@ -85,7 +85,8 @@ func fill(tensors string, pages, epoch uint32, prompt []uint32) (map[string][]by
 		"stream":  make([]byte, 4*(len(prompt)+chosen)),
 		"times":   make([]byte, 4*(len(prompt)+chosen)),
 	}
-	for _, name := range []string{"states", "query_words", "kv_words", "attn_words", "o_words", "down_words"} { // words with tags
+	// words with tags
+	for _, name := range []string{"states", "query_words", "kv_words", "attn_words", "o_words", "down_words"} {
 		m[name] = make([]byte, size(name))
 	}
 	for i := range pages { // backwards: any order will do

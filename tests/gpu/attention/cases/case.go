@@ -132,9 +132,9 @@ const spread = 1
 // Of is the case of a shape without sequences, decoding causally, its queries
 // scaled beforehand so that the logit to the base 2 is their product with the key.
 func Of(name string, s Shape) *Case {
-	return &Case{Name: name, Seed: 1, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Page: s.Page, KVType: "bf16", Layers: 1,
-		ScoreScale: math.Ln2, KVStd: 1, QStd: spread / math.Sqrt(float64(s.HeadDim)) * math.Log2E, Indptr: []int{0},
-		Variants: []Variant{{Name: "causal"}}, Files: Files{Q: "q.bf16"}, OutType: "f32", Outs: []Out{}}
+	return &Case{Name: name, Seed: 1, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Page: s.Page, KVType: "bf16",
+		Layers: 1, ScoreScale: math.Ln2, KVStd: 1, QStd: spread / math.Sqrt(float64(s.HeadDim)) * math.Log2E,
+		Indptr: []int{0}, Variants: []Variant{{Name: "causal"}}, Files: Files{Q: "q.bf16"}, OutType: "f32", Outs: []Out{}}
 }
 
 // E4M3 stores keys and values in float8.

@@ -75,7 +75,8 @@ func TestSharedPagesAreCountedOnce(t *testing.T) {
 	require.Equal(t, int64(3*14*64), c.KVBytes())
 	require.Equal(t, int64((8+3*6)*64), c.UniqueBytes())
 	s.Heads, s.KVHeads = 2, 2
-	require.Equal(t, int64((3*4+2)*128), Selected("y", s, 50, 4).UniqueBytes(), "4 pages of each head, the last with 2 tokens")
+	require.Equal(t, int64((3*4+2)*128), Selected("y", s, 50, 4).UniqueBytes(),
+		"4 pages of each head, the last with 2 tokens")
 }
 
 // What differs between contiguous and shuffled pages is their order alone.
@@ -116,7 +117,8 @@ func judged(t *testing.T, dir string) map[string]bool {
 	if out, err := exec.Command(python, "-c", "import torch").CombinedOutput(); err != nil {
 		t.Skipf("%s has no torch (set MKGEN_PYTHON to one that has): %.200s", python, out)
 	}
-	text, _ := exec.Command(python, "../../attention.py", dir, "--device", "cpu").CombinedOutput() // exit code 1: a case failed
+	// exit code 1: a case failed
+	text, _ := exec.Command(python, "../../attention.py", dir, "--device", "cpu").CombinedOutput()
 	data, err := os.ReadFile(filepath.Join(dir, "torch.json"))
 	require.NoError(t, err, string(text))
 	var report struct {

@@ -66,5 +66,6 @@ func parent(tail uint32, i int) int {
 // Limits are a kernel's for the case, but for what the kernel decides: CTAs,
 // ChunkTokens, ItemsPerCTA and Partials.
 func (c *Case) Limits() kv.Limits {
-	return kv.Limits{KVHeads: c.KVHeads, Group: c.Heads / c.KVHeads, Rows: max(1, c.T()), PageSize: c.Page, Pages: c.Pages, Selection: c.selected != nil}
+	return kv.Limits{KVHeads: c.KVHeads, Group: c.Heads / c.KVHeads, Rows: max(1, c.T()), PageSize: c.Page, Pages: c.Pages,
+		Selection: c.selected != nil}
 }

@@ -107,7 +107,8 @@ func turn(x []float64, p Params, at place, position int) {
 	}
 }
 
-func attend(c *Case, p Params, q []float64, head int, at place, sees func(int) bool, element func(token, v, d int) float64, rounding bool) []float64 {
+func attend(c *Case, p Params, q []float64, head int, at place, sees func(int) bool,
+	element func(token, v, d int) float64, rounding bool) []float64 {
 	weights, sum, top := make([]float64, len(at.keys)), 0.0, math.Inf(-1)
 	if p.Rope != nil {
 		turn(q, p, at, at.query)

@@ -90,7 +90,8 @@ func Variants(s Shape) []*Case {
 		with("head-scale", func(c *Case) { c.Variants[0].Params.HeadScale, c.KeyRounding = scales(c.Heads), bf16Rounding }),
 		with("e4m3", func(c *Case) { c.E4M3() }),
 		with("e4m3-streaming", func(c *Case) {
-			c.E4M3().Variants[0].Params, c.KeyRounding = Params{Window: 100, Sinks: 4, Rope: frequencies(c.HeadDim)}, bf16Rounding
+			c.E4M3().Variants[0].Params, c.KeyRounding = Params{Window: 100, Sinks: 4, Rope: frequencies(c.HeadDim)},
+				bf16Rounding
 		}),
 		with("alternating-window", func(c *Case) { c.alternate("window", Params{Window: 100}) }),
 		with("alternating-full", func(c *Case) {

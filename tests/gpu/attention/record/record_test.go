@@ -18,11 +18,14 @@ const torchJSON = `{"torch": "2.11.0", "device": "NVIDIA H200", "rules": {"rms":
  {"name": "b", "check": {"passed": true, "layers": [{"layer": 0, "finite": true, "max_error": 0, "worst_element": 0, "worst_rms": 0, "where": "", "passed": true}]}}]}`
 
 func measured() *Record {
-	a := Case{Name: "a", DType: "bf16", Batch: 2, Tokens: 2, Lengths: []int{5, 6}, Page: 16, Variants: []string{"causal"}, Layers: 8, Balance: 1,
-		Rounds: []float64{10, 11, 10, 12, 9}, Steps: 64, Bytes: 40_000_000, Ceiling: ceiling.Measured{GBps: 4600}, Gate: Gate{Identical: true}}
+	a := Case{Name: "a", DType: "bf16", Batch: 2, Tokens: 2, Lengths: []int{5, 6}, Page: 16, Variants: []string{"causal"},
+		Layers: 8, Balance: 1, Rounds: []float64{10, 11, 10, 12, 9}, Steps: 64, Bytes: 40_000_000,
+		Ceiling: ceiling.Measured{GBps: 4600}, Gate: Gate{Identical: true}}
 	a.Complete()
-	b := Case{Name: "b", DType: "bf16", Batch: 1, Tokens: 1, Lengths: []int{1}, Page: 16, Variants: []string{"tree"}, Layers: 2, Gate: Gate{Identical: true}}
-	return &Record{GPU: "NVIDIA H200", Driver: "580", CUDA: "13.0", Commit: "c", Options: Options{"nvcc 13", 132, 32, 8, 128}, Cases: []Case{a, b}}
+	b := Case{Name: "b", DType: "bf16", Batch: 1, Tokens: 1, Lengths: []int{1}, Page: 16, Variants: []string{"tree"},
+		Layers: 2, Gate: Gate{Identical: true}}
+	return &Record{GPU: "NVIDIA H200", Driver: "580", CUDA: "13.0", Commit: "c",
+		Options: Options{"nvcc 13", 132, 32, 8, 128}, Cases: []Case{a, b}}
 }
 
 func torch(t *testing.T) *Torch {
@@ -60,9 +63,10 @@ func TestNoRecordIsWrittenWhenSomethingIsWrong(t *testing.T) {
 		want   string
 	}{
 		"judgement": {func(r *Record) { r.Cases[1].Gate.Passed = false }, "case b: it does not agree with the reference"},
-		"bits":      {func(r *Record) { r.Cases[0].Gate.Identical = false }, "case a: the same step twice gave different bits"},
-		"rounds":    {func(r *Record) { r.Cases[0].Rounds = r.Cases[0].Rounds[:3] }, "case a: 3 rounds, want at least 5"},
-		"figure":    {func(r *Record) { r.Cases[0].Share /= 2 }, "case a: share is 0.43478"},
+		"bits": {func(r *Record) { r.Cases[0].Gate.Identical = false },
+			"case a: the same step twice gave different bits"},
+		"rounds": {func(r *Record) { r.Cases[0].Rounds = r.Cases[0].Rounds[:3] }, "case a: 3 rounds, want at least 5"},
+		"figure": {func(r *Record) { r.Cases[0].Share /= 2 }, "case a: share is 0.43478"},
 		"share": {func(r *Record) {
 			r.Cases[0].Bytes *= 2
 			r.Cases[0].Complete()
