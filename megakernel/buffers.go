@@ -231,7 +231,7 @@ func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
 		bufDoc("[%d][%d][%d] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag", n, heads, d/2))
 }
 
-// HasTags is whether partial states are passed on in words with tags.
+// HasTags is whether partial states are passed on in LL packets.
 func (mk *Kernel) HasTags() bool { return mk.Ragged() || mk.Options.statesInWords() }
 
 // Zeroed are the buffers that must be 0 before the first launch and after one that was

@@ -130,7 +130,7 @@ func TestExplainSaysWhatEachWayCosts(t *testing.T) {
 	old := machine.H200()
 	old.Exchanges = slices.DeleteFunc(old.Exchanges,
 		func(e machine.Exchange) bool { return e.VectorBytes > 0 && e.InFlight > 0 })
-	require.Regexp(t, `\n  partial states .*\n  Its file has no figures of vectors in words with tags, so what attention, o\n`, text(old), "no row of vectors")
+	require.Regexp(t, `\n  partial states .*\n  Its file has no figures of vectors in LL packets, so what attention, o and\n`, text(old), "no row of vectors")
 	executor := handsOver([2]float64{1, 3}, [2]float64{9, 2})
 	executor.Executor = true
 	explained := text(executor)

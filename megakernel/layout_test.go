@@ -126,7 +126,7 @@ func unfilled(t *testing.T, mk *Kernel) (names []string) {
 	return names
 }
 
-// Of words with tags the first ones that are polled must carry none of a launch: the
+// Of LL packets the first ones that are polled must carry none of a launch: the
 // layout says of each such buffer that it is to be zeroed, and of what stands behind a
 // barrier nothing.
 func TestLayoutSaysWhichWordsToZero(t *testing.T) {

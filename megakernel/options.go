@@ -123,9 +123,9 @@ const (
 	// SyncBarrier is a grid barrier: all SMs wait for all, and what each wrote before is
 	// visible to all behind it.
 	SyncBarrier Sync = "barrier"
-	// SyncWords passes data in words with tags: who needs some waits for them.
+	// SyncWords passes data in LL packets: who needs some waits for them.
 	SyncWords Sync = "words"
-	// SyncCounted passes data in words with tags, too, but who needs some waits until all
+	// SyncCounted passes data in LL packets, too, but who needs some waits until all
 	// SMs have arrived before looking for them. The count orders no memory, so that nobody
 	// waits for stores to be visible: the words say whether they are.
 	SyncCounted Sync = "counted"

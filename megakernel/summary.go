@@ -168,7 +168,7 @@ func (mk *Kernel) syncs() string {
 	}
 	text := "Behind " + behind(gridBarrier) + " stands a grid barrier"
 	if counted != "" {
-		text += ", behind " + counted + " a count of arrivals, as their output is in words with tags"
+		text += ", behind " + counted + " a count of arrivals, as their output is in LL packets"
 	}
 	text += fmt.Sprintf(": %d a step.", mk.Barriers())
 	if words != "" {

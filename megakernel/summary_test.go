@@ -56,7 +56,7 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 		return strings.Join(strings.Fields(b.String()), " ")
 	}
 	require.Contains(t, text(mk),
-		fmt.Sprintf("Behind gate_up, lm_head stands a grid barrier, behind attention, o, down a count of arrivals, as their output is in words with tags: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
+		fmt.Sprintf("Behind gate_up, lm_head stands a grid barrier, behind attention, o, down a count of arrivals, as their output is in LL packets: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
 	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers(), "attention, o, gate_up, down; lm_head")
 	mk = build(t, "llama3-8b", Options{Vectors: "barrier"})
 	require.Contains(t, text(mk),

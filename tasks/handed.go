@@ -2,7 +2,7 @@ package tasks
 
 import "github.com/mkgen/mkgen/dsl"
 
-// Handed is a vector that all SMs hand on to all in words with tags, a pair of elements in
+// Handed is a vector that all SMs hand on to all in LL packets, a pair of elements in
 // each: who needs it waits for its words as they come, and for no barrier.
 type Handed struct {
 	Words *Words

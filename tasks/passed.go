@@ -2,8 +2,8 @@ package tasks
 
 import "github.com/mkgen/mkgen/dsl"
 
-// Passed hands the query token's queries, key and value from QKV to Attention in words
-// with tags: an SM waits for those of the heads that it works on, and for no barrier. A
+// Passed hands the query token's queries, key and value from QKV to Attention in LL
+// packets: an SM waits for those of the heads that it works on, and for no barrier. A
 // word's first quarter is a pair of elements, in bf16 or as the cache has them, the next
 // two are 0, and the last is the tag. Key and value go into the cache all the same, for
 // later steps.

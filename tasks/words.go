@@ -12,7 +12,7 @@ import (
 // polls it until its tag is the running one, so that neither a barrier nor a counter is
 // needed, and what is polled is the data. NCCL's LL protocols do the same. Who loads a word
 // uses all its parts: of a load whose middle nobody uses ptxas makes two, which are not one
-// access (docs/memory-model.md, "Words with tags").
+// access (docs/memory-model.md, "LL packets").
 type Words struct {
 	// Tag is the running tag: the same in all SMs that write and read words of one
 	// meaning, and another than those words' from before; so it changes with every

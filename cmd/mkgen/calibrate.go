@@ -28,7 +28,7 @@ func newCalibrate() *cobra.Command {
 streaming ceiling; what streams with 1 to 6 copies in flight, and the latency of
 a load from L2 and of an atomic meanwhile and idle; what an exchange among all
 SMs takes, idle and beside a stream, and how much of it the ring does not hide,
-behind a barrier and in words with tags; how fast consumers drain the ring. It
+behind a barrier and in LL packets; how fast consumers drain the ring. It
 takes about half a minute, most of it to compile the kernels that measure.
 
 It writes a machine file. With --machine mkgen, mkgen explain and mkgen bench

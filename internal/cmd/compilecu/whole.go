@@ -18,7 +18,7 @@ var strongLoad = regexp.MustCompile(`\bLDG\.([A-Z0-9.]*)STRONG\.GPU\b[^;\n]*?(?:
 
 // strongLoads counts the strong loads of 128 bits in machine code, and finds one that is a part
 // of such a load, "" when none is: of a load whose middle nobody uses ptxas makes two, and
-// then a tag may come with data from before (docs/memory-model.md, "Words with tags"). A part
+// then a tag may come with data from before (docs/memory-model.md, "LL packets"). A part
 // is told by its offset inside 16 bytes. Nothing else has one: a word that kernels load
 // strongly by itself is the first of its buffer, or its place is in a register.
 func strongLoads(sass string) (whole int, part string) {
@@ -46,7 +46,7 @@ func loadsAreWhole(ctx context.Context, c *nvcc.Compiler, src, cubin string) (in
 	}
 	whole, part := strongLoads(string(sass))
 	if part != "" {
-		return 0, fmt.Errorf(`%s: strong loads: found %q, want LDG.E.128.STRONG.GPU alone: ptxas made several loads of one of 128 bits, so that its tag may come with data from before; use all parts of the word (docs/memory-model.md, "Words with tags")`, src, part)
+		return 0, fmt.Errorf(`%s: strong loads: found %q, want LDG.E.128.STRONG.GPU alone: ptxas made several loads of one of 128 bits, so that its tag may come with data from before; use all parts of the word (docs/memory-model.md, "LL packets")`, src, part)
 	}
 	return whole, nil
 }
