@@ -16,18 +16,16 @@ import (
 )
 
 // What the planner chooses for 8B on 132 SMs, and what ptxas makes of it.
-func TestThePrefillKernelOf8BHardlySpills(t *testing.T) {
+func TestThePrefillKernelOf8BDoesNotSpill(t *testing.T) {
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	for _, x := range deep.Most([]struct {
 		tokens  int
 		weights pipeline.Format // of the LM head, too
 		scratch int64
-		spills  int // bytes at most
 	}{
-		{tokens: 128, spills: 28}, {1024, pipeline.FormatI4G128,
-			2 * (6144*4096 + 4096*4096 + 3*14336*4096), 40}, {tokens: 512, spills: 28}, {tokens: 1024, spills: 28},
-		{128, pipeline.FormatE4M3, 436207616, 28}, {128, "i4g32-zeros-f16", 436207616, 28},
+		{tokens: 128}, {1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096)}, {tokens: 512},
+		{tokens: 1024}, {128, pipeline.FormatE4M3, 436207616}, {128, "i4g32-zeros-f16", 436207616},
 	}, 2) {
 		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights, Head: x.weights})
 		require.NoError(t, err)
@@ -37,7 +35,7 @@ func TestThePrefillKernelOf8BHardlySpills(t *testing.T) {
 		require.Equal(t, x.scratch, p.Scratch())
 		require.Equal(t, x.scratch > 0, p.Columns[len(p.Columns)-1] == 0, "an LM head with codes has no tiles")
 		if deep.On() {
-			compiles(t, p, x.spills)
+			compiles(t, p)
 		}
 	}
 }
@@ -53,17 +51,17 @@ func TestThePrefillKernelOfWideHeadsHasRoomForQueries(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, stages, p.Stages)
 		if deep.On() && tokens == 1024 {
-			compiles(t, p, 400)
+			compiles(t, p)
 		}
 	}
 }
 
-// compiles compiles a kernel that may spill so many bytes, outside of the loops of products and of attention.
-func compiles(t *testing.T, p *megakernel.Prefill, spills int) {
+// compiles compiles a kernel as it ships, which must not spill registers.
+func compiles(t *testing.T, p *megakernel.Prefill) {
 	compiler := nvcctest.Need(t)
 	target, err := emit.TargetFor("sm_90a")
 	require.NoError(t, err)
-	src, err := emit.Print(p.IR, target, emit.Options{})
+	src, err := emit.Print(p.IR, target, megakernel.EmitOptions())
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "prefill.cu")
 	require.NoError(t, os.WriteFile(path, src.Text, 0o644))
@@ -73,7 +71,7 @@ func compiles(t *testing.T, p *megakernel.Prefill, spills int) {
 	require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
 	f := report.Functions[0]
 	t.Logf("tiles %v, %d stages, %d lines, %+v", p.Columns, p.Stages, len(src.Lines), f)
-	require.LessOrEqual(t, f.SpillStores, spills, "some words")
+	require.Zero(t, f.SpillStores+f.SpillLoads, "bytes spilled")
 }
 
 func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {

@@ -124,7 +124,7 @@ type origin struct {
 	row   func(r int) int
 }
 
-// part is so many rows of a tensor, of which row r is stored(r).
+// part is a number of rows of a tensor, of which row r is stored(r).
 type part struct {
 	tensor string // with %d for the layer's number
 	rows   int

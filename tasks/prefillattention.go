@@ -49,7 +49,7 @@ const queryLine = 128
 // QueryBytes is the shared memory for the queries of a CTA's tiles: none where they are in registers.
 func (t *PrefillAttention) QueryBytes() int { return PrefillQueryBytes(t.KV.D, t.Groups) }
 
-// PrefillQueryBytes is QueryBytes of heads of d dimensions and so many consumer warpgroups.
+// PrefillQueryBytes is QueryBytes of heads of d dimensions and groups consumer warpgroups.
 func PrefillQueryBytes(d, groups int) int {
 	if d <= maxHeldQueries {
 		return 0

@@ -28,8 +28,8 @@ func (m *masks) steps(n int) int {
 	return min(n, m.given)
 }
 
-// maskSteps has the next launch, of so many steps, ask for the masks of those behind its first ones; with nil they are
-// those of the first.
+// maskSteps tells the next launch where its masks come from. The first of its steps have theirs already; next gives
+// those of the others. With nil, those of the first step hold for all.
 func (s *runner) maskSteps(first, steps int, next func(row int) []uint32) error {
 	s.masks = masks{}
 	if s.modes&draw.ModeMasks == 0 {
