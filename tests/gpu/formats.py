@@ -74,10 +74,10 @@ def fp4(w):
 
 def e2m1(x):
     """x rounded to E2M1, ties to the even code."""
-    magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6])
+    magnitudes = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6], device=x.device)
     distance = (x.abs().nan_to_num(0, 0, 0).unsqueeze(-1) - magnitudes).abs()
     nearest = distance.amin(-1, keepdim=True) == distance  # one or two
-    even = nearest & (torch.arange(8) % 2 == 0)
+    even = nearest & (torch.arange(8, device=x.device) % 2 == 0)
     code = torch.where(even.any(-1), even.int().argmax(-1), nearest.int().argmax(-1))
     return magnitudes[code] * x.sign() + 0.0
 
