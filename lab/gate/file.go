@@ -1,10 +1,9 @@
 package gate
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
-	"fmt"
+
+	"github.com/mkgen/mkgen/internal/jsonfile"
 )
 
 // File is a record of judgements, bench/results/<gpu>/<date>-gate-<model>.json.
@@ -48,16 +47,15 @@ func NewCase(model, dtype string, ref *Reference, r *Report) Case {
 	return c
 }
 
-// Parse reads a File strictly: an unknown field, or no case, is an error.
-func Parse(data []byte) (*File, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	f := &File{}
-	if err := d.Decode(f); err != nil {
-		return nil, fmt.Errorf("record of a gate: %w", err)
+var fileKind = jsonfile.Kind{Name: "a record of a gate", Mark: "cases"}
+
+// Parse reads a File strictly: an unknown field, text behind the object, or no case is an error.
+func Parse(data []byte) (*File, error) { return jsonfile.ParseChecked[File](data, fileKind) }
+
+// Check refuses a File without cases.
+func (f *File) Check() error {
+	if len(f.Cases) == 0 {
+		return errors.New("cases is empty, want at least one")
 	}
-	if d.More() || len(f.Cases) == 0 {
-		return nil, errors.New("record of a gate: want one object with at least one case")
-	}
-	return f, nil
+	return nil
 }

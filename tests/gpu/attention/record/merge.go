@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/mkgen/mkgen/internal/jsonfile"
 )
 
 // Torch is what tests/gpu/attention.py writes.
@@ -38,7 +40,7 @@ type Verdict struct {
 // ReadTorch reads it strictly.
 func ReadTorch(path string) (*Torch, error) {
 	t := &Torch{}
-	return t, read(path, t, true)
+	return t, jsonfile.Read(path, t, torchKind)
 }
 
 // Merge puts the verdicts and PyTorch's times beside the cases of the same names.

@@ -5,13 +5,10 @@
 package record
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
+	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/lab/bench/ceiling"
 )
 
@@ -102,39 +99,20 @@ type Way struct {
 	Error  string  `json:"error,omitempty"`
 }
 
-// Read reads a record strictly.
+var (
+	recordKind = jsonfile.Kind{Name: "a record of attention", Mark: "cases"}
+	torchKind  = jsonfile.Kind{Name: "what tests/gpu/attention.py writes", Mark: "torch"}
+)
+
+// Read reads a record strictly. It need not be judged yet: Check is the caller's.
 func Read(path string) (*Record, error) {
 	r := &Record{}
-	return r, read(path, r, true)
-}
-
-func read(path string, to any, strict bool) error {
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	d := json.NewDecoder(bytes.NewReader(data))
-	if strict {
-		d.DisallowUnknownFields()
-	}
-	if err := d.Decode(to); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return nil
+	return r, jsonfile.Read(path, r, recordKind)
 }
 
 // Save writes the record without a look at it: for measurements that are not
 // judged yet.
-func (r *Record) Save(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o666)
-}
+func (r *Record) Save(path string) error { return jsonfile.Write(path, r) }
 
 // Write writes the record if Check finds nothing.
 func (r *Record) Write(path string) error {
