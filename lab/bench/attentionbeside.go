@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
 )
@@ -72,21 +71,14 @@ func (f *AttentionBeside) Check() error {
 
 // Plot is the picture: a curve for each system and page size.
 func (f *AttentionBeside) Plot() *RatePlot {
-	p := &RatePlot{X: "tokens of a prompt",
-		Title: fmt.Sprintf("Attention of %d prompts, %d heads of %d, %s", f.Sequences, f.Heads, f.HeadDim, f.GPU)}
+	p := newRatePlot(fmt.Sprintf("Attention of %d prompts, %d heads of %d, %s", f.Sequences, f.Heads, f.HeadDim, f.GPU),
+		"tokens of a prompt")
 	for _, c := range f.Cases {
 		name := "PyTorch, " + c.System
 		if c.System == SystemMkgen {
 			name = fmt.Sprintf("mkgen, pages of %d tokens", c.Page)
 		}
-		i := slices.IndexFunc(p.Curves, func(k Curve) bool { return k.Name == name })
-		if i < 0 {
-			i, p.Curves = len(p.Curves), append(p.Curves, Curve{Name: name, LabelMeaning: "TFLOP/s"})
-		}
-		k := &p.Curves[i]
-		k.X, k.Y, k.Labels = append(k.X, float64(c.Tokens)), append(k.Y, c.TFLOPS), append(k.Labels,
-			fmt.Sprintf("%.0f", c.TFLOPS))
-		k.Low, k.High = append(k.Low, c.FLOP/slices.Max(c.Rounds)/1e6), append(k.High, c.FLOP/slices.Min(c.Rounds)/1e6)
+		point(p.curve(name, "TFLOP/s"), c.Tokens, c.TFLOPS, c.FLOP, c.Rounds, fmt.Sprintf("%.0f", c.TFLOPS))
 	}
 	return p
 }

@@ -1,11 +1,11 @@
 package sweep
 
 import (
-	"fmt"
 	"image/color"
 	"math"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/picture"
 	"gonum.org/v1/plot/palette"
 	"gonum.org/v1/plot/palette/brewer"
 	"gonum.org/v1/plot/palette/moreland"
@@ -43,19 +43,18 @@ func newScale() scale {
 }
 
 // of is the colour of a share.
-func (s scale) of(share float64) color.NRGBA {
+func (s scale) of(share float64) picture.RGB {
 	at := min(1, max(0, (share-lowShare)/(highShare-lowShare)))
 	c, err := s.At(1 - at)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return color.NRGBAModel.Convert(c).(color.NRGBA)
+	n := color.NRGBAModel.Convert(c).(color.NRGBA)
+	return picture.RGB{R: n.R, G: n.G, B: n.B}
 }
 
-func hex(c color.NRGBA) string { return fmt.Sprintf("#%02x%02x%02x", c.R, c.G, c.B) }
-
 // luminance is the relative luminance of WCAG 2: 0 is black, 1 white.
-func luminance(c color.NRGBA) float64 {
+func luminance(c picture.RGB) float64 {
 	linear := func(v uint8) float64 {
 		x := float64(v) / 255
 		if x <= 0.04045 {
@@ -67,21 +66,15 @@ func luminance(c color.NRGBA) float64 {
 }
 
 // contrast is WCAG's ratio of two colours, 1 to 21.
-func contrast(a, b color.NRGBA) float64 {
+func contrast(a, b picture.RGB) float64 {
 	la, lb := luminance(a), luminance(b)
 	return (max(la, lb) + 0.05) / (min(la, lb) + 0.05)
 }
 
-var (
-	ink   = color.NRGBA{0x0b, 0x0f, 0x14, 255}
-	paper = color.NRGBA{255, 255, 255, 255}
-	black = color.NRGBA{0, 0, 0, 255}
-)
-
 // on is what text on a colour is read best in.
-func on(background color.NRGBA) color.NRGBA {
-	if contrast(paper, background) > contrast(black, background) {
-		return paper
+func on(background picture.RGB) picture.RGB {
+	if contrast(picture.White, background) > contrast(picture.Black, background) {
+		return picture.White
 	}
-	return black
+	return picture.Black
 }

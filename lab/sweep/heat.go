@@ -1,14 +1,13 @@
 package sweep
 
 import (
-	"bytes"
 	"fmt"
-	"image/color"
 	"math"
 	"slices"
 	"strings"
 
 	svg "github.com/ajstarks/svgo/float"
+	"github.com/mkgen/mkgen/internal/picture"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/lab/bench"
@@ -27,15 +26,16 @@ const (
 	leastWidth = 860 // what head and legend take
 )
 
-const (
-	fonts = `font-family="system-ui, 'Segoe UI', Roboto, 'Liberation Sans', Helvetica, Arial, sans-serif"`
-	muted = "#57606a"
-	faint = "#c9d1d9"
+var (
+	ink   = picture.RGB{R: 0x0b, G: 0x0f, B: 0x14}
+	paper = picture.White
+	muted = picture.RGB{R: 0x57, G: 0x60, B: 0x6a}
+	faint = picture.RGB{R: 0xc9, G: 0xd1, B: 0xd9}
 )
 
 // heat draws a record.
 type heat struct {
-	*svg.SVG
+	*picture.Picture
 	r      *Record
 	colour scale
 	left   float64 // where the cells begin
@@ -53,22 +53,16 @@ func SVG(r *Record) ([]byte, error) {
 	if r.Executor() {
 		return nil, fmt.Errorf("plot: the sweep is of the executor, whose times are none of a GPU")
 	}
-	var b bytes.Buffer
-	h := &heat{SVG: svg.New(&b), r: r, colour: newScale(), left: margin + rowLabel}
-	h.Decimals = 1
+	h := &heat{Picture: picture.New(), r: r, colour: newScale(), left: margin + rowLabel}
 	width := max(leastWidth, h.left+float64(len(r.Contexts))*cellWidth+margin)
 	h.right = width - margin
 	bottom := gridTop + float64(len(r.Batches))*cellHeight
-	height := bottom + 140
-	h.Startraw(fmt.Sprintf(`width="%.0f" height="%.0f" viewBox="0 0 %[1]g %[2]g" role="img"`, width, height), fonts)
-	h.Title(fmt.Sprintf("%s on %s: share of the streaming ceiling over batch and context, %s", r.Model, r.GPU, r.mark()))
 	h.defs()
-	h.Rect(0, 0, width, height, fill(paper))
 	h.head()
 	h.grid()
 	h.legend(bottom + 34)
-	h.End()
-	return b.Bytes(), nil
+	return h.Finish(bench.PlotGenerator, width, bottom+140, fmt.Sprintf(
+		"%s on %s: share of the streaming ceiling over batch and context, %s", r.Model, r.GPU, r.mark())), nil
 }
 
 // WriteSVG draws into a file, written whole or not at all; its directory is made.
@@ -88,8 +82,6 @@ func (r *Record) mark() string {
 	return bench.Ungated
 }
 
-func fill(c color.NRGBA) string { return `fill="` + hex(c) + `"` }
-
 // defs are the hatching of cells without figures, and the legend's scale.
 func (h *heat) defs() {
 	h.Def()
@@ -100,7 +92,7 @@ func (h *heat) defs() {
 	var stops []svg.Offcolor
 	for at := 0; at <= 100; at += 5 {
 		c := h.colour.of(lowShare + (highShare-lowShare)*float64(at)/100)
-		stops = append(stops, svg.Offcolor{Offset: uint8(at), Color: hex(c), Opacity: 1})
+		stops = append(stops, svg.Offcolor{Offset: uint8(at), Color: c.String(), Opacity: 1})
 	}
 	h.LinearGradient("scale", 0, 0, 100, 0, stops)
 	h.DefEnd()
@@ -115,10 +107,10 @@ func (h *heat) write(x, y float64, size float64, style, text string) {
 // passed.
 func (h *heat) head() {
 	r := h.r
-	h.write(margin, 44, 22, `font-weight="600" `+fill(ink), r.Model+": share of the streaming ceiling")
-	h.write(margin, 68, 13, `fill="`+muted+`"`,
+	h.write(margin, 44, 22, `font-weight="600" `+picture.Fill(ink), r.Model+": share of the streaming ceiling")
+	h.write(margin, 68, 13, picture.Fill(muted),
 		join(r.GPU, r.Date, "commit "+short(r.Commit), r.Compiler, "driver "+r.Driver))
-	h.write(margin, 87, 13, `fill="`+muted+`"`,
+	h.write(margin, 87, 13, picture.Fill(muted),
 		join(r.DType+" weights, "+shortHash(r.Weights), plural.Of(r.Rounds, "round")+" of "+plural.Of(r.Tokens, "token"),
 			h.ceilings()))
 	text, colour, background := r.mark(), ink, paper
@@ -126,10 +118,11 @@ func (h *heat) head() {
 		colour, background = paper, ink
 	}
 	width := 9*float64(len(text)) + 22
-	h.Roundrect(h.right-width, 24, width, 26, 4, 4, fill(background), ` stroke="`+hex(ink)+`" stroke-width="1.5"`)
-	h.write(h.right-width/2, 42, 13, `font-weight="700" letter-spacing="0.6" text-anchor="middle" `+fill(colour), text)
-	h.write(h.left, gridTop-34, 12, `fill="`+muted+`"`, "tokens in the KV cache of each sequence")
-	h.write(margin, gridTop-12, 12, `fill="`+muted+`"`, "batch")
+	h.Roundrect(h.right-width, 24, width, 26, 4, 4, picture.Fill(background),
+		` stroke="`+ink.String()+`" stroke-width="1.5"`)
+	h.write(h.right-width/2, 42, 13, `font-weight="700" letter-spacing="0.6" text-anchor="middle" `+picture.Fill(colour), text)
+	h.write(h.left, gridTop-34, 12, picture.Fill(muted), "tokens in the KV cache of each sequence")
+	h.write(margin, gridTop-12, 12, picture.Fill(muted), "batch")
 }
 
 // join puts words that are not empty in a row.
@@ -179,20 +172,19 @@ func (h *heat) ceilings() string {
 // grid draws the heads of columns and rows, and the cells.
 func (h *heat) grid() {
 	for i, n := range h.r.Contexts {
-		h.write(h.left+(float64(i)+0.5)*cellWidth-gap/2, gridTop-12, 16, `font-weight="600" text-anchor="middle" `+fill(ink),
-			fmt.Sprint(n))
+		h.write(h.left+(float64(i)+0.5)*cellWidth-gap/2, gridTop-12, 16,
+			`font-weight="600" text-anchor="middle" `+picture.Fill(ink), fmt.Sprint(n))
 	}
 	for i := range h.r.Cells {
 		c := &h.r.Cells[i]
 		row, column := float64(i/len(h.r.Contexts)), float64(i%len(h.r.Contexts))
 		y := gridTop + row*cellHeight
 		if column == 0 {
-			h.write(margin, y+50, 22, `font-weight="600" `+fill(ink), fmt.Sprint(c.Batch))
-			h.write(margin, y+68, 11, `fill="`+muted+`"`, "kernel of")
-			h.write(margin, y+82, 11, `fill="`+muted+`"`, plural.Of(c.Rows, "row"))
+			h.write(margin, y+50, 22, `font-weight="600" `+picture.Fill(ink), fmt.Sprint(c.Batch))
+			h.write(margin, y+68, 11, picture.Fill(muted), "kernel of")
+			h.write(margin, y+82, 11, picture.Fill(muted), plural.Of(c.Rows, "row"))
 		}
-		h.Group()
-		h.Title(h.tip(c))
+		h.Tipped(h.tip(c))
 		if x := h.left + column*cellWidth; c.Case == nil {
 			h.none(x, y, c)
 		} else {
@@ -208,8 +200,8 @@ func (h *heat) cell(x, y float64, c *bench.Case) {
 	text := on(background)
 	step, _, _ := c.Step()
 	const width, height = cellWidth - gap, cellHeight - gap
-	h.Roundrect(x, y, width, height, 3, 3, fill(background), ` stroke="`+hex(ink)+`" stroke-opacity="0.18"`)
-	middle := ` text-anchor="middle" ` + fill(text)
+	h.Roundrect(x, y, width, height, 3, 3, picture.Fill(background), ` stroke="`+ink.String()+`" stroke-opacity="0.18"`)
+	middle := ` text-anchor="middle" ` + picture.Fill(text)
 	h.write(x+width/2, y+32, 23, `font-weight="600"`+middle, percent(c.Share))
 	h.write(x+width/2, y+52, 13, middle, micros(step)+" µs a step")
 	for i, v := range []struct {
@@ -225,12 +217,13 @@ func (h *heat) cell(x, y float64, c *bench.Case) {
 // none draws a cell without figures.
 func (h *heat) none(x, y float64, c *Cell) {
 	const width, height = cellWidth - gap, cellHeight - gap
-	h.Roundrect(x+0.5, y+0.5, width-1, height-1, 3, 3, `fill="url(#none)"`, ` stroke="`+faint+`" stroke-dasharray="4 3"`)
+	h.Roundrect(x+0.5, y+0.5, width-1, height-1, 3, 3, `fill="url(#none)"`,
+		` stroke="`+faint.String()+`" stroke-dasharray="4 3"`)
 	lines := wrap(c.Why, 22, 3)
 	top := y + height/2 + 4 - 7.5*float64(len(lines))
-	h.write(x+width/2, top, 13, `font-weight="600" text-anchor="middle" `+fill(ink), string(c.Status))
+	h.write(x+width/2, top, 13, `font-weight="600" text-anchor="middle" `+picture.Fill(ink), string(c.Status))
 	for i, line := range lines {
-		h.write(x+width/2, top+17+15*float64(i), 11.5, `text-anchor="middle" `+fill(ink), line)
+		h.write(x+width/2, top+17+15*float64(i), 11.5, `text-anchor="middle" `+picture.Fill(ink), line)
 	}
 }
 
@@ -248,23 +241,23 @@ func (h *heat) tip(c *Cell) string {
 
 // legend is the scale, and what the figures are.
 func (h *heat) legend(y float64) {
-	h.Rect(h.left, y, barWidth, barHeight, `fill="url(#scale)" stroke="`+hex(ink)+`" stroke-opacity="0.25"`)
+	h.Rect(h.left, y, barWidth, barHeight, `fill="url(#scale)" stroke="`+ink.String()+`" stroke-opacity="0.25"`)
 	for share := 50; share <= 100; share += 10 {
 		x := h.left + barWidth*float64(share-50)/50
-		h.Line(x, y+barHeight, x, y+barHeight+5, `stroke="`+muted+`"`)
+		h.Line(x, y+barHeight, x, y+barHeight+5, `stroke="`+muted.String()+`"`)
 		label := fmt.Sprintf("%d %%", share)
 		if share == 50 {
 			label = "≤ 50 %"
 		}
-		h.write(x, y+barHeight+19, 11.5, `text-anchor="middle" `+fill(ink), label)
+		h.write(x, y+barHeight+19, 11.5, `text-anchor="middle" `+picture.Fill(ink), label)
 	}
-	h.Rect(h.left+barWidth+44, y-1, 24, 16, `fill="url(#none)" stroke="`+faint+`" stroke-dasharray="4 3"`)
-	h.write(h.left+barWidth+76, y+12, 12, fill(ink), "not measured, and why")
+	h.Rect(h.left+barWidth+44, y-1, 24, 16, `fill="url(#none)" stroke="`+faint.String()+`" stroke-dasharray="4 3"`)
+	h.write(h.left+barWidth+76, y+12, 12, picture.Fill(ink), "not measured, and why")
 	for i, line := range []string{
 		"Share: the bytes that a step must read (weights once, KV of each sequence once) over its time, over what bulk copies alone stream.",
 		"µs a step: all sequences together, by the GPU's clock, launches included; the median of the rounds.",
 		"p50, p99, max: of single steps of all rounds, what each sequence waits for a token, in µs.",
 	} {
-		h.write(margin, y+58+16*float64(i), 11, `fill="`+muted+`"`, line)
+		h.write(margin, y+58+16*float64(i), 11, picture.Fill(muted), line)
 	}
 }

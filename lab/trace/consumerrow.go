@@ -3,6 +3,8 @@ package trace
 import (
 	"fmt"
 	"math"
+
+	"github.com/mkgen/mkgen/internal/picture"
 )
 
 // consumerRow draws one SM's phases in the window: work in the phase's colour, waits
@@ -28,12 +30,12 @@ func (p *plot) consumerRow(tr *Track) {
 				others.add(in.Begin, in.End, p.w)
 			}
 		}
-		p.c.printf("<g><title>%s</title>", escape(p.tip(tr, r, name)))
-		p.c.path(&work, p.hues[name])
-		p.c.path(&chunks, p.hues[name].light())
-		p.c.path(&others, othersColour)
-		p.c.path(&syncs, syncColour)
-		p.c.printf("</g>")
+		p.c.Tipped(p.tip(tr, r, name))
+		work.draw(p.c, p.hues[name])
+		chunks.draw(p.c, p.hues[name].Light())
+		others.draw(p.c, othersColour)
+		syncs.draw(p.c, syncColour)
+		p.c.Gend()
 	}
 }
 
@@ -50,22 +52,23 @@ func (p *plot) tip(tr *Track, r run, name string) string {
 }
 
 // consumerLegend has the phases of the window, then the waits.
-func (p *plot) consumerLegend() (entries []entry) {
+func (p *plot) consumerLegend() (entries []picture.Entry) {
 	others := false
 	seen := map[string]bool{}
 	for _, b := range p.windowPhases() {
 		if !seen[b.name] {
-			entries = append(entries, entry{[]rgb{p.hues[b.name], p.hues[b.name].light()}, b.name})
+			entries = append(entries, picture.Entry{Colours: []picture.RGB{p.hues[b.name], p.hues[b.name].Light()},
+				Label: b.name})
 		}
 		seen[b.name] = true
 	}
 	for _, s := range p.s.Phases {
 		others = others || s.Others > 0
 	}
-	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk, white: between phases)"},
-		entry{[]rgb{syncColour}, "sync"})
+	entries = append(entries, picture.Entry{Colours: nil, Label: "(full: works, light: waits for a chunk, white: between phases)"},
+		picture.Entry{Colours: []picture.RGB{syncColour}, Label: "sync"})
 	if others {
-		entries = append(entries, entry{[]rgb{othersColour}, "waits for words"})
+		entries = append(entries, picture.Entry{Colours: []picture.RGB{othersColour}, Label: "waits for words"})
 	}
 	return entries
 }
@@ -113,13 +116,13 @@ func (p *plot) phaseBand() {
 		if x2-x1 < 3 && (b.begin == p.w.begin || b.end == p.w.end) {
 			continue // the layer before or behind, of which hardly anything is seen
 		}
-		p.c.box(x1, y, max(1, x2-x1), 4, p.hues[b.name], b.name+": "+amount(p.t.Unit,
+		p.c.Box(x1, y, max(1, x2-x1), 4, p.hues[b.name], b.name+": "+amount(p.t.Unit,
 			b.end-b.begin)+" on average, without the sync")
-		w := textWidth(b.name, 11)
+		w := picture.TextWidth(b.name, 11)
 		from := min(max(leftSide, (x1+x2-w)/2), width-w)
 		for tier, last := range free {
 			if from >= last {
-				p.c.text(from, y-4-13*float64(tier), 11, left, ink, b.name)
+				p.c.Label(from, y-4-13*float64(tier), 11, picture.Left, picture.Ink, b.name)
 				free[tier] = from + w + 6
 				break
 			}

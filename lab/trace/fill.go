@@ -2,7 +2,9 @@ package trace
 
 import (
 	"fmt"
+	"slices"
 
+	"github.com/mkgen/mkgen/internal/picture"
 	"github.com/mkgen/mkgen/internal/plural"
 )
 
@@ -43,45 +45,45 @@ func (p *plot) fills() (mean, least, most [samples]float64, n int) {
 // band from the least to the most, and a dashed line at the stages that the ring has, where
 // they are known.
 func (p *plot) ringPlot() []byte {
-	p.c = canvas{}
+	p.c = picture.New()
 	average, least, most, n := p.fills()
 	if p.w.empty() || n == 0 {
-		p.c.text(leftSide, 18, 11, left, faint,
+		p.c.Label(leftSide, 18, 11, picture.Left, picture.Faint,
 			"The trace does not tell: not every chunk has a wait of the producer and one of the consumers.")
-		return p.c.finish(width, 30, "chunks in the ring")
+		return p.c.Finish(generator, width, 30, "chunks in the ring")
 	}
 	top := max(1.0, float64(p.t.Stages))
 	for _, v := range most {
 		top = max(top, v)
 	}
 	const y0, y1 = 30.0, 190.0
-	y := func(v float64) string { return px(y1 - v/top*(y1-y0)) }
-	x := func(i int) string { return px(leftSide + float64(i)/(samples-1)*(width-leftSide-rightSide)) }
-	at, decimals := ticks(top, 6)
+	y := func(v float64) float64 { return y1 - v/top*(y1-y0) }
+	at, decimals := picture.Ticks(top, 6)
 	for _, v := range at {
 		if decimals > 0 && v != float64(int(v)) {
 			continue
 		}
-		h := y1 - v/top*(y1-y0)
-		p.c.line(leftSide, h, width-rightSide, h, gridline, 1)
-		p.c.text(leftSide-6, h+3.5, 10, end, faint, fmt.Sprint(int(v)))
+		h := y(v)
+		p.c.Rule(leftSide, h, width-rightSide, h, picture.Grid, 1)
+		p.c.Label(leftSide-6, h+3.5, 10, picture.Right, picture.Faint, fmt.Sprint(int(v)))
 	}
-	band, line := "", ""
+	var xs, means, low, high []float64
 	for i := range samples {
-		band += " " + x(i) + "," + y(most[i])
-		line += " " + x(i) + "," + y(average[i])
+		xs = append(xs, leftSide+float64(i)/(samples-1)*(width-leftSide-rightSide))
+		means, low, high = append(means, y(average[i])), append(low, y(least[i])), append(high, y(most[i]))
 	}
-	for i := samples - 1; i >= 0; i-- {
-		band += " " + x(i) + "," + y(least[i])
-	}
-	p.c.printf("<polygon points=\"%s\" fill=\"%s\"/>\n", band[1:], inFlightColour.light())
-	p.c.printf("<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\"/>\n", line[1:], copyingColour)
-	p.c.legend(leftSide, 16, width-leftSide-rightSide, []entry{{[]rgb{copyingColour}, fmt.Sprintf("mean over %d SMs", n)},
-		{[]rgb{inFlightColour.light()}, "least to most"}})
-	p.stages(y1 - float64(p.t.Stages)/top*(y1-y0))
+	back := slices.Clone(xs)
+	slices.Reverse(back)
+	slices.Reverse(low)
+	p.c.Polygon(slices.Concat(xs, back), slices.Concat(high, low), picture.Fill(inFlightColour.Light()))
+	p.c.Polyline(xs, means, picture.Stroke(copyingColour, 1.6))
+	p.c.Legend(leftSide, 16, width-leftSide-rightSide, []picture.Entry{
+		{Colours: []picture.RGB{copyingColour}, Label: fmt.Sprintf("mean over %d SMs", n)},
+		{Colours: []picture.RGB{inFlightColour.Light()}, Label: "least to most"}})
+	p.stages(y(float64(p.t.Stages)))
 	p.bottom = y1
 	p.axis()
-	return p.c.finish(width, p.bottom+6, "chunks in the ring")
+	return p.c.Finish(generator, width, p.bottom+6, "chunks in the ring")
 }
 
 // stages draws the ring's stages as a line at height y, if they are known.
@@ -89,6 +91,6 @@ func (p *plot) stages(y float64) {
 	if p.t.Stages == 0 {
 		return
 	}
-	p.c.dashed(leftSide, y, width-rightSide, y, ink, 1)
-	p.c.text(width-rightSide, y-4, 10, end, ink, "ring: "+plural.Of(p.t.Stages, "stage"))
+	p.c.Dashed(leftSide, y, width-rightSide, y, picture.Ink, 1)
+	p.c.Label(width-rightSide, y-4, 10, picture.Right, picture.Ink, "ring: "+plural.Of(p.t.Stages, "stage"))
 }

@@ -3,6 +3,8 @@ package trace
 import (
 	"fmt"
 	"slices"
+
+	"github.com/mkgen/mkgen/internal/picture"
 )
 
 // bins is how many bars a histogram has; the last holds all that is further, too.
@@ -10,14 +12,14 @@ const bins = 36
 
 // histograms draws, for each sync, how long before the last SM the SMs arrived.
 func (p *plot) histograms() []byte {
-	p.c = canvas{}
+	p.c = picture.New()
 	var all []float64
 	for _, h := range p.s.Syncs {
 		all = append(all, h.early...)
 	}
 	if why := p.noHistograms(); why != "" {
-		p.c.text(12, 18, 11, left, faint, why)
-		return p.c.finish(width, 30, "arrivals at syncs")
+		p.c.Label(12, 18, 11, picture.Left, picture.Faint, why)
+		return p.c.Finish(generator, width, 30, "arrivals at syncs")
 	}
 	slices.Sort(all)
 	top := all[min(len(all)-1, len(all)*995/1000)] // outliers do not squeeze the rest
@@ -29,7 +31,7 @@ func (p *plot) histograms() []byte {
 		p.histogram(&hand, float64(i%columns)*(w+26), float64(i/columns)*(h+24), w, h, top)
 	}
 	rows := (len(p.s.Syncs) + columns - 1) / columns
-	return p.c.finish(width, float64(rows)*(h+24), "arrivals at syncs")
+	return p.c.Finish(generator, width, float64(rows)*(h+24), "arrivals at syncs")
 }
 
 // noHistograms is why there are none, "" if there are some.
@@ -45,10 +47,10 @@ func (p *plot) noHistograms() string {
 
 // histogram is one sync's, the last arrival at the right.
 func (p *plot) histogram(hand *SyncSummary, x0, y0, w, h, top float64) {
-	p.c.printf("<g transform=\"translate(%s %s)\">\n", px(x0), px(y0))
-	defer p.c.printf("</g>\n")
-	p.c.heading(4, 14, hand.Name)
-	p.c.text(4, 29, 11, left, faint, fmt.Sprintf("last − mean %s, release %s, late: %s",
+	p.c.Group(fmt.Sprintf(`transform="translate(%.1f %.1f)"`, x0, y0))
+	defer p.c.Gend()
+	p.c.Heading(4, 14, hand.Name)
+	p.c.Label(4, 29, 11, picture.Left, picture.Faint, fmt.Sprintf("last − mean %s, release %s, late: %s",
 		amount(p.t.Unit, hand.Skew), release(p.t.Unit, hand.Latency, amount), hand.lateWords()))
 	counts, most := [bins]int{}, 0
 	for _, v := range hand.early {
@@ -67,28 +69,28 @@ func (p *plot) histogram(hand *SyncSummary, x0, y0, w, h, top float64) {
 		if bin == bins-1 {
 			to = "more"
 		}
-		p.c.box(w-4-float64(bin+1)*each, base-tall, each-1, tall, p.hueOf(hand),
+		p.c.Box(w-4-float64(bin+1)*each, base-tall, each-1, tall, p.hueOf(hand),
 			fmt.Sprintf("%d arrivals %s to %s before the last SM's", n, number(p.t.Unit, from), to))
 	}
-	p.c.line(4, base, w-4, base, faint, 1)
+	p.c.Rule(4, base, w-4, base, picture.Faint, 1)
 	unit, name := scale(p.t.Unit)
-	at, decimals := ticks(top*unit, 5)
+	at, decimals := picture.Ticks(top*unit, 5)
 	for _, v := range at {
-		x, anchor, label := w-4-v/(top*unit)*(w-8), middle, fmt.Sprintf("−%.*f", decimals, v)
+		x, anchor, label := w-4-v/(top*unit)*(w-8), picture.Middle, fmt.Sprintf("−%.*f", decimals, v)
 		if v == 0 {
-			label, anchor = "last", end
+			label, anchor = "last", picture.Right
 		}
 		if x < 16 {
-			anchor = left
+			anchor = picture.Left
 		}
-		p.c.line(x, base, x, base+4, faint, 1)
-		p.c.text(x, base+16, 10, anchor, faint, label)
+		p.c.Rule(x, base, x, base+4, picture.Faint, 1)
+		p.c.Label(x, base+16, 10, anchor, picture.Faint, label)
 	}
-	p.c.text((w)/2, h+8, 10, middle, faint, name+" before the last arrival")
+	p.c.Label((w)/2, h+8, 10, picture.Middle, picture.Faint, name+" before the last arrival")
 }
 
 // hueOf is the colour of the phase before a sync.
-func (p *plot) hueOf(hand *SyncSummary) rgb {
+func (p *plot) hueOf(hand *SyncSummary) picture.RGB {
 	if c, ok := p.hues[hand.After]; ok {
 		return c
 	}

@@ -7,6 +7,8 @@ import (
 	"html/template"
 	"io"
 	"strings"
+
+	"github.com/mkgen/mkgen/internal/picture"
 )
 
 //go:embed page.html
@@ -55,14 +57,16 @@ func (t *Trace) WritePage(w io.Writer) error {
 	plot.inPage = true
 	var b bytes.Buffer
 	err := pageTemplate.Execute(&b, page{Generator: generator, Model: t.Model, Device: t.Device, Basis: s.basis(),
-		Notices: s.notices(), Cards: s.cards(), Grids: s.pageGrids(), Timeline: template.HTML(plot.timeline()),
-		Ring: template.HTML(plot.ringPlot()), Bars: template.HTML(plot.bars()), Histograms: template.HTML(plot.histograms())})
+		Notices: s.notices(), Cards: s.cards(), Grids: s.pageGrids(), Timeline: inline(plot.timeline()),
+		Ring: inline(plot.ringPlot()), Bars: inline(plot.bars()), Histograms: inline(plot.histograms())})
 	if err != nil {
 		return fmt.Errorf("trace: %w", err)
 	}
 	_, err = w.Write(b.Bytes())
 	return err
 }
+
+func inline(document []byte) template.HTML { return template.HTML(picture.Inline(document)) }
 
 // cards are the headline figures, those that there are.
 func (s *Summary) cards() (cards []card) {

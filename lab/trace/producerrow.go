@@ -1,6 +1,10 @@
 package trace
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/internal/picture"
+)
 
 // What a producer does.
 const (
@@ -11,11 +15,11 @@ const (
 )
 
 // producerStates are its colours and their meaning, by state.
-var producerStates = []entry{
-	{[]rgb{copyingColour}, "issues copies"},
-	{[]rgb{inFlightColour}, "waits for copies in flight (memory is busy)"},
-	{[]rgb{ringFullColour}, "waits for a free stage (the ring is full)"},
-	{[]rgb{elseColour}, "other waits"},
+var producerStates = []picture.Entry{
+	{Colours: []picture.RGB{copyingColour}, Label: "issues copies"},
+	{Colours: []picture.RGB{inFlightColour}, Label: "waits for copies in flight (memory is busy)"},
+	{Colours: []picture.RGB{ringFullColour}, Label: "waits for a free stage (the ring is full)"},
+	{Colours: []picture.RGB{elseColour}, Label: "other waits"},
 }
 
 // producerState is what a producer does during a span, copying unless it waits.
@@ -63,11 +67,11 @@ func (p *plot) producerRow(tr *Track) {
 	if times[elsewhere] > 0 {
 		tip += ", other waits " + n(elsewhere)
 	}
-	p.c.printf("<g><title>%s</title>", escape(tip+" ("+unitName(p.t.Unit)+")"))
+	p.c.Tipped(tip + " (" + unitName(p.t.Unit) + ")")
 	for state := range lines {
-		p.c.path(&lines[state], producerStates[state].colours[0])
+		lines[state].draw(p.c, producerStates[state].Colours[0])
 	}
-	p.c.printf("</g>")
+	p.c.Gend()
 }
 
 // unitName is what a reader's times are in.
@@ -77,7 +81,7 @@ func unitName(unit string) string {
 }
 
 // producerLegend leaves out other waits where there are none in the window.
-func (p *plot) producerLegend(tracks []*Track) []entry {
+func (p *plot) producerLegend(tracks []*Track) []picture.Entry {
 	for _, tr := range tracks {
 		for i := range tr.Spans {
 			if s := &tr.Spans[i]; s.End > p.w.begin && s.Begin < p.w.end && p.t.producerState(s) == elsewhere {

@@ -1,5 +1,13 @@
 package trace
 
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/mkgen/mkgen/internal/picture"
+)
+
 // strokes is an SVG path of horizontal strokes, all at height 0, from intervals in
 // order. Those shorter than sliver pixels are drawn once they add up to one, where the
 // last of them lies, so that the picture stays small and shares stay right; strokes
@@ -56,9 +64,18 @@ func round(x float64) float64 {
 	return float64(int(x*10+0.5)) / 10
 }
 
-// path draws the strokes in a colour, as wide as the group they are in says.
-func (c *canvas) path(s *strokes, colour rgb) {
+// draw draws the strokes in a colour, as wide as the group they are in says.
+func (s *strokes) draw(c *picture.Picture, colour picture.RGB) {
 	if s.flush(); len(s.d) > 0 {
-		c.printf(`<path stroke="%s" d="%s"/>`, colour, s.d)
+		c.Path(string(s.d), fmt.Sprintf(`stroke="%s"`, colour))
 	}
+}
+
+// px is a coordinate of a path: a tenth of a pixel without the zeros behind it.
+func px(x float64) string {
+	s := strconv.FormatFloat(math.Round(x*10)/10, 'f', -1, 64)
+	if s == "-0" {
+		return "0"
+	}
+	return s
 }

@@ -3,6 +3,8 @@ package trace
 import (
 	"fmt"
 	"io"
+
+	"github.com/mkgen/mkgen/internal/picture"
 )
 
 // Measures of pictures, in pixels.
@@ -17,16 +19,16 @@ type plot struct {
 	*tally
 	w      window
 	s      *Summary
-	hues   map[string]rgb // of phases
-	c      canvas
+	hues   map[string]picture.RGB // of phases
+	c      *picture.Picture
 	bottom float64 // what is drawn so far
 	inPage bool    // which says itself what a reader must know
 }
 
 func (y *tally) plot(s *Summary) *plot {
-	p := &plot{tally: y, s: s, w: y.representative(), hues: map[string]rgb{}}
+	p := &plot{tally: y, s: s, w: y.representative(), c: picture.New(), hues: map[string]picture.RGB{}}
 	for i, ph := range y.phasesOf(s) {
-		p.hues[ph] = hue(i)
+		p.hues[ph] = picture.Hue(i)
 	}
 	return p
 }
@@ -67,28 +69,28 @@ func (p *plot) timeline() []byte {
 	if !p.w.empty() {
 		title += ", " + amount(p.t.Unit, p.w.end-p.w.begin)
 	}
-	p.c.heading(leftSide, p.bottom, title)
+	p.c.Heading(leftSide, p.bottom, title)
 	for _, line := range p.s.notices() {
 		if !p.inPage {
 			p.bottom += 16
-			p.c.text(leftSide, p.bottom, 11, left, ink, line)
+			p.c.Label(leftSide, p.bottom, 11, picture.Left, picture.Ink, line)
 		}
 	}
 	if p.w.empty() {
-		p.c.text(leftSide, p.bottom+20, 11, left, faint, "Nothing to draw.")
-		return p.c.finish(width, p.bottom+30, "timeline")
+		p.c.Label(leftSide, p.bottom+20, 11, picture.Left, picture.Faint, "Nothing to draw.")
+		return p.c.Finish(generator, width, p.bottom+30, "timeline")
 	}
-	p.bottom = p.c.legend(leftSide, p.bottom+22, width-leftSide-rightSide, p.consumerLegend())
+	p.bottom = p.c.Legend(leftSide, p.bottom+22, width-leftSide-rightSide, p.consumerLegend())
 	p.phaseBand()
 	p.rows(p.tracks, "consumers", rowHeight(len(p.tracks), 620), p.consumerRow)
 	p.axis()
 	if producers := p.t.role(Producer); len(producers) > 0 {
-		p.bottom = p.c.legend(leftSide, p.bottom+30, width-leftSide-rightSide, p.producerLegend(producers))
+		p.bottom = p.c.Legend(leftSide, p.bottom+30, width-leftSide-rightSide, p.producerLegend(producers))
 		p.bottom += 8
 		p.rows(producers, "producers", rowHeight(len(producers), 330), p.producerRow)
 		p.axis()
 	}
-	return p.c.finish(width, p.bottom+10, "timeline of "+p.w.title)
+	return p.c.Finish(generator, width, p.bottom+10, "timeline of "+p.w.title)
 }
 
 // rowHeight shares a height among rows, within reason.
@@ -107,37 +109,37 @@ func (p *plot) rows(tracks []*Track, role string, h float64, row func(*Track)) {
 	for i, tr := range tracks {
 		at := top + (float64(i)+0.5)*h
 		if i%every == 0 {
-			p.c.text(leftSide-6, at+3.5, 10, end, faint, fmt.Sprint(tr.SM))
+			p.c.Label(leftSide-6, at+3.5, 10, picture.Right, picture.Faint, fmt.Sprint(tr.SM))
 		}
 		stroke := h
 		if h > 8 {
 			stroke = h - 2
 		}
-		p.c.printf("<g transform=\"translate(0 %s)\" stroke-width=\"%s\" fill=\"none\">", px(at), px(stroke))
+		p.c.Group(fmt.Sprintf(`transform="translate(0 %.1f)" stroke-width="%.1f" fill="none"`, at, stroke))
 		row(tr)
-		p.c.printf("</g>\n")
+		p.c.Gend()
 	}
 	p.bottom = top + float64(len(tracks))*h
-	p.c.printf("<text transform=\"translate(14 %s) rotate(-90)\" font-size=\"11\" text-anchor=\"middle\" fill=\"%s\">%s, SM</text>\n", px((top+p.bottom)/2), ink, role)
+	p.c.Upwards(14, (top+p.bottom)/2, 11, role+", SM")
 }
 
 // axis draws the time from the window's begin below the rows.
 func (p *plot) axis() {
 	by, unit := scale(p.t.Unit)
-	at, decimals := ticks((p.w.end-p.w.begin)*by, 14)
+	at, decimals := picture.Ticks((p.w.end-p.w.begin)*by, 14)
 	y := p.bottom + 3
-	p.c.line(leftSide, y, width-rightSide, y, faint, 1)
+	p.c.Rule(leftSide, y, width-rightSide, y, picture.Faint, 1)
 	for _, v := range at {
 		x := p.x(p.w.begin + v/by)
-		p.c.line(x, y, x, y+4, faint, 1)
-		label, anchor := fmt.Sprintf("%.*f", decimals, v), middle
+		p.c.Rule(x, y, x, y+4, picture.Faint, 1)
+		label, anchor := fmt.Sprintf("%.*f", decimals, v), picture.Middle
 		if v == 0 {
-			label, anchor = "0 "+unit, left
+			label, anchor = "0 "+unit, picture.Left
 		}
 		if x > width-30 {
-			anchor = end
+			anchor = picture.Right
 		}
-		p.c.text(x, y+15, 10, anchor, faint, label)
+		p.c.Label(x, y+15, 10, anchor, picture.Faint, label)
 	}
 	p.bottom = y + 16
 }
