@@ -37,10 +37,11 @@ type Options struct {
 	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go
 	// through the one with the fewest that has enough. Not where Kernel has one row.
 	Prefill []PrefillMember
-	// PrefillChunk is how many tokens of a prompt a launch of a prefill kernel has at most while other requests run, and
-	// with Pin always: more than Kernel has rows; 0 for as many as such a kernel takes. Shorter launches keep those
-	// waiting less that generate.
-	PrefillChunk int
+	// PrefillChunk is how many tokens of a prompt with so many cached ones a launch of a prefill kernel has at most while
+	// other requests run, and with Pin, of none cached, always: more than Kernel has rows, and no more than such a kernel
+	// takes. nil for megakernel.PrefillBeside of the machine that it predicts for: launches that keep those waiting
+	// for at most megakernel.Gap that generate.
+	PrefillChunk func(cached int) int
 	Weights      runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text         *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 
@@ -164,6 +165,13 @@ func (o Options) complete() (Options, error) {
 	}
 	if o.Ends == nil {
 		o.Ends = c.EOS
+	}
+	if o.PrefillChunk == nil && len(o.Prefill) > 0 {
+		var kernels []*megakernel.Prefill
+		for _, m := range o.Prefill {
+			kernels = append(kernels, m.Kernel)
+		}
+		o.PrefillChunk = megakernel.PrefillBeside(o.Kernel, kernels, megakernel.PrefillMachine())
 	}
 	switch {
 	case o.KVTokens < 1 || o.KVTokens > maxKVTokens:

@@ -81,8 +81,8 @@ func (o *Options) piece(st batch.Stepper) int {
 	if p, ok := st.(batch.Prefiller); ok {
 		rows = max(rows, p.PrefillRows())
 	}
-	if o.PrefillChunk > 0 {
-		rows = min(rows, o.PrefillChunk)
+	if o.PrefillChunk != nil {
+		rows = min(rows, o.PrefillChunk(0))
 	}
 	return 1 << (bits.Len(uint(rows)) - 1)
 }

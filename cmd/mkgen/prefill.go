@@ -10,7 +10,7 @@ import (
 
 const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows (default none)"
 
-const prefillChunkUsage = "tokens of a prompt that a prefill kernel feeds at a time while other requests run, with --pin-split always: fewer keep those waiting less that generate (default those of --prefill)"
+const prefillChunkUsage = "tokens of a prompt that a prefill kernel feeds at a time while other requests run, with --pin-split always: fewer keep those waiting less that generate (default as many as keep them waiting for at most 20 ms, by prediction)"
 
 // addPrefill builds the prefill kernels beside the others, opens devices for them and adds both to the engine's
 // options.
@@ -28,10 +28,15 @@ func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first 
 		return usagef("--prefill-chunk: %d tokens, want more than the %d rows of a step and at most the %d of --prefill",
 			chunk, rows, r.prefill)
 	}
-	o.PrefillChunk = chunk
 	all, err := megakernel.BuildPrefills(of, int(r.prefill))
 	if err != nil {
 		return usagef("--prefill: %v", err)
+	}
+	switch {
+	case chunk > 0:
+		o.PrefillChunk = func(int) int { return chunk }
+	case r.of != nil:
+		o.PrefillChunk = megakernel.PrefillBeside(of, all, r.of)
 	}
 	for _, p := range all {
 		dev, err := openPrefill(ctx, p, first, d)

@@ -122,6 +122,14 @@ type sizes struct {
 	most        int // tokens of all sequences when a launch ends, 0 for any number
 }
 
+// launches is beside as an option has it.
+func (z *sizes) launches() func(int) int {
+	if z.beside == 0 {
+		return nil
+	}
+	return func(cached int) int { return max(z.beside-cached/8, 0) } // fewer and fewer
+}
+
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
 	f := &batchtest.Stepper{T: z.rows, Long: z.long, Least: z.least, Page: z.page, Pages: z.pages, Ahead: 2,
@@ -134,7 +142,7 @@ func newBench(t *testing.T, z sizes) *bench {
 		pool = pages.NewShuffled(z.pages, z.seed)
 	}
 	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions,
-		MaxSequences: z.sequences, Piece: z.piece, Beside: z.beside, DraftRows: z.drafts, Short: z.short,
+		MaxSequences: z.sequences, Piece: z.piece, Beside: z.launches(), DraftRows: z.drafts, Short: z.short,
 		StepsPerLaunch: max(1, z.steps)})
 	require.NoError(t, err)
 	return &bench{s, t, f, pool, z}

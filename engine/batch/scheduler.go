@@ -23,9 +23,9 @@ type Options struct {
 	// end at its multiples and at the prompt's end, whatever else runs: see the package's
 	// documentation. 0 shares rows as there are.
 	Piece int
-	// Beside is how many tokens of a prompt a Prefiller's launch has at most while other sequences run, without Piece:
-	// more than the stepper's rows; 0 for as many as the launch takes.
-	Beside int
+	// Beside is how many tokens of a prompt with so many cached ones a Prefiller's launch has at most while other
+	// sequences run, without Piece: more than the stepper's rows; nil for as many as the launch takes.
+	Beside func(cached int) int
 	// Short other than 0 is how many tokens a sequence has at most whose keys are other ones than a longer sequence's
 	// (models.Config.ShortPositions): see short.go.
 	Short int
@@ -74,8 +74,8 @@ func New(o Options) (*Scheduler, error) {
 			o.MaxSequences, most, rows)
 	case o.Piece < 0 || o.Piece > alone:
 		return nil, fmt.Errorf("pieces of %d tokens, want 1 to the %d of a launch, or 0 for any", o.Piece, alone)
-	case o.Beside != 0 && (o.Beside <= rows || o.Beside > alone):
-		return nil, fmt.Errorf("launches of %d tokens of a prompt beside others, want more than the %d rows of a step and at most the %d of a launch, or 0", o.Beside, rows, alone)
+	case o.Beside != nil && (o.Beside(0) <= rows || o.Beside(0) > alone):
+		return nil, fmt.Errorf("launches of %d tokens of a prompt beside others, want more than the %d rows of a step and at most the %d of a launch", o.Beside(0), rows, alone)
 	case o.DraftRows < 0 || o.DraftRows > 0 && o.Piece > 0:
 		return nil, fmt.Errorf("%d rows for drafts with pieces of %d tokens, want at least 0, and one or the other",
 			o.DraftRows, o.Piece)

@@ -69,8 +69,8 @@ func (s *Scheduler) prefill(parts []part) *part {
 		return nil
 	}
 	rows := min(st.PrefillRows(), of.pending())
-	if s.o.Beside > 0 && len(parts) > 1 {
-		rows = min(rows, s.o.Beside)
+	if s.o.Beside != nil && len(parts) > 1 {
+		rows = min(rows, max(s.o.Beside(of.cached), st.Rows()+1))
 	}
 	return &part{j: of, rows: rows}
 }

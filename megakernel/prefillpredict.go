@@ -1,0 +1,81 @@
+package megakernel
+
+import (
+	"slices"
+
+	"github.com/mkgen/mkgen/pipeline/machine"
+)
+
+// What a prefill step of a Hopper GPU takes, measured on an H100 (docs/prefill.md): operations a second of products
+// and of attention, and what each phase of a layer takes beside them.
+const (
+	prefillProducts  = 620e12
+	prefillAttention = 520e12
+	prefillPhase     = 12e-6
+)
+
+// rowsCost is what a step of 16 rows takes over the prediction for one of one row, which leaves out their arithmetic.
+const rowsCost = 1.2
+
+// prefillMemory is the memory bandwidth that predictions have without a machine, in bytes a second: an H100's, the
+// slowest of the GPUs that prefill kernels run on.
+const prefillMemory = 3.0e12
+
+// PrefillMachine is the machine that prompts' times are predicted for where none is given.
+func PrefillMachine() *machine.Machine { return machine.H200().At(prefillMemory) }
+
+// Predict models the time of a step of n tokens (at least 1) behind cached ones (0 or more) on a machine, in seconds:
+// a phase takes as long as its matrix takes to read or its products to compute, attention what its products take, and
+// each what its sync takes beside. A model, not a measurement: it leaves out waves that the tiles do not fill.
+func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
+	c, memory := &p.Of.Config, m.Ceiling.Median*1e9
+	padded, layer := ceilDiv(n, p.Options.Padded())*p.Options.Padded(), 0.0
+	for i := range layerMatrices {
+		weights := float64(p.matrix(i).Rows) * float64(p.matrix(i).K)
+		layer += max(2*weights*float64(padded)/prefillProducts, 2*weights/memory)
+	}
+	layer += float64(p.layerSyncs().all) * prefillPhase
+	if s := p.Scratch(); s > 0 { // codes are read, and bf16 written
+		layer += float64(p.Of.Plan.LayerBytes+s) / memory
+	}
+	head := p.matrix(prefillHead)
+	seconds := float64(c.Layers)*layer + float64(head.TileBytes())*float64(head.Tiles)/memory
+	for l := range c.Layers {
+		seen := float64(cached) + float64(n+1)/2 // by a token
+		if window, _ := p.Of.specs[p.Of.pattern[l%len(p.Of.pattern)]].window(); window > 0 {
+			seen = min(seen, float64(window))
+		}
+		seconds += 4 * float64(n) * seen * float64(c.Heads*c.HeadDim) / prefillAttention
+	}
+	return seconds
+}
+
+// Gap is how long a sequence that decodes waits for its next token at most while a prompt is read, by prediction, in
+// seconds.
+const Gap = 20e-3
+
+// besideContext is the tokens that a sequence has in the cache which decodes beside a prompt, by prediction.
+const besideContext = 1024
+
+// PrefillBeside returns how many tokens of a prompt behind cached ones a launch of the prefill kernels has at most
+// while other sequences decode with mk: as many as keep that launch and a step of mk within Gap by prediction, in
+// whole tiles, but at least those of the smallest kernel.
+func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cached int) int {
+	kernels = slices.SortedFunc(slices.Values(kernels), func(a, b *Prefill) int {
+		return a.Options.Tokens - b.Options.Tokens
+	})
+	step := rowsCost * mk.Predict(m, besideContext, mk.Options.Tokens).Total
+	return func(cached int) int {
+		chunk := kernels[0].Options.Tokens
+		for _, p := range kernels {
+			by := p.Options.Padded()
+			for n := by; n < p.Options.Tokens+by; n += by {
+				n := min(n, p.Options.Tokens)
+				if n > chunk && p.Predict(m, n, cached)+step <= Gap {
+					chunk = n
+				}
+			}
+		}
+		return chunk
+	}
+}
