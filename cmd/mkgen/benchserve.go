@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// serveBenchFlags are what mkgen bench --serve is told. The load comes from aiperf, which others wrote, and which
+// serveBenchFlags are what mkgen bench --serve is told. The load comes from a program that others wrote, and which
 // counts tokens and times on its own.
 type serveBenchFlags struct {
 	url, generator, tokenizer, name string
@@ -66,7 +65,7 @@ func (s *serveBenchFlags) flags(cmd *cobra.Command) {
 	s.generator, s.concurrency, s.lengths, s.requests = "aiperf", contexts{1, 4, 16}, publishedLengths, 4
 	f := cmd.Flags()
 	f.StringVar(&s.url, "serve", "", "measure the server at this `URL` instead, through a load generator")
-	f.StringVar(&s.generator, "load-generator", s.generator, "the `program` aiperf, with --serve")
+	f.StringVar(&s.generator, "load-generator", s.generator, "the `program` aiperf or guidellm, with --serve")
 	f.StringVar(&s.tokenizer, "tokenizer", "",
 		"`directory` of the tokenizer that the load generator counts with (default --checkpoint)")
 	f.StringVar(&s.name, "served-name", "", "`name` of the model, with --serve (default --model)")
@@ -82,8 +81,8 @@ type servedCase struct {
 	Out         int        `json:"output_tokens"`
 	Requests    int        `json:"requests"`
 	First       percentile `json:"ttft_ms"`
-	Token       percentile `json:"tpot_ms"` // of a request, the mean
-	Between     percentile `json:"itl_ms"`  // of two tokens
+	Token       percentile `json:"tpot_ms"`         // of a request, the mean
+	Between     percentile `json:"itl_ms,omitzero"` // of two tokens; guidellm has only the means above
 	TokenRate   float64    `json:"tok_s"`
 }
 
@@ -107,8 +106,11 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 			return usagef("--concurrency: found %d, want at least 1", n)
 		}
 	}
+	if _, err := loadGeneratorOf(s.generator); err != nil {
+		return err
+	}
 	if _, err := exec.LookPath(s.generator); err != nil {
-		return fmt.Errorf("--load-generator: %w; pip install aiperf", err)
+		return fmt.Errorf("--load-generator: %w; pip install %s", err, filepath.Base(s.generator))
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
@@ -122,8 +124,14 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 			if err != nil {
 				return interrupted(ctx, fmt.Errorf("%d at a time, %d/%d tokens: %w", n, length[0], length[1], err))
 			}
-			fmt.Fprintf(out, "%12d %8d %8d %8.2fms %8.2fms %8.3fms %8.3fms %8.3fms %10.1f\n", c.Concurrency, c.In, c.Out,
-				c.First.P50, c.First.P99, c.Token.P50, c.Between.P50, c.Between.P99, c.TokenRate)
+			between := func(ms float64) string {
+				if c.Between == (percentile{}) {
+					return "-"
+				}
+				return fmt.Sprintf("%.3fms", ms)
+			}
+			fmt.Fprintf(out, "%12d %8d %8d %8.2fms %8.2fms %8.3fms %10s %10s %10.1f\n", c.Concurrency, c.In, c.Out,
+				c.First.P50, c.First.P99, c.Token.P50, between(c.Between.P50), between(c.Between.P99), c.TokenRate)
 			cases = append(cases, c)
 		}
 	}
@@ -146,53 +154,38 @@ func (s *serveBenchFlags) measure(ctx context.Context, stderr io.Writer, concurr
 		return c, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	n := concurrency * int(s.requests)
-	number := strconv.Itoa
-	args := []string{"profile", "--model", s.name, "--url", strings.TrimSuffix(s.url, "/v1"), "--endpoint-type",
-		"completions", "--streaming", "--tokenizer", s.tokenizer, "--concurrency", number(concurrency), "--request-count",
-		number(n), "--warmup-request-count", number(concurrency), "--synthetic-input-tokens-mean", number(length[0]),
-		"--synthetic-input-tokens-stddev", "0",
-		"--output-tokens-mean", number(length[1]), "--output-tokens-stddev", "0", "--random-seed", "1",
-		"--use-server-token-count",
-		"--extra-inputs", "ignore_eos:true", "--extra-inputs", "temperature:0", "--ui", "none", "--artifact-dir", dir}
-	if key := os.Getenv(keyVariable); key != "" {
-		args = append(args, "--api-key", key)
+	program, err := loadGeneratorOf(s.generator)
+	if err != nil {
+		return c, err
 	}
-	run := exec.CommandContext(ctx, s.generator, args...)
+	c = servedCase{Concurrency: concurrency, In: length[0], Out: length[1], Requests: concurrency * int(s.requests)}
+	run := exec.CommandContext(ctx, s.generator, program.args(s, c, dir)...)
+	if program.env != nil {
+		run.Env = append(os.Environ(), program.env(os.Getenv(keyVariable))...)
+	}
 	if said, err := run.CombinedOutput(); err != nil {
 		fmt.Fprintf(stderr, "%s\n", said[max(0, len(said)-4000):])
 		return c, fmt.Errorf("%s: %w", s.generator, err)
 	}
-	data, err := os.ReadFile(filepath.Join(dir, "profile_export_aiperf.json"))
+	data, err := os.ReadFile(filepath.Join(dir, program.left))
 	if err != nil {
 		return c, err
 	}
-	return servedOf(data, concurrency, n, length)
+	g, err := program.read(data)
+	if err != nil {
+		return c, err
+	}
+	return c, c.found(g)
 }
 
-// servedOf reads what aiperf has written, and refuses a run with errors or with answers that are too short.
-func servedOf(data []byte, concurrency, requests int, length [2]int) (c servedCase, err error) {
-	type figure struct{ Avg, Min, P50, P99 float64 }
-	var read struct {
-		Count   figure `json:"request_count"`
-		Errors  figure `json:"request_error_rate"`
-		First   figure `json:"time_to_first_token"`
-		Token   figure `json:"inter_token_latency"`
-		Between figure `json:"inter_chunk_latency"`
-		Out     figure `json:"output_sequence_length"`
-		Rate    figure `json:"output_token_throughput"`
-	}
-	if err := json.Unmarshal(data, &read); err != nil {
-		return c, fmt.Errorf("aiperf's results: %w", err)
-	}
+// found fills in what the load generator found, and refuses a run with errors or with answers that are too short.
+func (c *servedCase) found(g generated) error {
 	switch {
-	case read.Errors.Avg > 0 || int(math.Round(read.Count.Avg)) != requests:
-		return c, fmt.Errorf("%v of %d requests came to their end, %v %% failed, want all", read.Count.Avg, requests,
-			read.Errors.Avg)
-	case int(read.Out.Min) != length[1]:
-		return c, fmt.Errorf("an answer has %v tokens, want %d", read.Out.Min, length[1])
+	case g.failed > 0 || g.requests != c.Requests:
+		return fmt.Errorf("%d of %d requests came to their end, %d failed, want all", g.requests, c.Requests, g.failed)
+	case g.shortest != c.Out:
+		return fmt.Errorf("an answer has %d tokens, want %d", g.shortest, c.Out)
 	}
-	of := func(f figure) percentile { return percentile{f.P50, f.P99} }
-	return servedCase{concurrency, length[0], length[1], requests, of(read.First), of(read.Token), of(read.Between),
-		read.Rate.Avg}, nil
+	c.First, c.Token, c.Between, c.TokenRate = g.first, g.token, g.between, g.rate
+	return nil
 }

@@ -26,6 +26,7 @@ import (
 type weights struct {
 	checkpoint string
 	random     seed
+	tokenizer  string // directory, with random
 	check      bool
 	image      bool
 }
@@ -36,6 +37,7 @@ func (w *weights) flags(cmd *cobra.Command) {
 		"Hugging Face checkpoint `directory`: config.json, safetensors, tokenizer.json")
 	f.Var(&w.random, "random", "random weights of this seed instead")
 	f.Lookup("random").DefValue = ""
+	f.StringVar(&w.tokenizer, "tokenizer", "", "`directory` of a tokenizer.json for --random, whose text is token ids else")
 	f.BoolVar(&w.check, "check", true, "refuse weights that are not finite, by name")
 	f.BoolVar(&w.image, "image-cache", false,
 		"keep the packed weights of --checkpoint on disk, beside the cubins, and take them from there the next time")
@@ -173,6 +175,9 @@ func (w *weights) findModel(cmd *cobra.Command, c *choice) (*found, error) {
 	if given("checkpoint") && given("random") {
 		return nil, usagef("--checkpoint and --random exclude each other")
 	}
+	if given("tokenizer") && !given("random") {
+		return nil, usagef("--tokenizer goes with --random: other weights come with theirs")
+	}
 	if given("checkpoint") && given("config") {
 		return nil, usagef("--checkpoint and --config exclude each other: a checkpoint has its own config.json")
 	}
@@ -194,7 +199,7 @@ func (w *weights) findModel(cmd *cobra.Command, c *choice) (*found, error) {
 	case err != nil:
 		return nil, err
 	case given("random"):
-		return &found{config: config, tensors: synth.NewWeights(uint64(w.random), config), random: true}, nil
+		return w.made(config)
 	case given("checkpoint"):
 		f, err := w.open(w.checkpoint, c.reading())
 		if err != nil {
@@ -211,6 +216,25 @@ func (w *weights) findModel(cmd *cobra.Command, c *choice) (*found, error) {
 		return f, err
 	}
 	return nil, usagef("mkgen has no weights of %s; give --checkpoint DIR or --random SEED", config.Name)
+}
+
+// made are random weights, with the tokenizer that is asked for. Tokens of it that the model has not are an error;
+// a model may have more.
+func (w *weights) made(config models.Config) (*found, error) {
+	f := &found{config: config, tensors: synth.NewWeights(uint64(w.random), config), random: true}
+	if w.tokenizer == "" {
+		return f, nil
+	}
+	text, err := tokenizer.Open(w.tokenizer)
+	if err != nil {
+		return nil, fmt.Errorf("--tokenizer: %w", err)
+	}
+	if n := text.Size(); n > config.Vocab {
+		return nil, usagef("--tokenizer: found %d tokens in %s, want at most the %d of %s", n, w.tokenizer, config.Vocab,
+			config.Name)
+	}
+	f.text = text
+	return f, nil
 }
 
 // model is an open checkpoint, quantised or not.
