@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/stretchr/testify/require"
 )
@@ -89,7 +90,7 @@ func TestLoadingCanBeCancelled(t *testing.T) {
 // rows are weights of zeros that say when a row is read, by any goroutine.
 type rows func()
 
-func (r rows) Row(string, int, []uint16) error { r(); return nil }
+func (r rows) Row(string, int, []half.BF16) error { r(); return nil }
 
 func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 	e, f := newFake(t, nil, nil)

@@ -8,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
@@ -27,7 +28,7 @@ func (n *nothing) Close() error { n.closed++; return nil }
 
 type noTensors struct{}
 
-func (noTensors) Row(string, int, []uint16) error { return errors.New("none") }
+func (noTensors) Row(string, int, []half.BF16) error { return errors.New("none") }
 
 // fakeOptions are options of a fake with a cache of 10 pages.
 func fakeOptions() Options {

@@ -3,6 +3,7 @@ package megakernel
 import (
 	"sync"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 )
 
@@ -51,7 +52,7 @@ func (b *blocked) of(tensor string, row int) ([]float32, error) {
 func (b *blocked) read(at blockRow) ([]float32, error) {
 	shape := b.shapes[at.tensor]
 	first := at.number * pipeline.BlockSize
-	all, scales := make([]uint16, shape[1]), make([]float32, ceilDiv(shape[1], pipeline.BlockSize))
+	all, scales := make([]half.BF16, shape[1]), make([]float32, ceilDiv(shape[1], pipeline.BlockSize))
 	for r := first; r < min(first+pipeline.BlockSize, shape[0]); r++ {
 		if err := b.Tensors.Row(at.tensor, r, all); err != nil {
 			return nil, err
@@ -70,7 +71,7 @@ func (b *blocked) Int4Row(tensor string, row int, codes []int8, scales []float32
 	if err != nil {
 		return err
 	}
-	v := make([]uint16, len(codes))
+	v := make([]half.BF16, len(codes))
 	if err := b.Tensors.Row(tensor, row, v); err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -35,13 +36,13 @@ func readLayout(t *testing.T, mk *Kernel) Layout {
 // hashed delivers weights that depend on tensor, row and column.
 type hashed struct{}
 
-func (hashed) Row(tensor string, row int, dst []uint16) error {
+func (hashed) Row(tensor string, row int, dst []half.BF16) error {
 	seed := uint32(row) * 2654435761
 	for _, c := range tensor {
 		seed = seed*31 + uint32(c)
 	}
 	for i := range dst {
-		dst[i] = uint16((seed + uint32(i)*40503) >> 7)
+		dst[i] = half.BF16((seed + uint32(i)*40503) >> 7)
 	}
 	return nil
 }

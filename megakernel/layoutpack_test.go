@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +23,7 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 		"(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order,
 		"columns of all rows") || strings.HasPrefix(e.Order, "e4m3, scaled by") || isInteger(e.Order))
 	covered := 0
-	row := make([]uint16, e.K)
+	row := make([]half.BF16, e.K)
 	for _, run := range e.Sources {
 		for i := range run.Count {
 			r := run.Row + i*run.RowStep
@@ -51,7 +52,7 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 			tile, in := r/e.TileRows, r%e.TileRows
 			at := e.Base + int64(layer)*e.LayerStride + int64(tile*16*e.KPadded)
 			for k, v := range row {
-				binary.LittleEndian.PutUint16(dst[at+int64(k/32*512+in*64+(k%32/8^in/2)*16+k%8*2):], v)
+				v.Put(dst[at+int64(k/32*512+in*64+(k%32/8^in/2)*16+k%8*2):])
 			}
 			covered++
 		}
@@ -82,10 +83,10 @@ func (b blockOf) rows() int {
 }
 
 // blocksByLayout writes a row of e4m3 with blocks.
-func blocksByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer, r int, of blockOf, row []uint16) {
-	value := func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
+func blocksByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer, r int, of blockOf, row []half.BF16) {
+	value := func(v half.BF16) float32 { return v.Float32() }
 	most := make([]float32, e.K/128+1)
-	other := make([]uint16, len(row))
+	other := make([]half.BF16, len(row))
 	for i := of.row / 128 * 128; i < min(of.row/128*128+128, of.rows()); i++ {
 		require.NoError(t, of.Row(of.tensor, i, other))
 		for k, v := range other {
@@ -104,9 +105,9 @@ func blocksByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer, r int, of
 }
 
 // codesByLayout writes a row of e4m3.
-func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
+func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []half.BF16) {
 	tile, in, most := r/e.TileRows, r%e.TileRows, float32(0)
-	value := func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
+	value := func(v half.BF16) float32 { return v.Float32() }
 	for _, v := range row {
 		if x := value(v & 0x7fff); !math.IsInf(float64(x), 0) && x == x {
 			most = max(most, x)
@@ -122,7 +123,7 @@ func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
 
 // integersByLayout writes a row of 4 or 8 bits, to where the matrix begins, by the numbers in Order and the rule of
 // docs/weight-formats.md.
-func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []uint16) {
+func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []half.BF16) {
 	number := func(form string) (n int) {
 		m := regexp.MustCompile(form).FindStringSubmatch(e.Order)
 		require.NotNil(t, m, "%s in %s", form, e.Order)
@@ -148,7 +149,7 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 	}
 	at, in := dst[r/e.TileRows*tile:], r%e.TileRows
 	for first := 0; first < len(row); first += group {
-		most, value := 0.0, func(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
+		most, value := 0.0, func(v half.BF16) float64 { return float64(v.Float32()) }
 		part := row[min(first, len(row)):min(first+group, len(row))]
 		finite := true
 		for _, v := range part {
@@ -221,10 +222,10 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []u
 
 // nvfp4Factor is the least power of two times which 2688 is the largest finite magnitude of a row at least, and at
 // least 2⁻⁹⁷.
-func nvfp4Factor(row []uint16) float64 {
+func nvfp4Factor(row []half.BF16) float64 {
 	most, factor := 0.0, 0x1p-97
 	for _, v := range row {
-		if x := math.Abs(float64(math.Float32frombits(uint32(v) << 16))); x <= math.MaxFloat32 {
+		if x := math.Abs(float64(v.Float32())); x <= math.MaxFloat32 {
 			most = max(most, x)
 		}
 	}
@@ -250,10 +251,10 @@ func nearestE2M1(x float64) (code byte) {
 }
 
 // byColumns writes a row of a matrix that is dealt out by columns.
-func byColumns(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
+func byColumns(dst []byte, e emit.PackEntry, layer, r int, row []half.BF16) {
 	for k, v := range row {
 		at := e.Base + int64(layer)*e.LayerStride + int64(k/4*16*e.KPadded)
 		k %= 4
-		binary.LittleEndian.PutUint16(dst[at+int64((r/64)*512+(r%8)*64+(r/8%2)*32+(k/2)*16+(r/16%4)*4+(k%2)*2):], v)
+		v.Put(dst[at+int64((r/64)*512+(r%8)*64+(r/8%2)*32+(k/2)*16+(r/16%4)*4+(k%2)*2):])
 	}
 }

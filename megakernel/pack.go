@@ -1,13 +1,13 @@
 package megakernel
 
 import (
-	"encoding/binary"
 	"fmt"
 	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 )
 
@@ -18,7 +18,7 @@ import (
 // scratch is used again. Reading returns f's error. It is called from several
 // goroutines at a time, f's row from one.
 type Reader interface {
-	Reading(f func(row func(tensor string, row int, scratch []uint16) ([]byte, error)) error) error
+	Reading(f func(row func(tensor string, row int, scratch []half.BF16) ([]byte, error)) error) error
 }
 
 // Coded is what Tensors may implement beside Row where the layers' matrices have codes of their own in the kernel's
@@ -48,14 +48,14 @@ type Packer struct {
 	read    func(f func(row) error) error
 	coded   Coded // of the layers' matrices; nil: they are rounded
 	head    Coded // of the LM head
-	scratch []uint16
+	scratch []half.BF16
 	layer   int // of names
 	origins []origin
 	names   [][]string // of each matrix's parts, in that layer
 }
 
 // row is Reader's: one row of a tensor.
-type row = func(tensor string, row int, scratch []uint16) ([]byte, error)
+type row = func(tensor string, row int, scratch []half.BF16) ([]byte, error)
 
 // NewPacker makes a packer that reads from t.
 func (mk *Kernel) NewPacker(t Tensors) *Packer {
@@ -71,7 +71,7 @@ func (mk *Kernel) NewPacker(t Tensors) *Packer {
 		widest = max(widest, mk.matrix(i).K)
 		p.origins = append(p.origins, mk.origin(i))
 	}
-	p.scratch = make([]uint16, pipeline.TileRows*widest)
+	p.scratch = make([]half.BF16, pipeline.TileRows*widest)
 	return p
 }
 
@@ -92,13 +92,13 @@ const noLayer = -2
 
 // rowByRow is Reading of Tensors that have Row only.
 func rowByRow(t Tensors) func(f func(row) error) error {
-	read := func(tensor string, row int, scratch []uint16) ([]byte, error) {
+	read := func(tensor string, row int, scratch []half.BF16) ([]byte, error) {
 		if err := t.Row(tensor, row, scratch); err != nil {
 			return nil, err
 		}
 		out := make([]byte, 0, 2*len(scratch))
 		for _, v := range scratch {
-			out = binary.LittleEndian.AppendUint16(out, v)
+			out = v.Append(out)
 		}
 		return out, nil
 	}

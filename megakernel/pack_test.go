@@ -1,12 +1,12 @@
 package megakernel
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -15,11 +15,11 @@ import (
 type mapped struct{ hashed }
 
 func (h mapped) Reading(f func(row) error) error {
-	return f(func(tensor string, row int, scratch []uint16) ([]byte, error) {
+	return f(func(tensor string, row int, scratch []half.BF16) ([]byte, error) {
 		err := h.Row(tensor, row, scratch)
 		out := make([]byte, 1, 2*len(scratch)+1)
 		for _, v := range scratch {
-			out = binary.LittleEndian.AppendUint16(out, v)
+			out = v.Append(out)
 		}
 		return out[1:], err
 	})
@@ -34,7 +34,7 @@ func slowly(t *testing.T, mk *Kernel, layer int, bytes int64) []byte {
 		first = layerMatrices
 	}
 	for i := range mk.Plan.Matrices(layer) {
-		require.NoError(t, mk.Plan.Pack(image, layer, i, func(row int, scratch []uint16) ([]uint16, error) {
+		require.NoError(t, mk.Plan.Pack(image, layer, i, func(row int, scratch []half.BF16) ([]half.BF16, error) {
 			s := mk.Sources(first + i)(row)
 			name := s.Tensor
 			if layer >= 0 {
@@ -115,7 +115,7 @@ var errNoRow = errors.New("no such row")
 
 func (f withoutRow) Reading(use func(row) error) error {
 	return f.mapped.Reading(func(good row) error {
-		return use(func(tensor string, row int, scratch []uint16) ([]byte, error) {
+		return use(func(tensor string, row int, scratch []half.BF16) ([]byte, error) {
 			if tensor == f.tensor {
 				return nil, fmt.Errorf("%s: %w", tensor, errNoRow)
 			}

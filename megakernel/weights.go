@@ -1,12 +1,12 @@
 package megakernel
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -15,7 +15,7 @@ import (
 // dst, one row of the tensor (the whole of a vector), with bf16 bit patterns.
 // It is called from several goroutines at a time.
 type Tensors interface {
-	Row(tensor string, row int, dst []uint16) error
+	Row(tensor string, row int, dst []half.BF16) error
 }
 
 // Source says which row of which tensor is a row of a packed matrix. The
@@ -67,7 +67,7 @@ type rounded struct {
 	blocks *blocked // for formats with blocks
 }
 
-func (r *rounded) Row(tensor string, row int, dst []uint16) error {
+func (r *rounded) Row(tensor string, row int, dst []half.BF16) error {
 	format, ok := r.formats[tensor]
 	if tensor == r.head && r.head != "" {
 		tensor = r.embedding
@@ -200,14 +200,14 @@ func (mk *Kernel) GainTensors() []string {
 
 // Gains is the content of the buffer "gains".
 func (mk *Kernel) Gains(t Tensors) ([]byte, error) {
-	row := make([]uint16, mk.Config.Hidden)
+	row := make([]half.BF16, mk.Config.Hidden)
 	var out []byte
 	for _, name := range mk.GainTensors() {
 		if err := t.Row(name, 0, row); err != nil {
 			return nil, err
 		}
 		for _, v := range row {
-			out = binary.LittleEndian.AppendUint16(out, v)
+			out = v.Append(out)
 		}
 	}
 	return out, nil
@@ -305,13 +305,13 @@ func (mk *Kernel) rowVectors(name string, from []rowsOf) VectorBuffer {
 	b.Make = func(t Tensors) (out []byte, err error) {
 		for l := range c.Layers {
 			for _, f := range from {
-				var all []uint16
+				var all []half.BF16
 				for _, r := range f.roles {
 					at, ok := c.TensorOf(r, l)
 					if !ok {
 						panic("BUG: no tensor of " + r.String())
 					}
-					stored := make([]uint16, at.Stored)
+					stored := make([]half.BF16, at.Stored)
 					if err := t.Row(at.Name, 0, stored); err != nil {
 						return nil, err
 					}
@@ -320,7 +320,7 @@ func (mk *Kernel) rowVectors(name string, from []rowsOf) VectorBuffer {
 					}
 				}
 				for r := range f.n {
-					out = binary.LittleEndian.AppendUint16(out, all[f.row(r)])
+					out = all[f.row(r)].Append(out)
 				}
 			}
 		}

@@ -1,8 +1,9 @@
 package pipeline
 
 import (
-	"encoding/binary"
 	"fmt"
+
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // A tile of a matrix that is dealt out by columns, and a group of it.
@@ -88,7 +89,7 @@ func PackAcross(dst []byte, tileBytes, row int, v []byte) {
 func (p *Plan) packAcross(dst []byte, m *MatrixPlan, rows Rows) error {
 	tiles := dst[m.Start:][:m.Bytes()]
 	clear(tiles)
-	scratch, row := make([]uint16, m.K), make([]byte, 2*m.K)
+	scratch, row := make([]half.BF16, m.K), make([]byte, 2*m.K)
 	for r := range m.Rows {
 		v, err := rows(r, scratch)
 		if err != nil {
@@ -98,7 +99,7 @@ func (p *Plan) packAcross(dst []byte, m *MatrixPlan, rows Rows) error {
 			return fmt.Errorf("pipeline: %q row %d has %d columns, want %d", m.Name, r, len(v), m.K)
 		}
 		for k, x := range v {
-			binary.LittleEndian.PutUint16(row[2*k:], x)
+			x.Put(row[2*k:])
 		}
 		PackAcross(tiles, int(m.TileBytes()), r, row)
 	}
@@ -106,11 +107,11 @@ func (p *Plan) packAcross(dst []byte, m *MatrixPlan, rows Rows) error {
 }
 
 // unpackAcross is its inverse.
-func (p *Plan) unpackAcross(dst []uint16, src []byte, m *MatrixPlan) {
+func (p *Plan) unpackAcross(dst []half.BF16, src []byte, m *MatrixPlan) {
 	for k := range m.K {
 		tile := src[m.ChunkStart(k/acrossColumns, 0):]
 		for r := range m.Rows {
-			dst[r*m.K+k] = binary.LittleEndian.Uint16(tile[AcrossOffset(r, k%acrossColumns):])
+			dst[r*m.K+k] = half.BF16At(tile[AcrossOffset(r, k%acrossColumns):])
 		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -74,17 +75,17 @@ func TestUnpackingColumnsIsTheInverseOfPacking(t *testing.T) {
 			require.NoError(t, err)
 			rng := rand.New(rand.NewPCG(1, 2))
 			image := make([]byte, p.LayerBytes)
-			var want [3][]uint16
+			var want [3][]half.BF16
 			for i := range p.Layer {
 				m := &p.Layer[i]
 				for range m.Rows * m.K {
-					want[i] = append(want[i], uint16(rng.Uint32())|1)
+					want[i] = append(want[i], half.BF16(rng.Uint32())|1)
 				}
 				require.NoError(t, p.Pack(image, 1, i, pipeline.Permuted(want[i], m.K, nil)))
 			}
 			zeros := len(image) / 2
 			for i := range p.Layer {
-				got := make([]uint16, len(want[i]))
+				got := make([]half.BF16, len(want[i]))
 				require.NoError(t, p.Unpack(got, image, 1, i))
 				require.Equal(t, want[i], got, p.Layer[i].Name)
 				zeros -= len(got)
@@ -103,9 +104,9 @@ func TestPackingColumnsSaysWhichRowFails(t *testing.T) {
 	p, err := pipeline.New(mlp(2, 64, 16, "gate_up"))
 	require.NoError(t, err)
 	image := make([]byte, p.LayerBytes)
-	require.ErrorContains(t, p.Pack(image, 0, 2, pipeline.Permuted(make([]uint16, 5*16), 16, nil)),
+	require.ErrorContains(t, p.Pack(image, 0, 2, pipeline.Permuted(make([]half.BF16, 5*16), 16, nil)),
 		`pipeline: "down" row 5: source row 5 of a matrix of 5 rows`)
-	short := func(int, []uint16) ([]uint16, error) { return make([]uint16, 3), nil }
+	short := func(int, []half.BF16) ([]half.BF16, error) { return make([]half.BF16, 3), nil }
 	require.ErrorContains(t, p.Pack(image, 0, 2, short), `"down" row 0 has 3 columns, want 16`)
 }
 

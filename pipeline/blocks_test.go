@@ -1,10 +1,10 @@
 package pipeline_test
 
 import (
-	"encoding/binary"
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -71,13 +71,13 @@ func TestPackRowsWritesWhatPackTileWrites(t *testing.T) {
 			for i := range got {
 				got[i] = 0xEE
 			}
-			var rows [pipeline.TileRows][]uint16
+			var rows [pipeline.TileRows][]half.BF16
 			var raw [pipeline.TileRows][]byte
 			for r := range pipeline.TileRows - 3*missing {
 				rows[r] = random(k, uint64(r))
 				raw[r] = append(make([]byte, 0, 2*k+1), 0)[1:] // at an odd address
 				for _, v := range rows[r] {
-					raw[r] = binary.LittleEndian.AppendUint16(raw[r], v)
+					raw[r] = v.Append(raw[r])
 				}
 			}
 			pipeline.PackTile(want, &rows)

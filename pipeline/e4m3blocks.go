@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"slices"
+
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Weights of e4m3 with a scale for each block of 128 rows and 128 columns of a tensor, as DeepSeek-V3 and Qwen3 publish
@@ -42,21 +44,21 @@ func blockElement(tile []byte, r, k int) float32 {
 
 // MostOfBlocks raises most, one number for each block of a row, to the largest magnitudes there, infinities and NaN
 // aside.
-func MostOfBlocks(most []float32, row []uint16) {
+func MostOfBlocks(most []float32, row []half.BF16) {
 	for g := range most {
 		most[g] = max(most[g], mostOf(row[g*BlockSize:min((g+1)*BlockSize, len(row))]))
 	}
 }
 
 // E4M3BlockCodes are the codes of a row of bf16 patterns, with a scale for each of its blocks.
-func E4M3BlockCodes(codes []int8, row []uint16, scales []float32) {
+func E4M3BlockCodes(codes []int8, row []half.BF16, scales []float32) {
 	for k, v := range row {
-		codes[k] = int8(ToE4M3(ofBF16(v) / scales[k/BlockSize]))
+		codes[k] = int8(ToE4M3(v.Float32() / scales[k/BlockSize]))
 	}
 }
 
 // blockScales are the scales of rows that are all of their blocks.
-func blockScales(rows ...[]uint16) (scales []float32) {
+func blockScales(rows ...[]half.BF16) (scales []float32) {
 	for _, row := range rows {
 		if scales == nil {
 			scales = make([]float32, ceilDiv(len(row), BlockSize))
@@ -72,7 +74,7 @@ func blockScales(rows ...[]uint16) (scales []float32) {
 }
 
 // RoundRows rounds the rows of a tensor of k columns to what they are in a format: see RoundRow.
-func (f Format) RoundRows(data []uint16, k int) {
+func (f Format) RoundRows(data []half.BF16, k int) {
 	if !f.Blocks() {
 		for row := range slices.Chunk(data, k) {
 			f.RoundRow(row)
@@ -89,11 +91,11 @@ func (f Format) RoundRows(data []uint16, k int) {
 }
 
 // RoundBlockRow rounds a row of bf16 patterns, with a scale for each of its blocks.
-func RoundBlockRow(row []uint16, scales []float32) {
+func RoundBlockRow(row []half.BF16, scales []float32) {
 	codes := make([]int8, len(row))
 	E4M3BlockCodes(codes, row, scales)
 	for k, code := range codes {
-		row[k] = uint16(math.Float32bits(FromE4M3(byte(code))*scales[k/BlockSize]) >> 16)
+		row[k] = half.ExactBF16(FromE4M3(byte(code)) * scales[k/BlockSize])
 	}
 }
 
@@ -103,7 +105,7 @@ func RoundBlockRow(row []uint16, scales []float32) {
 func packBlocks(dst []byte, rows *[TileRows][]byte) {
 	clear(dst)
 	for parity := range 2 {
-		var all [][]uint16
+		var all [][]half.BF16
 		for r := parity; r < TileRows; r += 2 {
 			if rows[r] != nil {
 				all = append(all, patterns(rows[r]))

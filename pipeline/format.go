@@ -6,6 +6,7 @@ import (
 	"math"
 	"strings"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
@@ -264,19 +265,19 @@ func FromE4M3(code byte) float32 {
 const infinity = 0x7f800000
 
 // mostOf is the largest magnitude of bf16 patterns, infinities and NaN aside.
-func mostOf(row []uint16) float32 {
-	most := uint16(0)
+func mostOf(row []half.BF16) float32 {
+	most := half.BF16(0)
 	for _, v := range row {
 		if v &= 0x7fff; v < infinity>>16 {
 			most = max(most, v)
 		}
 	}
-	return math.Float32frombits(uint32(most) << 16)
+	return most.Float32()
 }
 
 // RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold: in one with blocks, as the
 // only row of its tensor.
-func (f Format) RoundRow(row []uint16) {
+func (f Format) RoundRow(row []half.BF16) {
 	if group, ok := int4Groups[f.base()]; ok {
 		f.roundInt4(row, group)
 	}
@@ -288,8 +289,8 @@ func (f Format) RoundRow(row []uint16) {
 	}
 	scale := E4M3Scale(mostOf(row))
 	for i, v := range row {
-		x := FromE4M3(ToE4M3(math.Float32frombits(uint32(v)<<16) / scale))
-		row[i] = uint16(math.Float32bits(x*scale) >> 16)
+		x := FromE4M3(ToE4M3(v.Float32() / scale))
+		row[i] = half.ExactBF16(x * scale)
 	}
 }
 
@@ -323,7 +324,7 @@ func PackE4M3(dst []byte, rows *[TileRows][]byte) {
 		for k := range len(groups) / TileRows {
 			code := byte(0)
 			if k < len(row) {
-				code = ToE4M3(math.Float32frombits(uint32(row[k])<<16) / scale)
+				code = ToE4M3(row[k].Float32() / scale)
 			}
 			groups[E4M3Offset(r, k)] = code
 		}
@@ -354,10 +355,10 @@ func (m *MatrixPlan) packE4M3(dst []byte, rows *[TileRows]*Int4Row) error {
 }
 
 // patterns are a row's bf16 patterns.
-func patterns(v []byte) []uint16 {
-	row := make([]uint16, len(v)/2)
+func patterns(v []byte) []half.BF16 {
+	row := make([]half.BF16, len(v)/2)
 	for i := range row {
-		row[i] = binary.LittleEndian.Uint16(v[2*i:])
+		row[i] = half.BF16At(v[2*i:])
 	}
 	return row
 }

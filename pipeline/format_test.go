@@ -10,13 +10,14 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
-func bf16Of(x float64) uint16 { return uint16(math.Float32bits(float32(x)) >> 16) }
+func bf16Of(x float64) half.BF16 { return half.ExactBF16(float32(x)) }
 
-func ofBF16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
+func ofBF16(v half.BF16) float64 { return float64(v.Float32()) }
 
 // nearest is the e4m3 value nearest to x by search, the even code of two.
 func nearest(x float64) byte {
@@ -56,10 +57,10 @@ func TestE4M3RoundsToTheNearest(t *testing.T) {
 
 // What is not finite stays so, and does not move the others of its row.
 func TestInfinitiesAreNotRounded(t *testing.T) {
-	row := []uint16{bf16Of(math.Inf(1)), bf16Of(3), bf16Of(math.NaN()), bf16Of(-1)}
+	row := []half.BF16{bf16Of(math.Inf(1)), bf16Of(3), bf16Of(math.NaN()), bf16Of(-1)}
 	pipeline.FormatE4M3.RoundRow(row)
 	require.True(t, math.IsNaN(ofBF16(row[0])) && math.IsNaN(ofBF16(row[2])))
-	require.Equal(t, []uint16{bf16Of(3), bf16Of(-1)}, []uint16{row[1], row[3]})
+	require.Equal(t, []half.BF16{bf16Of(3), bf16Of(-1)}, []half.BF16{row[1], row[3]})
 }
 
 // The scale is the least power of two that keeps the largest in range.
@@ -87,12 +88,12 @@ func TestRoundedRows(t *testing.T) {
 			most = max(most, math.Abs(ofBF16(v)))
 		}
 		scale := float64(pipeline.E4M3Scale(float32(most)))
-		was := append([]uint16(nil), row...)
+		was := append([]half.BF16(nil), row...)
 		pipeline.FormatE4M3.RoundRow(row)
 		for i, v := range row {
 			require.InDelta(t, ofBF16(was[i]), ofBF16(v), max(math.Abs(ofBF16(was[i]))/16, scale*0x1p-10))
 		}
-		again := append([]uint16(nil), row...)
+		again := append([]half.BF16(nil), row...)
 		pipeline.FormatE4M3.RoundRow(again)
 		require.Equal(t, row, again)
 		pipeline.FormatBF16.RoundRow(was)
@@ -104,7 +105,7 @@ func TestRoundedRows(t *testing.T) {
 func TestRowsRoundAsInTorch(t *testing.T) {
 	data, err := os.ReadFile("testdata/formats.json")
 	require.NoError(t, err)
-	var rows map[pipeline.Format][][2][]uint16 // before and after
+	var rows map[pipeline.Format][][2][]half.BF16 // before and after
 	require.NoError(t, json.Unmarshal(data, &rows))
 	for _, f := range pipeline.Formats()[1:] {
 		require.Greater(t, len(rows[f]), 5)
@@ -119,12 +120,12 @@ func TestRowsRoundAsInTorch(t *testing.T) {
 func TestBlocksRoundAsInTorch(t *testing.T) {
 	want, err := os.ReadFile("testdata/e4m3b128.sha256")
 	require.NoError(t, err)
-	var w []uint16
+	var w []half.BF16
 	for i := range 300 {
 		for j := range 200 {
 			x := math.Ldexp(float64((i*7919+j*10473)%4093-2046), -(i % 37))
 			bits := math.Float32bits(float32(x)) // of 12 digits: exact
-			w = append(w, uint16((bits+0x7fff+bits>>16&1)>>16))
+			w = append(w, half.BF16((bits+0x7fff+bits>>16&1)>>16))
 		}
 	}
 	pipeline.FormatE4M3B128.RoundRows(w, 200)
@@ -150,7 +151,7 @@ func TestE4M3WithBlocksIsPacked(t *testing.T) {
 		data[i] &= 0xbfff // no NaN
 	}
 	pipeline.FormatE4M3B128.RoundRows(data, 840)
-	image, got := make([]byte, p.LayerBytes), make([]uint16, len(data))
+	image, got := make([]byte, p.LayerBytes), make([]half.BF16, len(data))
 	require.NoError(t, p.Pack(image, 0, 0, pipeline.Permuted(data, 840, nil)))
 	require.NoError(t, p.Unpack(got, image, 0, 0))
 	require.Equal(t, data, got)
@@ -195,7 +196,7 @@ func TestE4M3IsPacked(t *testing.T) {
 	}
 	image := make([]byte, p.LayerBytes)
 	require.NoError(t, p.Pack(image, 0, 0, pipeline.Permuted(data, 160, nil)))
-	got := make([]uint16, len(data))
+	got := make([]half.BF16, len(data))
 	require.NoError(t, p.Unpack(got, image, 0, 0))
 	for row := range 43 {
 		pipeline.FormatE4M3.RoundRow(data[row*160:][:160])

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
@@ -15,7 +16,7 @@ const LeastInt4Exponent = 30
 // bf16: the least number of five binary digits that is a seventh of most at least, and no less than 2 to
 // the LeastInt4Exponent − 127. Of five digits, so that seven times it is still a bf16: what a weight
 // rounds to is one. The scale is NaN where most is no number, or infinite.
-func Int4Scale(most uint16) uint16 {
+func Int4Scale(most half.BF16) half.BF16 {
 	most &= 0x7fff
 	if most >= infinity>>16 {
 		return 0x7fc0
@@ -35,7 +36,7 @@ func Int4Scale(most uint16) uint16 {
 
 // Int8Scale is Int4Scale of weights of 8 bits: the least power of two 127 times which is most at least. 127 times it is
 // still a bf16, which it would not be of a number of two digits.
-func Int8Scale(most uint16) uint16 {
+func Int8Scale(most half.BF16) half.BF16 {
 	most &= 0x7fff
 	if most >= infinity>>16 {
 		return 0x7fc0
@@ -46,7 +47,7 @@ func Int8Scale(most uint16) uint16 {
 
 // MXFP4Scale is Int4Scale of weights of E2M1: the power of two times which 4 the magnitude is whose power of two is
 // nearest to most, so that a weight moves by a quarter of its group's largest at most.
-func MXFP4Scale(most uint16) uint16 {
+func MXFP4Scale(most half.BF16) half.BF16 {
 	most &= 0x7fff
 	if most >= infinity>>16 {
 		return 0x7fc0
@@ -101,16 +102,16 @@ const (
 
 // nvfp4Scale is the code of the scale of a group of 16 columns whose largest magnitude is most, a bf16, in a row of a
 // factor: the e4m3 nearest to a sixth of it, and not 0; NaN where it is no number, or infinite.
-func nvfp4Scale(most uint16, factor float32) byte {
+func nvfp4Scale(most half.BF16, factor float32) byte {
 	if most >= infinity>>16 {
 		return 0x7f
 	}
-	sixth := ofBF16(most) * Sixth
+	sixth := most.Float32() * Sixth
 	return max(ToE4M3(sixth/factor), 1)
 }
 
 // factorOf is the factor of a row of bf16 patterns: 1 but of nvfp4.
-func (f Format) factorOf(row []uint16) float32 {
+func (f Format) factorOf(row []half.BF16) float32 {
 	if f != FormatNVFP4 {
 		return 1
 	}
@@ -119,7 +120,7 @@ func (f Format) factorOf(row []uint16) float32 {
 
 // int4Scale is Int4Scale or Int8Scale or MXFP4Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and
 // one of 2¹⁶ or more is NaN.
-func (f Format) int4Scale(most uint16) float32 {
+func (f Format) int4Scale(most half.BF16) float32 {
 	bits := Int4Scale(most)
 	switch {
 	case f.e2m1():
@@ -127,23 +128,20 @@ func (f Format) int4Scale(most uint16) float32 {
 	case f.Bits() == 8:
 		bits = Int8Scale(most)
 	}
-	scale := ofBF16(bits)
+	scale := bits.Float32()
 	if f.F16Scales() {
 		scale = max(scale, 0x1p-14)
-		if scale > maxF16 {
+		if scale > half.MaxF16 {
 			scale = float32(math.NaN())
 		}
 	}
 	return scale
 }
 
-// maxF16 is the largest binary16.
-const maxF16 = 65504
-
 // int4Group is the scale of a group of bf16 patterns in a row with a factor, and their codes: the nearest, ties to
 // even.
-func (f Format) int4Group(codes []int8, group []uint16, factor float32) (scale float32) {
-	most := uint16(0)
+func (f Format) int4Group(codes []int8, group []half.BF16, factor float32) (scale float32) {
+	most := half.BF16(0)
 	for _, v := range group {
 		most = max(most, v&0x7fff)
 	}
@@ -155,7 +153,7 @@ func (f Format) int4Group(codes []int8, group []uint16, factor float32) (scale f
 	for i, v := range group {
 		const round = 0x1.8p23 // adding it to what is small leaves the nearest integer in the low bits
 		codes[i] = 0
-		switch q := ofBF16(v) / (scale * factor); {
+		switch q := v.Float32() / (scale * factor); {
 		case q != q:
 		case f.e2m1():
 			codes[i] = ToE2M1(q)
@@ -166,10 +164,8 @@ func (f Format) int4Group(codes []int8, group []uint16, factor float32) (scale f
 	return scale
 }
 
-func ofBF16(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
-
 // eachInt4Group calls body for the scale groups of a row, the last of which may be shorter.
-func eachInt4Group(row []uint16, group int, body func(g int, v []uint16)) {
+func eachInt4Group(row []half.BF16, group int, body func(g int, v []half.BF16)) {
 	if group == i4.Whole {
 		body(0, row)
 		return
@@ -180,13 +176,13 @@ func eachInt4Group(row []uint16, group int, body func(g int, v []uint16)) {
 }
 
 // roundInt4 rounds a row to what it is in integers.
-func (f Format) roundInt4(row []uint16, group int) {
+func (f Format) roundInt4(row []half.BF16, group int) {
 	shape := i4.Shape{E2M1: f.e2m1()}
 	codes, factor := make([]int8, len(row)), f.factorOf(row)
-	eachInt4Group(row, group, func(_ int, v []uint16) {
+	eachInt4Group(row, group, func(_ int, v []half.BF16) {
 		scale := f.int4Group(codes, v, factor) * factor
 		for i, code := range codes[:len(v)] {
-			v[i] = uint16(math.Float32bits(float32(shape.Halves(code))/2*scale) >> 16)
+			v[i] = half.ExactBF16(float32(shape.Halves(code)) / 2 * scale)
 		}
 	})
 }
@@ -201,12 +197,12 @@ type Int4Row struct {
 }
 
 // int4Row is a row of bf16 patterns in the format; nil of none.
-func (f Format) int4Row(row []uint16, shape i4.Shape) *Int4Row {
+func (f Format) int4Row(row []half.BF16, shape i4.Shape) *Int4Row {
 	if len(row) == 0 {
 		return nil
 	}
 	r, factor := &Int4Row{Codes: make([]int8, len(row))}, f.factorOf(row)
-	eachInt4Group(row, shape.Group, func(g int, v []uint16) {
+	eachInt4Group(row, shape.Group, func(g int, v []half.BF16) {
 		codes := r.Codes[g*shape.Group:][:len(v)]
 		r.Scales = append(r.Scales, f.int4Group(codes, v, factor))
 		zero := int8(0)
@@ -301,9 +297,9 @@ func (f Format) scaleBits(scale float32) uint16 {
 	case f == FormatNVFP4:
 		return uint16(ToE4M3(scale))
 	case f.F16Scales():
-		return toF16(scale)
+		return uint16(half.F16Of(float64(scale)))
 	}
-	return uint16(math.Float32bits(scale) >> 16)
+	return uint16(half.ExactBF16(scale))
 }
 
 func (f Format) scaleOf(bits uint16) float32 {
@@ -311,42 +307,13 @@ func (f Format) scaleOf(bits uint16) float32 {
 	case f == FormatNVFP4:
 		return FromE4M3(byte(bits))
 	case f.F16Scales():
-		return fromF16(bits)
+		return half.F16(bits).Float32()
 	}
-	return ofBF16(bits)
-}
-
-// toF16 is the binary16 of a number that is one; of others toward zero.
-func toF16(x float32) uint16 {
-	sign, abs := uint16(math.Float32bits(x)>>16&0x8000), math.Abs(float64(x))
-	switch {
-	case x != x:
-		return 0x7e00
-	case abs > maxF16:
-		return sign | 0x7c00
-	case abs < 0x1p-14:
-		return sign | uint16(abs*0x1p24)
-	}
-	e := math.Ilogb(abs)
-	return sign | uint16(e+15)<<10 | uint16(math.Ldexp(abs, 10-e))&0x3ff
-}
-
-// fromF16 is the value of a binary16.
-func fromF16(bits uint16) float32 {
-	sign, e, m := 1-2*float64(bits>>15), int(bits>>10&31), float64(bits&0x3ff)
-	switch {
-	case e == 0:
-		return float32(sign * math.Ldexp(m, -24))
-	case e < 31:
-		return float32(sign * math.Ldexp(1024+m, e-25))
-	case m == 0:
-		return float32(sign * math.Inf(1))
-	}
-	return float32(math.NaN())
+	return half.BF16(bits).Float32()
 }
 
 // unpackInt4 is what a row of a tile of integers means.
-func (f Format) unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
+func (f Format) unpackInt4(row []half.BF16, tile []byte, shape i4.Shape, r int) {
 	columns := shape.Run * i4.Columns
 	for k := range row {
 		run := tile[k/columns*shape.RunBytes():]
@@ -362,6 +329,6 @@ func (f Format) unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
 				halves += 2 * int(int16(binary.LittleEndian.Uint16(entry[2:]))) / shape.Times()
 			}
 		}
-		row[k] = uint16(math.Float32bits(float32(halves)/2*scale) >> 16)
+		row[k] = half.ExactBF16(float32(halves) / 2 * scale)
 	}
 }

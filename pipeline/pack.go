@@ -7,19 +7,21 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Rows delivers row `row` (0 to Rows-1, in the order of the plan) of a matrix as K
 // bf16 bit patterns. It may fill and return scratch, which has length K and belongs
 // to the caller's goroutine, or return memory of its own, which is only read. It is
 // called once for every row, from several goroutines at a time.
-type Rows func(row int, scratch []uint16) ([]uint16, error)
+type Rows func(row int, scratch []half.BF16) ([]half.BF16, error)
 
 // Permuted is the Rows of a row-major matrix of k columns held in memory, its row r
 // being row source(r) of data. A nil source means the rows are in the plan's order.
 // A row outside of data is an error when it is asked for.
-func Permuted(data []uint16, k int, source func(row int) int) Rows {
-	return func(row int, _ []uint16) ([]uint16, error) {
+func Permuted(data []half.BF16, k int, source func(row int) int) Rows {
+	return func(row int, _ []half.BF16) ([]half.BF16, error) {
 		from := row
 		if source != nil {
 			from = source(row)
@@ -46,9 +48,9 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 		return p.packAcross(dst, m, rows)
 	}
 	return eachTile(m, func() func(tile int) error {
-		buf := make([]uint16, TileRows*m.K)
+		buf := make([]half.BF16, TileRows*m.K)
 		return func(tile int) error {
-			var t [TileRows][]uint16
+			var t [TileRows][]half.BF16
 			for r := range min(TileRows, m.Rows-tile*TileRows) {
 				row := tile*TileRows + r
 				v, err := rows(row, buf[r*m.K:(r+1)*m.K:(r+1)*m.K])
@@ -73,7 +75,7 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 
 // Unpack is the inverse of Pack, but for what a format rounds: it reads one matrix out of the image of its layer
 // into dst, row-major without padding, Rows·K long.
-func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
+func (p *Plan) Unpack(dst []half.BF16, src []byte, layer, matrix int) error {
 	m, err := p.window(len(src), layer, matrix)
 	if err != nil {
 		return err
@@ -96,15 +98,15 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 				}
 				for k := range row {
 					if m.Format.Blocks() {
-						row[k] = uint16(math.Float32bits(blockElement(image, r, k)) >> 16)
+						row[k] = half.ExactBF16(blockElement(image, r, k))
 						continue
 					}
 					if m.Format == FormatE4M3 {
 						scale := math.Float32frombits(binary.LittleEndian.Uint32(image[m.Format.Of(m.KPadded)+4*r:]))
-						row[k] = uint16(math.Float32bits(FromE4M3(image[E4M3Offset(r, k)])*scale) >> 16)
+						row[k] = half.ExactBF16(FromE4M3(image[E4M3Offset(r, k)]) * scale)
 						continue
 					}
-					row[k] = binary.LittleEndian.Uint16(image[TileOffset(r, k):])
+					row[k] = half.BF16At(image[TileOffset(r, k):])
 				}
 			}
 			return nil
@@ -113,11 +115,11 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 }
 
 // rawRows are rows as they lie in a file.
-func rawRows(t *[TileRows][]uint16) *[TileRows][]byte {
+func rawRows(t *[TileRows][]half.BF16) *[TileRows][]byte {
 	var raw [TileRows][]byte
 	for r, v := range t {
 		for _, x := range v {
-			raw[r] = binary.LittleEndian.AppendUint16(raw[r], x)
+			raw[r] = x.Append(raw[r])
 		}
 	}
 	return &raw
@@ -125,7 +127,7 @@ func rawRows(t *[TileRows][]uint16) *[TileRows][]byte {
 
 // PackTile writes one row tile. Every row has the same number of columns K, or is nil
 // for a row of zeros; dst is 16 bytes a column, K rounded up to GroupK, long.
-func PackTile(dst []byte, rows *[TileRows][]uint16) {
+func PackTile(dst []byte, rows *[TileRows][]half.BF16) {
 	for at := 0; at < len(dst); at += GroupBytes {
 		group, from := dst[at:][:GroupBytes], at/TileRows/2
 		for r, v := range rows {
@@ -137,11 +139,11 @@ func PackTile(dst []byte, rows *[TileRows][]uint16) {
 }
 
 // packUnit writes 8 elements, zeros behind the last of v.
-func packUnit(dst *[unitBytes]byte, v []uint16) {
+func packUnit(dst *[unitBytes]byte, v []half.BF16) {
 	if len(v) < unitBytes/2 {
 		clear(dst[:])
 		for i, x := range v {
-			binary.LittleEndian.PutUint16(dst[2*i:], x)
+			x.Put(dst[2*i:])
 		}
 		return
 	}

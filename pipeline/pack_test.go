@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -33,16 +34,16 @@ func interleaved(sms, most int) pipeline.Request {
 	return r
 }
 
-func random(n int, seed uint64) []uint16 {
-	rng, v := rand.New(rand.NewPCG(seed, 1)), make([]uint16, n)
+func random(n int, seed uint64) []half.BF16 {
+	rng, v := rand.New(rand.NewPCG(seed, 1)), make([]half.BF16, n)
 	for i := range v {
-		v[i] = uint16(rng.Uint32()%65535) + 1 // never 0, which is padding
+		v[i] = half.BF16(rng.Uint32()%65535) + 1 // never 0, which is padding
 	}
 	return v
 }
 
 // packAll packs every matrix of a phase into a dirty image.
-func packAll(t testing.TB, p *pipeline.Plan, layer int, length int64) (image []byte, sources [][]uint16) {
+func packAll(t testing.TB, p *pipeline.Plan, layer int, length int64) (image []byte, sources [][]half.BF16) {
 	image = make([]byte, length)
 	for i := range image {
 		image[i] = 0xEE
@@ -67,7 +68,7 @@ func TestPackUnpackRoundTrip(t *testing.T) {
 				}
 			}
 			for i, m := range p.Matrices(layer) {
-				got := make([]uint16, m.Rows*m.K)
+				got := make([]half.BF16, m.Rows*m.K)
 				require.NoError(t, p.Unpack(got, image, layer, i))
 				require.Equal(t, sources[i], got, "%s at %d SMs", m.Name, sms)
 				zeros -= m.Tiles*8*m.KPadded - m.Rows*m.K
@@ -99,12 +100,12 @@ func packedElementsLieWhereTheChunksSay(t *testing.T, r pipeline.Request) {
 				group, in := at/512, at%512
 				row, unit := c.Tile*8+in/64, in%64/16^in/128
 				column := c.K + group*32 + 8*unit + in%16/2
-				want := uint16(0)
+				want := half.BF16(0)
 				if row < m.Rows && column < m.K {
 					want = sources[c.Matrix][row*m.K+column]
 					seen++
 				}
-				require.Equal(t, want, binary.LittleEndian.Uint16(chunk[at:]), "%s %d,%d", m.Name, row, column)
+				require.Equal(t, want, half.BF16At(chunk[at:]), "%s %d,%d", m.Name, row, column)
 			}
 		}
 	}
@@ -118,7 +119,7 @@ func packedElementsLieWhereTheChunksSay(t *testing.T, r pipeline.Request) {
 func TestTileGroupIsTheBFragment(t *testing.T) {
 	const rows, columns = 16, 32 // activations x[16][32], weights w[8][32]
 	x, w := random(rows*columns, 5), random(8*columns, 6)
-	var tile [pipeline.TileRows][]uint16
+	var tile [pipeline.TileRows][]half.BF16
 	for r := range tile {
 		tile[r] = w[r*columns:][:columns]
 	}
@@ -184,7 +185,7 @@ func TestPackTakesRowsInAnyOrder(t *testing.T) {
 	require.NoError(t, err)
 	source := random(rows*k, 9) // gate, then up
 	from := func(row int) int { return row%2*rows/2 + row/2 }
-	image, got := make([]byte, p.LayerBytes), make([]uint16, rows*k)
+	image, got := make([]byte, p.LayerBytes), make([]half.BF16, rows*k)
 	require.NoError(t, p.Pack(image, 0, 0, pipeline.Permuted(source, k, from)))
 	require.NoError(t, p.Unpack(got, image, 0, 0))
 	require.Equal(t, source[:k], got[:k])
@@ -196,14 +197,14 @@ func TestPackAsksForEveryRowOnceAndLendsScratch(t *testing.T) {
 	p, err := pipeline.New(odd(7))
 	require.NoError(t, err)
 	calls := make([]atomic.Int32, 333)
-	image, got := make([]byte, p.LayerBytes), make([]uint16, 333*33)
-	require.NoError(t, p.Pack(image, 0, 2, func(row int, scratch []uint16) ([]uint16, error) {
+	image, got := make([]byte, p.LayerBytes), make([]half.BF16, 333*33)
+	require.NoError(t, p.Pack(image, 0, 2, func(row int, scratch []half.BF16) ([]half.BF16, error) {
 		calls[row].Add(1)
 		if len(scratch) != 33 || cap(scratch) != 33 {
 			return nil, fmt.Errorf("scratch of %d", len(scratch))
 		}
 		for i := range scratch {
-			scratch[i] = uint16(row*33 + i)
+			scratch[i] = half.BF16(row*33 + i)
 		}
 		return scratch, nil
 	}))
@@ -220,7 +221,7 @@ func TestPackRefusals(t *testing.T) {
 	p, err := pipeline.New(odd(4))
 	require.NoError(t, err)
 	image := make([]byte, p.LayerBytes)
-	good := pipeline.Permuted(make([]uint16, 333*33), 33, nil)
+	good := pipeline.Permuted(make([]half.BF16, 333*33), 33, nil)
 	for want, err := range map[string]error{
 		"layer 3, want 0 to 2 or FinalLayer": p.Pack(image, 3, 2, good),
 		"layer -2, want":                     p.Pack(image, -2, 2, good),
@@ -228,12 +229,12 @@ func TestPackRefusals(t *testing.T) {
 		"matrix -1 of layer 0":               p.Pack(image, 0, -1, good),
 		`image for "c" has 9 B, want`:        p.Pack(image[:9], 0, 2, good),
 		`"c" row 0 has 32 columns, want 33`: p.Pack(image, 0, 2,
-			pipeline.Permuted(make([]uint16, 333*33), 32, nil)),
+			pipeline.Permuted(make([]half.BF16, 333*33), 32, nil)),
 		`"c" row 332: source row 332 of a matrix of 3`: p.Pack(image, 0, 2,
-			pipeline.Permuted(make([]uint16, 332*33), 33, nil)),
+			pipeline.Permuted(make([]half.BF16, 332*33), 33, nil)),
 		`"c" row 0: source row -1 of a matrix of 333 `: p.Pack(image, 0, 2,
-			pipeline.Permuted(make([]uint16, 333*33), 33, func(row int) int { return row - 1 })),
-		`"c" has 10989 elements, the destination 5`: p.Unpack(make([]uint16, 5), image, 0, 2),
+			pipeline.Permuted(make([]half.BF16, 333*33), 33, func(row int) int { return row - 1 })),
+		`"c" has 10989 elements, the destination 5`: p.Unpack(make([]half.BF16, 5), image, 0, 2),
 	} {
 		require.ErrorContains(t, err, want)
 	}
@@ -244,7 +245,7 @@ func TestPackReportsTheLowestFailingRow(t *testing.T) {
 	require.NoError(t, err)
 	image, boom := make([]byte, p.LayerBytes), errors.New("boom")
 	for range 50 {
-		err := p.Pack(image, 0, 2, func(row int, scratch []uint16) ([]uint16, error) {
+		err := p.Pack(image, 0, 2, func(row int, scratch []half.BF16) ([]half.BF16, error) {
 			if row >= 100 {
 				return nil, boom
 			}

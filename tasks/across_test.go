@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func (c fused) String() string {
 
 // fusedWeights are its input.
 type fusedWeights struct {
-	gate, up, down, gain []uint16
+	gate, up, down, gain []half.BF16
 	x                    []float32
 }
 
@@ -44,7 +45,7 @@ func (c fused) rig(t testing.TB, w fusedWeights) *rig {
 		matrices: []pipeline.Matrix{
 			{Name: "gate_up", Rows: 2 * c.inner, K: c.hidden}, {Name: "down", Rows: c.hidden, K: c.inner, From: "gate_up"}}})
 	packed := make([]byte, r.plan.PackedBytes)
-	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(append(append([]uint16(nil), w.gate...), w.up...),
+	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(append(append([]half.BF16(nil), w.gate...), w.up...),
 		c.hidden, tasks.GateUpSource(c.inner))))
 	require.NoError(t, r.plan.Pack(packed, 0, 1, pipeline.Permuted(w.down, c.inner, nil)))
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
@@ -77,7 +78,7 @@ func (c fused) check(t *testing.T) {
 	w := c.weights(uint64(c.hidden*c.inner + c.sms))
 	r := c.rig(t, w)
 	program := r.load()
-	var acts []uint16
+	var acts []half.BF16
 	for seed := range seeds() {
 		got, err := r.once(program, uint64(seed))
 		require.NoError(t, err)

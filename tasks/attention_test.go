@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,7 @@ var meetings = []string{"", "words"}
 // scene is the cache and the query of one attend.
 type scene struct {
 	attend
-	q            []uint16    // in order of the dimensions
+	q            []half.BF16 // in order of the dimensions
 	keys, values [][]float64 // [cached+1][kvHeads·d]
 	cache        []byte
 	scales       []float32 // of e4m3, [layer][kvHeads][K, V]

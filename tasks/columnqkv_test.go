@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -83,7 +84,7 @@ func (c qkvColumns) check(t *testing.T) {
 	}, nil)
 	got := r.run()
 	have, after := bf16s(got["q"]), bf16s(got["kv"])
-	want, check := append([]uint16(nil), before...), &rounded{t: t}
+	want, check := append([]half.BF16(nil), before...), &rounded{t: t}
 	for token := range c.n {
 		x := y[token*rows:][:rows]
 		at := func(head, v, dim int) int { return l.Index(pages, layer, page[token], head, slot[token], v, dim) }

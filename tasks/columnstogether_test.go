@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -24,7 +25,7 @@ type mlp struct {
 
 // weights of an mlp, row-major.
 type mlpWeights struct {
-	gate, up, down, head, gain []uint16
+	gate, up, down, head, gain []half.BF16
 	ids                        []uint32
 }
 
@@ -51,7 +52,7 @@ func (c mlp) reference(w *mlpWeights, id uint32, eps float64) []float64 {
 func (c mlp) pack(t testing.TB, p *pipeline.Plan, w *mlpWeights) []byte {
 	packed := make([]byte, p.PackedBytes)
 	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 0,
-		pipeline.Permuted(append(append([]uint16(nil), w.gate...), w.up...), c.hidden, tasks.GateUpSource(c.inner))))
+		pipeline.Permuted(append(append([]half.BF16(nil), w.gate...), w.up...), c.hidden, tasks.GateUpSource(c.inner))))
 	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 1, pipeline.Permuted(w.down, c.inner, nil)))
 	require.NoError(t, p.Pack(packed[p.LayerBytes:], pipeline.FinalLayer, 0, pipeline.Permuted(w.head, c.hidden, nil)))
 	return packed
@@ -178,7 +179,7 @@ func TestCodeOfAGEMMDoesNotGrowWithTheMatrix(t *testing.T) {
 	instructions := func(rows, k, stages int) (count int) {
 		c := columns{product: product{rows: rows, k: k, sms: 1, consumers: 8, stage: 4096, stages: stages}, t: 8, n: 8,
 			batch: 4}
-		kernel, err := gemmRig(t, c, make([]uint16, rows*k), nil).k.Finish()
+		kernel, err := gemmRig(t, c, make([]half.BF16, rows*k), nil).k.Finish()
 		require.NoError(t, err)
 		kernel.Instrs(func(*ir.Instr) { count++ })
 		return count

@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 	"github.com/mkgen/mkgen/tasks"
@@ -55,7 +56,7 @@ func dequantizes(t *testing.T, format pipeline.Format, rows, columns int) {
 	mem.Bind("to", make([]byte, image.LayerBytes))
 	_, err = program.Run(mem, interp.Options{Seed: 1, Params: map[string]uint64{"layer": layer}})
 	require.NoError(t, err)
-	got := make([]uint16, rows*columns)
+	got := make([]half.BF16, rows*columns)
 	require.NoError(t, image.Unpack(got, mem.Bytes("to"), 0, 1))
 	for i, x := range want {
 		require.Equal(t, x, got[i], "row %d, column %d: %g", i/columns, i%columns, fromBF16(x))
@@ -64,7 +65,7 @@ func dequantizes(t *testing.T, format pipeline.Format, rows, columns int) {
 }
 
 // randomCodes packs random codes, scales and zero points of all that the format has, and returns what they mean.
-func randomCodes(t *testing.T, m *pipeline.MatrixPlan, dst []byte) (want []uint16) {
+func randomCodes(t *testing.T, m *pipeline.MatrixPlan, dst []byte) (want []half.BF16) {
 	rng := newRand(uint64(m.K))
 	shape, integers := m.Format.Int4(m.K)
 	group := m.K

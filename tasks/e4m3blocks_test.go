@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -47,7 +48,7 @@ func TestGEMMOfE4M3WithBlocks(t *testing.T) {
 			rng := newRand(uint64(c.rows))
 			own, w := c.withCodes(rng)
 			c.product = own
-			var x [][]uint16
+			var x [][]half.BF16
 			for range c.n {
 				x = append(x, c.input(rng))
 			}

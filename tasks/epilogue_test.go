@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func TestAddResidual(t *testing.T) {
 }
 
 // swiglu runs the epilogue on pairs of gate and up.
-func swiglu(t testing.TB, gate, up []float32, scale float64) []uint16 {
+func swiglu(t testing.TB, gate, up []float32, scale float64) []half.BF16 {
 	n := len(gate)
 	var y []float32
 	for i := range gate {

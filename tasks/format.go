@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
@@ -78,19 +79,10 @@ func roundFixed(group []float64) {
 
 // InputValue is an element of a product's input by its 16 bits in memory.
 func InputValue(f pipeline.Format, bits uint16) float64 {
-	if !passedInHalf(f) {
-		return float64(math.Float32frombits(uint32(bits) << 16))
+	if passedInHalf(f) {
+		return float64(half.F16(bits).Float32()) / inputScale
 	}
-	sign, exp, man := 1-2*float64(bits>>15), int(bits>>10&31), float64(bits&0x3ff)
-	switch {
-	case exp == 0:
-		return sign * math.Ldexp(man, -24) / inputScale
-	case exp < 31:
-		return sign * math.Ldexp(1024+man, exp-25) / inputScale
-	case man == 0:
-		return sign * math.Inf(1)
-	}
-	return math.NaN()
+	return float64(half.BF16(bits).Float32())
 }
 
 // nearest rounds to the nearest number of so many significant bits whose smallest normal is 2^least,

@@ -3,11 +3,13 @@ package tasks_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -25,22 +27,20 @@ func (c columns) String() string {
 
 // filled is a buffer's content in fragment order: row t of x for the first tokens,
 // and NaN wherever a template must not look.
-func filled(tb testing.TB, a tasks.Activations, x [][]uint16) []byte {
-	all := make([]uint16, a.Len())
-	for i := range all {
-		all[i] = 0x7fc1
-	}
+func filled(tb testing.TB, a tasks.Activations, x [][]half.BF16) []byte {
+	all := bf16Bytes(slices.Repeat([]half.BF16{0x7fc1}, a.Len()))
 	for t, row := range x {
-		for k, v := range asInput(tb, a.Format, row) {
-			all[a.Index(t, k)] = v
+		data := asInput(tb, a.Format, row)
+		for k := range row {
+			copy(all[2*a.Index(t, k):], data[2*k:2*k+2])
 		}
 	}
-	return bf16Bytes(all)
+	return all
 }
 
 // gemmRig multiplies one matrix (bf16, rows·k) with the rows of x, of which there
 // are n, and stores all rows of the results, as [t][rows padded to 2].
-func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
+func gemmRig(t testing.TB, c columns, w []half.BF16, x [][]half.BF16) *rig {
 	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight,
 		batch: c.batch, wide: c.wide, matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
 	m := &r.plan.Layer[0]
@@ -66,7 +66,7 @@ func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
 func (c columns) check(t *testing.T) {
 	rng := newRand(uint64(c.rows*c.k + c.sms))
 	w := normals(rng, c.rows*c.k, 1)
-	var x [][]uint16
+	var x [][]half.BF16
 	as := c.product
 	if c.of != "" {
 		as.format = c.of
@@ -177,7 +177,7 @@ func TestGEMMOfI8IsExact(t *testing.T) {
 		c := columns{product: product{rows: 24, k: 352, sms: 1, consumers: 3, format: pipeline.FormatI8, wide: 1, of: of},
 			t: most, n: most - 1, batch: 2}
 		rng := newRand(uint64(70 + i))
-		whole := func(n, limit int) (v []uint16) {
+		whole := func(n, limit int) (v []half.BF16) {
 			for range n {
 				v = append(v, reference.ToBF16(float64(rng.IntN(2*limit+1)-limit)))
 			}
@@ -187,7 +187,7 @@ func TestGEMMOfI8IsExact(t *testing.T) {
 		for r := range c.rows {
 			w[r*c.k] = reference.ToBF16(127)
 		}
-		var x [][]uint16
+		var x [][]half.BF16
 		for range c.n {
 			x = append(x, whole(c.k, 100))
 		}
@@ -225,7 +225,7 @@ func TestGEMMOfOneTokenDoesNotDependOnTheOthers(t *testing.T) {
 		}
 		rng := newRand(11)
 		w := normals(rng, c.rows*c.k, 1)
-		var x [][]uint16
+		var x [][]half.BF16
 		for range c.n {
 			x = append(x, c.input(rng))
 		}
@@ -254,7 +254,7 @@ func TestGEMMOfNaN(t *testing.T) {
 	for _, most := range []int{2, 16} {
 		c := columns{product: product{rows: 24, k: 64, sms: 1, consumers: 2}, t: most, n: 2, batch: 3}
 		rng := newRand(3)
-		w, x := normals(rng, c.rows*c.k, 1), [][]uint16{normals(rng, c.k, 1), normals(rng, c.k, 1)}
+		w, x := normals(rng, c.rows*c.k, 1), [][]half.BF16{normals(rng, c.k, 1), normals(rng, c.k, 1)}
 		w[13*64+7] = 0x7fc0
 		for i, v := range f32s(gemmRig(t, c, w, x).run()["y"])[:2*24] {
 			require.Equal(t, i%24 == 13, math.IsNaN(v), "row %d", i)

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"encoding/binary"
 	"fmt"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -38,7 +40,7 @@ func (c product) String() string {
 func (c product) bf16() product { c.format = ""; return c }
 
 // rounded are the weights as the format has them.
-func (c product) rounded(w []uint16) []uint16 {
+func (c product) rounded(w []half.BF16) []half.BF16 {
 	w = slices.Clone(w)
 	c.format.RoundRows(w, c.k)
 	return w
@@ -49,7 +51,7 @@ func (c product) inHalf() bool { return c.format.Parts() > 1 }
 
 // input is a random input whose elements come to a product of the format as they are: in f16 none
 // below 2⁻¹⁰, where a sixteenth has fewer digits than bf16.
-func (c product) input(rng *rand.Rand) []uint16 {
+func (c product) input(rng *rand.Rand) []half.BF16 {
 	x := normals(rng, c.k, 1)
 	for i, v := range wide(x) {
 		if c.inHalf() && math.Abs(v) < 0x1p-10 {
@@ -59,28 +61,23 @@ func (c product) input(rng *rand.Rand) []uint16 {
 	return x
 }
 
-// asInput is x, of bf16, in the type of a product's input of a format: what tasks.InputValue undoes.
-func asInput(t testing.TB, f pipeline.Format, x []uint16) []uint16 {
+// asInput is x as the bytes of a product's input of a format: what tasks.InputValue undoes.
+func asInput(t testing.TB, f pipeline.Format, x []half.BF16) (data []byte) {
 	if f.Parts() == 1 {
-		return x
+		return bf16Bytes(x)
 	}
-	out := make([]uint16, len(x))
-	for i, v := range wide(x) {
-		if math.IsNaN(v) {
-			out[i] = 0x7e00
-			continue
+	for _, v := range wide(x) {
+		bits := uint16(half.F16Of(v / 16))
+		if !math.IsNaN(v) {
+			require.Equal(t, v, tasks.InputValue(f, bits))
 		}
-		bits := math.Float64bits(v / 16) // f16 has exponents of bias 15 and 10 bits of mantissa
-		if v != 0 {
-			out[i] = uint16(bits>>63)<<15 | uint16(int(bits>>52&2047)-1023+15)<<10 | uint16(bits>>42&1023)
-		}
-		require.Equal(t, v, tasks.InputValue(f, out[i]))
+		data = binary.LittleEndian.AppendUint16(data, bits)
 	}
-	return out
+	return data
 }
 
 // packed is the image of the matrix.
-func (c product) packed(t testing.TB, p *pipeline.Plan, w []uint16) []byte {
+func (c product) packed(t testing.TB, p *pipeline.Plan, w []half.BF16) []byte {
 	image := make([]byte, p.PackedBytes)
 	if c.coded == nil {
 		require.NoError(t, p.Pack(image, 0, 0, pipeline.Permuted(w, c.k, nil)))
@@ -96,13 +93,13 @@ func (c product) packed(t testing.TB, p *pipeline.Plan, w []uint16) []byte {
 }
 
 // gemvRig multiplies one matrix (bf16, rows·k) with x and stores all rows.
-func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
+func gemvRig(t testing.TB, c product, w, x []half.BF16) *rig {
 	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight,
 		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
 	m := &r.plan.Layer[0]
 	packed := c.packed(t, r.plan, w)
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
-	xIn := in[dsl.BF16](r, "x", bf16Bytes(asInput(t, c.format, x)), len(x))
+	xIn := in[dsl.BF16](r, "x", asInput(t, c.format, x), len(x))
 	y := out[dsl.F32](r, "y", (c.rows+1)/2*2)
 	g := &tasks.GEMV{Name: "w", M: m, Fixed: fixedInput(r, m),
 		X:    dsl.Shared[dsl.BF16](r.k, "input", m.KPadded, dsl.Align(16)),
@@ -142,8 +139,8 @@ func fixedInput(r *rig, m *pipeline.MatrixPlan) *tasks.FixedInput {
 // at most K/16 + a few steps of at most 2⁻²⁴ of the partial sum each. 2⁻²⁰ of
 // Σ|w·x| is above that for K up to 256 in the worst case and far above for
 // random signs.
-func gemvTolerance(w []uint16, x []float64) []float64 {
-	abs := make([]uint16, len(w))
+func gemvTolerance(w []half.BF16, x []float64) []float64 {
+	abs := make([]half.BF16, len(w))
 	for i, b := range w {
 		abs[i] = b &^ 0x8000
 	}
@@ -250,10 +247,10 @@ func TestE4M3ProductsAreThoseOfWhatTheCodesStandFor(t *testing.T) {
 	w, x := normals(rng, c.rows*c.k, 1), c.input(rng)
 	clear(w[:c.k])       // a row of zeros
 	for i := range c.k { // of powers of two, most of them subnormal
-		w[c.k+i] = uint16(127+8-i%20) << 7
+		w[c.k+i] = half.BF16(127+8-i%20) << 7
 	}
 	for i := range 256 { // of all codes, largest first
-		w[2*c.k+i] = uint16(math.Float32bits(pipeline.FromE4M3(byte(i))) >> 16)
+		w[2*c.k+i] = half.BF16(math.Float32bits(pipeline.FromE4M3(byte(i))) >> 16)
 		if i&0x7f == 0x7f {
 			w[2*c.k+i] = 0
 		}

@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"math"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -28,14 +29,14 @@ func putElement(l tasks.KVLayout, cache []byte, scales []float32, at, layer, hea
 	if x != x {
 		b = nanBF16
 	}
-	copy(cache[2*at:], bf16Bytes([]uint16{b}))
+	copy(cache[2*at:], bf16Bytes([]half.BF16{b}))
 	return fromBF16(b)
 }
 
 // inKeyOrder are queries, of D elements each in order of the dimensions, as the
 // kernel has them.
-func inKeyOrder(l tasks.KVLayout, q []uint16) []uint16 {
-	out := make([]uint16, len(q))
+func inKeyOrder(l tasks.KVLayout, q []half.BF16) []half.BF16 {
+	out := make([]half.BF16, len(q))
 	for i, x := range q {
 		out[i/l.D*l.D+l.KeyOrder(i%l.D)] = x
 	}

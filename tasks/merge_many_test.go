@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -26,7 +27,7 @@ func TestMergeInLoopsGivesTheSameBits(t *testing.T) {
 	part, lse := floats(rng, splits*heads*d, 1), floats(rng, splits*heads, 2)
 	empty := make([]float32, heads*d)
 	none := []float32{float32(math.Inf(-1)), float32(math.Inf(-1)), float32(math.Inf(-1))}
-	merge := func(splits int, bias float64, part, lse []float32) []uint16 {
+	merge := func(splits int, bias float64, part, lse []float32) []half.BF16 {
 		r := newRig(t, setup{sms: 2, consumers: 1})
 		m := &tasks.Merge{Heads: heads, D: d, Splits: splits, LastBias: bias, States: statesIn(r, d, part, lse),
 			Out: out[dsl.BF16](r, "out", heads*d)}

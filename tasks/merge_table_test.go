@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -49,7 +50,7 @@ func (m *tabled) empty(state, head int) {
 func (m *tabled) run(t testing.TB) []float64 {
 	r := newRig(t, setup{sms: max(m.sms, 1), consumers: max(m.consumers, 1)})
 	width := m.kvHeads * m.group * m.d
-	old := make([]uint16, m.tokens*width)
+	old := make([]half.BF16, m.tokens*width)
 	for i := range old {
 		old[i] = toBF16(7)
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -93,7 +94,7 @@ func TestMergeOfOneStateIsThatState(t *testing.T) {
 	part := []float32{1, -2, 3, 0.5, 1e30, -1e-30, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8}
 	for _, lse := range []float32{0, 300, -300, 1e30} {
 		require.Equal(t, func() []float64 {
-			var v []uint16
+			var v []half.BF16
 			for _, x := range part {
 				v = append(v, toBF16(float64(x)))
 			}
@@ -105,7 +106,7 @@ func TestMergeOfOneStateIsThatState(t *testing.T) {
 func TestMergeOfStatesFarApartIsTheLarger(t *testing.T) {
 	part := append(floats(newRand(1), 16, 1), floats(newRand(2), 16, 1)...)
 	for larger, lse := range [][]float32{{500, -500}, {-500, 500}} {
-		want := make([]uint16, 16)
+		want := make([]half.BF16, 16)
 		for i := range want {
 			want[i] = toBF16(float64(part[16*larger+i]))
 		}

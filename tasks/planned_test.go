@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -25,8 +26,8 @@ type launch struct {
 	window  [2]int // of the one class: window and sinks
 
 	layout tasks.KVLayout
-	cache  []uint16
-	q      []uint16
+	cache  []half.BF16
+	q      []half.BF16
 	rows   [][2]int // of every query row: sequence, and which of its new tokens
 }
 
@@ -47,7 +48,7 @@ func newLaunch(t testing.TB, l launch) *launch {
 	require.NoError(t, l.plan.Check(l.request))
 	l.layout = tasks.KVLayout{Layers: 1, Heads: l.limits.KVHeads, D: l.d, Page: l.limits.PageSize}
 	rng := newRand(uint64(len(l.request.Sequences)))
-	l.cache = make([]uint16, l.limits.Pages*l.layout.PageBytes()/2)
+	l.cache = make([]half.BF16, l.limits.Pages*l.layout.PageBytes()/2)
 	for i := range l.cache {
 		l.cache[i] = nanBF16
 	}
@@ -188,7 +189,7 @@ func (l *launch) want(v *tasks.Variant, step, row int, s kv.Sequence, j, head in
 	var keys, values, abs [][]float64
 	add := func(i, position int) {
 		vec := func(v int) []float64 {
-			var x []uint16
+			var x []half.BF16
 			for dim := range d {
 				x = append(x, l.cache[l.at(s, i, h, v, dim)])
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -70,7 +71,7 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 }
 
 // build makes the kernel of attention alone, its queries, and the keys and values of all tokens.
-func (c promptAttention) build(t *testing.T) (r *rig, q []uint16, kv [2][][]float64, out tasks.PrefillActivations) {
+func (c promptAttention) build(t *testing.T) (r *rig, q []half.BF16, kv [2][][]float64, out tasks.PrefillActivations) {
 	t.Helper()
 	consumers := 4 * c.groups
 	k := dsl.New("rig", dsl.Options{Warps: consumers + 4, Grid: c.sms, Cluster: c.cluster, SharedLimit: 232448})
@@ -82,7 +83,7 @@ func (c promptAttention) build(t *testing.T) (r *rig, q []uint16, kv [2][][]floa
 	all := c.pos + c.n
 	pages := (all+c.page-1)/c.page + 2
 	table := rng.Perm(pages)
-	cache := make([]uint16, layout.Layers*pages*layout.PageBytes()/2)
+	cache := make([]half.BF16, layout.Layers*pages*layout.PageBytes()/2)
 	for i := range cache {
 		cache[i] = 0x7fc1 // what no token has written is NaN
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -107,7 +108,7 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 }
 
 // memory is the kernel's buffers with random contents; y is uninitialised.
-func (p prompt) memory(t testing.TB, plan *pipeline.Plan) (mem *interp.Memory, w [][]uint16, x []uint16) {
+func (p prompt) memory(t testing.TB, plan *pipeline.Plan) (mem *interp.Memory, w [][]half.BF16, x []half.BF16) {
 	t.Helper()
 	rng := newRand(uint64(p.rows + p.k))
 	packed := make([]byte, plan.PackedBytes)
@@ -119,7 +120,7 @@ func (p prompt) memory(t testing.TB, plan *pipeline.Plan) (mem *interp.Memory, w
 	}
 	a := tasks.PrefillActivations{K: p.k, T: p.tokens}
 	x = normals(rng, p.tokens*p.k, 1)
-	laid := make([]uint16, a.Len())
+	laid := make([]half.BF16, a.Len())
 	for i, v := range x {
 		laid[a.Index(i/p.k, i%p.k)] = v
 	}

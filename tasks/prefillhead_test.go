@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -39,7 +40,7 @@ func multipliesHead(t *testing.T, format pipeline.Format, rows, columns int) {
 	m, in := &plan.Final[0], tasks.PrefillActivations{K: columns, T: tokens}
 	packed := make([]byte, plan.PackedBytes)
 	weights := wide(randomCodes(t, m, packed[plan.Image(pipeline.FinalLayer)+m.Start:]))
-	x, v := slices.Repeat([]uint16{0x7fc1}, in.Len()), normals(newRand(uint64(rows)), columns, 1)
+	x, v := slices.Repeat([]half.BF16{0x7fc1}, in.Len()), normals(newRand(uint64(rows)), columns, 1)
 	for i, e := range v {
 		x[in.Index(token, i)] = e
 	}

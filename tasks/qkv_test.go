@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -25,7 +26,7 @@ type qkvCase struct {
 	inv     []float32
 	table   []uint32
 	pages   int
-	q       []uint16
+	q       []half.BF16
 	cache   []byte // after
 	before  []byte
 	scales  []float32 // of e4m3, [layer][kvHeads][K, V]
@@ -106,7 +107,7 @@ func (r *rounded) stored(want float64, cache []byte, e int, kv tasks.KVType, sca
 	}
 }
 
-func (r *rounded) check(want float64, got uint16, where string, args ...any) {
+func (r *rounded) check(want float64, got half.BF16, where string, args ...any) {
 	r.counted++
 	if toBF16(want) != got {
 		r.off++

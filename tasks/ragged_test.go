@@ -9,6 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -94,7 +95,7 @@ type batch struct {
 	cache   []byte
 	scales  []float32 // of e4m3, [layer][kvHeads][K, V]
 	pages   int
-	q       []uint16 // in order of the dimensions
+	q       []half.BF16 // in order of the dimensions
 	items   []item
 	indptr  []uint32
 	spoil   func(r *rig, a *tasks.Attention) // to be refused; may be nil

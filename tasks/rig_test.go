@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -257,23 +258,22 @@ func (r *rig) refused() string {
 func newRand(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 77)) }
 
 // toBF16 rounds to the nearest bfloat16, ties to even.
-func toBF16(x float64) uint16 {
-	u := math.Float32bits(float32(x))
-	return uint16((u + 0x7fff + u>>16&1) >> 16)
+func toBF16(x float64) half.BF16 {
+	return half.BF16Of(float32(x))
 }
 
-func fromBF16(b uint16) float64 { return float64(math.Float32frombits(uint32(b) << 16)) }
+func fromBF16(b half.BF16) float64 { return float64(b.Float32()) }
 
 // normals are n bf16 numbers of a normal distribution.
-func normals(rng *rand.Rand, n int, scale float64) []uint16 {
-	out := make([]uint16, n)
+func normals(rng *rand.Rand, n int, scale float64) []half.BF16 {
+	out := make([]half.BF16, n)
 	for i := range out {
 		out[i] = toBF16(scale * rng.NormFloat64())
 	}
 	return out
 }
 
-func wide(v []uint16) []float64 {
+func wide(v []half.BF16) []float64 {
 	out := make([]float64, len(v))
 	for i, b := range v {
 		out[i] = fromBF16(b)
@@ -298,10 +298,10 @@ func wide32(v []float32) []float64 {
 	return out
 }
 
-func bf16Bytes(v []uint16) []byte {
+func bf16Bytes(v []half.BF16) []byte {
 	var out []byte
 	for _, x := range v {
-		out = binary.LittleEndian.AppendUint16(out, x)
+		out = x.Append(out)
 	}
 	return out
 }
@@ -322,10 +322,10 @@ func f32Bytes(v []float32) []byte {
 	return out
 }
 
-func bf16s(b []byte) []uint16 {
-	out := make([]uint16, len(b)/2)
+func bf16s(b []byte) []half.BF16 {
+	out := make([]half.BF16, len(b)/2)
 	for i := range out {
-		out[i] = binary.LittleEndian.Uint16(b[2*i:])
+		out[i] = half.BF16At(b[2*i:])
 	}
 	return out
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -24,8 +25,8 @@ func TestTemplatesShareRingAndSharedMemory(t *testing.T) {
 		r := newRig(t, setup{sms: sms, consumers: consumers, stage: 512, stages: 3, inFlight: 2, matrices: []pipeline.Matrix{
 			{Name: "gate_up", Rows: 2 * inner, K: hidden}, {Name: "down", Rows: hidden, K: inner}}})
 		packed := make([]byte, r.plan.PackedBytes)
-		require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(append(append([]uint16(nil), gate...), up...), hidden,
-			tasks.GateUpSource(inner))))
+		require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(append(append([]half.BF16(nil), gate...), up...),
+			hidden, tasks.GateUpSource(inner))))
 		require.NoError(t, r.plan.Pack(packed, 0, 1, pipeline.Permuted(down, inner, nil)))
 		weights, xs := in[dsl.B128](r, "w", packed, len(packed)/16), inOut[dsl.F32](r, "x", f32Bytes(x), hidden)
 		act, counter := out[dsl.BF16](r, "act", inner), inOut[dsl.U32](r, "barrier", u32Bytes(0xfffffffe), 1)
@@ -205,11 +206,11 @@ func (c appended) queries(got map[string][]byte) []float64 {
 	if !c.words {
 		return wide(bf16s(got["q"]))
 	}
-	all, half := make([]float64, c.heads*c.d), c.d/2
+	all, middle := make([]float64, c.heads*c.d), c.d/2
 	for i, x := range u32s(got["q_words"]) {
 		if word := i / 4; i%4 == 0 {
-			at := word/half*c.d + word%half
-			all[at], all[at+half] = fromBF16(uint16(x)), fromBF16(uint16(x>>16))
+			at := word/middle*c.d + word%middle
+			all[at], all[at+middle] = fromBF16(half.BF16(x)), fromBF16(half.BF16(x>>16))
 		}
 	}
 	return all

@@ -8,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -27,7 +28,7 @@ func TestAWideInputForFewWarps(t *testing.T) {
 				p.Emit(r.e)
 				dump(r, p.Dst, staged, padded(n))
 			}, nil)
-			require.Equal(t, append(x, make([]uint16, padded(n)-n)...), inOrder(bf16s(r.run()["staged"])))
+			require.Equal(t, append(x, make([]half.BF16, padded(n)-n)...), inOrder(bf16s(r.run()["staged"])))
 		})
 	}
 }

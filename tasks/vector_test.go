@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -92,8 +93,8 @@ func dump(r *rig, dst dsl.Buf[dsl.BF16], to dsl.Buf[dsl.BF16], n int) {
 }
 
 // inOrder is a staged input in the order of its elements.
-func inOrder(staged []uint16) []uint16 {
-	out := make([]uint16, len(staged))
+func inOrder(staged []half.BF16) []half.BF16 {
+	out := make([]half.BF16, len(staged))
 	for i := range out {
 		out[i] = staged[2*tasks.InputPair(i/2)+i%2]
 	}
@@ -176,7 +177,7 @@ func TestPlainInputCopiesAndPads(t *testing.T) {
 				p.Emit(r.e)
 				dump(r, p.Dst, staged, padded(c.n))
 			}, nil)
-			require.Equal(t, append(x, make([]uint16, padded(c.n)-c.n)...), inOrder(bf16s(r.run()["staged"])))
+			require.Equal(t, append(x, make([]half.BF16, padded(c.n)-c.n)...), inOrder(bf16s(r.run()["staged"])))
 		})
 	}
 }

@@ -85,7 +85,7 @@ func u32Bytes(words []uint32) (out []byte) {
 // randomBF16 is n elements.
 func randomBF16(rng *rand.Rand, n int) (out []byte) {
 	for range n {
-		out = binary.LittleEndian.AppendUint16(out, reference.ToBF16(rng.NormFloat64()))
+		out = reference.ToBF16(rng.NormFloat64()).Append(out)
 	}
 	return out
 }

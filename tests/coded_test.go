@@ -9,6 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
@@ -174,7 +175,7 @@ func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
 		bits := binary.LittleEndian.Uint16(entry)
 		scale := math.Float32frombits(uint32(bits) << 16)
 		if p.Format.F16Scales() {
-			scale = quant.FromF16(bits)
+			scale = half.F16(bits).Float32()
 		}
 		zero := 0
 		if shape.Zeros {

@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/models/quantise"
 	"github.com/mkgen/mkgen/models/synth"
@@ -30,7 +31,7 @@ func TestCodesOfTheHeadAreTheCheckpoints(t *testing.T) {
 	require.NoError(t, err)
 	var tensors []checkpoint.Tensor
 	for _, s := range synth.Tensors(config) {
-		bits := make([]uint16, s.Elems())
+		bits := make([]half.BF16, s.Elems())
 		require.NoError(t, synth.Fill(bits, 1, s, 0))
 		tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape,
 			Data: checkpoint.BF16Bytes(bits)})

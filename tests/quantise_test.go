@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/models/quantise"
 	"github.com/mkgen/mkgen/pipeline"
@@ -30,7 +31,7 @@ func TestQuantisedFloatsAreThoseOfTheKernel(t *testing.T) {
 	require.NoError(t, err)
 	rounded := mk.Rounded(before)
 	for name, shape := range checkpoint.ShapesOf(before.Config()) {
-		want, got := make([]uint16, shape[len(shape)-1]), make([]uint16, shape[len(shape)-1])
+		want, got := make([]half.BF16, shape[len(shape)-1]), make([]half.BF16, shape[len(shape)-1])
 		for row := range max(1, shape[0]*(len(shape)-1)) {
 			require.NoError(t, rounded.Row(name, row, want))
 			require.NoError(t, after.Row(name, row, got))

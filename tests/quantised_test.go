@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,7 @@ func runsRightOn(t *testing.T, mk *megakernel.Kernel, m megakernel.Tensors, c mo
 		if len(dims) > 1 {
 			rows = dims[0]
 		}
-		weights[name] = make([]uint16, rows*columns)
+		weights[name] = make([]half.BF16, rows*columns)
 		for row := range rows {
 			require.NoError(t, rounded.Row(name, row, weights[name][row*columns:][:columns]))
 		}

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/binary"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -68,7 +67,7 @@ func newPlay(t *testing.T, mk *megakernel.Kernel, prefix int, lengths ...int) (*
 func randomPage(rng *rand.Rand, mk *megakernel.Kernel) []byte {
 	var out []byte
 	for range mk.Config.Layers * mk.KV.PageBytes() / 2 {
-		out = binary.LittleEndian.AppendUint16(out, reference.ToBF16(rng.NormFloat64()))
+		out = reference.ToBF16(rng.NormFloat64()).Append(out)
 	}
 	return out
 }

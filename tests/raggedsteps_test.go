@@ -131,7 +131,7 @@ func (w *raggedWorld) raw(kvs [][2][]float64) (out [][]byte) {
 			for v := range pair {
 				for d := range l.D {
 					at := l.Index(1, 0, 0, 0, slot, v, d) - base
-					binary.LittleEndian.PutUint16(bytes[h*l.TokenBytes()+2*at:], reference.ToBF16(pair[v][h*l.D+d]))
+					reference.ToBF16(pair[v][h*l.D+d]).Put(bytes[h*l.TokenBytes()+2*at:])
 				}
 			}
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
 )
@@ -27,7 +28,7 @@ func untiedCheckpoint(t *testing.T) string {
 	require.NoError(t, err)
 	var tensors []checkpoint.Tensor
 	for _, s := range synth.Tensors(config) {
-		bits := make([]uint16, s.Elems())
+		bits := make([]half.BF16, s.Elems())
 		require.NoError(t, synth.Fill(bits, 1, s, 0))
 		tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape,
 			Data: checkpoint.BF16Bytes(bits)})

@@ -12,6 +12,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
 )
@@ -73,7 +74,7 @@ func (c *textCase) write(t *testing.T) string {
 		var tensors []checkpoint.Tensor
 		file := fmt.Sprintf("model-%05d-of-%05d.safetensors", i+1, len(c.Shards))
 		for _, s := range shard {
-			bits := make([]uint16, s.Elems())
+			bits := make([]half.BF16, s.Elems())
 			require.NoError(t, synth.Fill(bits, 7, s.Tensor, 0))
 			data := checkpoint.BF16Bytes(bits)
 			tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape, Data: data})

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // checker is a source of tensors that can look at all of them itself.
@@ -41,7 +42,7 @@ func (l *load) check() error {
 // finite are tensors that refuse to deliver a row with a NaN or an infinity.
 type finite struct{ t megakernel.Tensors }
 
-func (f finite) Row(tensor string, row int, dst []uint16) error {
+func (f finite) Row(tensor string, row int, dst []half.BF16) error {
 	if err := f.t.Row(tensor, row, dst); err != nil {
 		return err
 	}
@@ -54,12 +55,12 @@ func (f finite) Row(tensor string, row int, dst []uint16) error {
 }
 
 // finiteAt refuses a bf16 that is not finite.
-func finiteAt(v uint16, tensor string, row, i int) error {
+func finiteAt(v half.BF16, tensor string, row, i int) error {
 	const exponent = 0x7f80
 	if v&exponent != exponent {
 		return nil
 	}
-	x := math.Float32frombits(uint32(v) << 16)
+	x := v.Float32()
 	return fmt.Errorf("%s: found %v at [%d, %d], want finite weights", tensor, x, row, i)
 }
 
@@ -70,15 +71,15 @@ type finiteBlocks struct {
 }
 
 // Reading is megakernel.Reader's.
-func (f finiteBlocks) Reading(use func(row func(string, int, []uint16) ([]byte, error)) error) error {
-	return f.r.Reading(func(read func(string, int, []uint16) ([]byte, error)) error {
-		return use(func(tensor string, row int, scratch []uint16) ([]byte, error) {
+func (f finiteBlocks) Reading(use func(row func(string, int, []half.BF16) ([]byte, error)) error) error {
+	return f.r.Reading(func(read func(string, int, []half.BF16) ([]byte, error)) error {
+		return use(func(tensor string, row int, scratch []half.BF16) ([]byte, error) {
 			data, err := read(tensor, row, scratch)
 			if err != nil {
 				return nil, err
 			}
 			for i := range len(data) / 2 {
-				if err := finiteAt(uint16(data[2*i])|uint16(data[2*i+1])<<8, tensor, row, i); err != nil {
+				if err := finiteAt(half.BF16At(data[2*i:]), tensor, row, i); err != nil {
 					return nil, err
 				}
 			}

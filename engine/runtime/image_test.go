@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -31,7 +32,7 @@ type countedRows struct {
 	rows *atomic.Int64
 }
 
-func (c countedRows) Row(tensor string, row int, dst []uint16) error {
+func (c countedRows) Row(tensor string, row int, dst []half.BF16) error {
 	c.rows.Add(1)
 	return c.cheap.Row(tensor, row, dst)
 }
@@ -142,7 +143,7 @@ func TestDamagedImagesAreMadeAgain(t *testing.T) {
 // spoiledGain is cheap with another gain.
 type spoiledGain struct{ cheap }
 
-func (s spoiledGain) Row(tensor string, row int, dst []uint16) error {
+func (s spoiledGain) Row(tensor string, row int, dst []half.BF16) error {
 	err := s.cheap.Row(tensor, row, dst)
 	if tensor == "model.norm.weight" {
 		dst[0] ^= 1

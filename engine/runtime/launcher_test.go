@@ -16,6 +16,7 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
 )
@@ -50,12 +51,12 @@ func tensorFiles(t *testing.T, w *synth.Weights, c models.Config) string {
 	dir := t.TempDir()
 	for _, tensor := range synth.Tensors(c) {
 		columns := tensor.Shape[len(tensor.Shape)-1]
-		row := make([]uint16, columns)
+		row := make([]half.BF16, columns)
 		var data []byte
 		for r := range int(tensor.Elems()) / columns {
 			require.NoError(t, w.Row(tensor.Name, r, row))
 			for _, v := range row {
-				data = binary.LittleEndian.AppendUint16(data, v)
+				data = v.Append(data)
 			}
 		}
 		require.NoError(t, os.WriteFile(filepath.Join(dir, tensor.Name), data, 0o666))

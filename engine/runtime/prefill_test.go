@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"encoding/binary"
 	"math"
 	"slices"
 	"testing"
@@ -15,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
@@ -63,7 +63,7 @@ func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, t
 		for d := range mk.KV.D {
 			at := mk.KV.Index(pages, layer, int(table[token/mk.KV.Page]), head, token%mk.KV.Page, v, d)
 			require.NoError(t, sim.Read("kv", int64(2*at), two[:]))
-			out = append(out, float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(two[:]))<<16)))
+			out = append(out, float64(half.BF16At(two[:]).Float32()))
 		}
 	}
 	return out

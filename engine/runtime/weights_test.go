@@ -16,6 +16,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
@@ -34,13 +35,13 @@ func large(t testing.TB, tied bool) *megakernel.Kernel {
 // cheap are tensors that depend on name, row and column.
 type cheap struct{}
 
-func (cheap) Row(tensor string, row int, dst []uint16) error {
+func (cheap) Row(tensor string, row int, dst []half.BF16) error {
 	seed := uint32(row) * 2654435761
 	for _, c := range tensor {
 		seed = seed*31 + uint32(c)
 	}
 	for i := range dst {
-		dst[i] = uint16((seed+uint32(i)*40503)>>7) &^ 0x4000 // finite
+		dst[i] = half.BF16((seed+uint32(i)*40503)>>7) &^ 0x4000 // finite
 	}
 	return nil
 }
@@ -129,7 +130,7 @@ func requireLoaded(t *testing.T, mk *megakernel.Kernel, w megakernel.Tensors, re
 		return
 	}
 	var embed []byte
-	row := make([]uint16, mk.Config.Hidden)
+	row := make([]half.BF16, mk.Config.Hidden)
 	for r := range mk.Config.Vocab {
 		require.NoError(t, w.Row("model.embed_tokens.weight", r, row))
 		for _, v := range row {
@@ -193,7 +194,7 @@ type spoiled struct {
 	err    error
 }
 
-func (s spoiled) Row(tensor string, row int, dst []uint16) error {
+func (s spoiled) Row(tensor string, row int, dst []half.BF16) error {
 	err := s.cheap.Row(tensor, row, dst)
 	if tensor == s.tensor && row == s.row {
 		dst[7] = 0xffc0
@@ -300,7 +301,7 @@ func TestCheckNamesTheTensorOfACheckpoint(t *testing.T) {
 	const bad = "model.layers.1.mlp.down_proj.weight"
 	var list []checkpoint.Tensor
 	for _, tensor := range synth.Tensors(c) {
-		bits := make([]uint16, tensor.Elems())
+		bits := make([]half.BF16, tensor.Elems())
 		require.NoError(t, synth.Fill(bits, 1, tensor, 0))
 		if tensor.Name == bad {
 			bits[3*tensor.Shape[1]+5] = 0x7fc0

@@ -13,6 +13,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/lab/attend"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -97,7 +98,7 @@ func (s *PrefillAttentionSuite) Run(ctx context.Context) (*AttentionFile, error)
 		return nil, err
 	}
 	c := mk.Config
-	noise := make([]uint16, AttentionNoise.Elems())
+	noise := make([]half.BF16, AttentionNoise.Elems())
 	if err := synth.Fill(noise, AttentionSeed, AttentionNoise, 0); err != nil {
 		return nil, err
 	}
@@ -124,7 +125,7 @@ type attentionRun struct {
 	s             *PrefillAttentionSuite
 	mk            *attend.Prefill
 	n             int
-	noise, scaled []uint16 // scaled: what queries are cut from
+	noise, scaled []half.BF16 // scaled: what queries are cut from
 	dev           Loaded
 	table         []uint32
 }
@@ -167,7 +168,7 @@ func (r *attentionRun) launch() (time.Duration, error) {
 }
 
 // row is a row of queries (t = 0) as the kernel has them, of keys or of values, see AttentionOffset.
-func (r *attentionRun) row(t, sequence, token, head int) []uint16 {
+func (r *attentionRun) row(t, sequence, token, head int) []half.BF16 {
 	c := &r.mk.Config
 	heads, from := c.KVHeads, r.noise
 	if t == 0 {
@@ -177,19 +178,11 @@ func (r *attentionRun) row(t, sequence, token, head int) []uint16 {
 }
 
 // scaled is noise times log2(e)/√HeadDim, in bf16.
-func scaled(noise []uint16, dim int) (out []uint16) {
+func scaled(noise []half.BF16, dim int) (out []half.BF16) {
 	for _, x := range noise {
-		out = append(out, toBF16(float32(float64(fromBF16(x))*math.Log2E/math.Sqrt(float64(dim)))))
+		out = append(out, half.BF16Of(float32(float64(x.Float32())*math.Log2E/math.Sqrt(float64(dim)))))
 	}
 	return out
-}
-
-func fromBF16(x uint16) float32 { return math.Float32frombits(uint32(x) << 16) }
-
-// toBF16 rounds to the nearest, to even.
-func toBF16(x float32) uint16 {
-	b := math.Float32bits(x)
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
 }
 
 // fill allocates all buffers and writes inputs.
@@ -250,7 +243,7 @@ func (r *attentionRun) queries(q int) (all []byte) {
 	for token := range r.n {
 		for head := range r.mk.Config.Heads {
 			for _, x := range r.row(0, q, token, head) {
-				all = binary.LittleEndian.AppendUint16(all, x)
+				all = x.Append(all)
 			}
 		}
 	}
@@ -269,7 +262,7 @@ func (r *attentionRun) cache(q, pages int, layout tasks.KVLayout) []byte {
 				for d := 0; d < c.HeadDim; d += 8 { // a unit's elements lie together
 					at := 2 * layout.Index(1, 0, 0, head, token%c.Page, v, d)
 					for j, x := range row[d : d+8] {
-						binary.LittleEndian.PutUint16(page[at+2*j:], x)
+						x.Put(page[at+2*j:])
 					}
 				}
 			}
@@ -323,7 +316,7 @@ func (r *attentionRun) output(at AttentionSample) (out []float32, err error) {
 			return nil, err
 		}
 		for j := range 8 {
-			out = append(out, fromBF16(binary.LittleEndian.Uint16(unit[2*j:])))
+			out = append(out, half.BF16At(unit[2*j:]).Float32())
 		}
 	}
 	return out, nil
@@ -336,7 +329,7 @@ func (r *attentionRun) reference(at AttentionSample) (out, size []float64) {
 	scores, total := make([]float64, at.Token+1), 0.0
 	for j := range scores {
 		for d, x := range r.row(1, at.Sequence, j, head) {
-			scores[j] += float64(fromBF16(q[d])) * float64(fromBF16(x))
+			scores[j] += float64(q[d].Float32()) * float64(x.Float32())
 		}
 	}
 	most := slices.Max(scores)
@@ -345,8 +338,8 @@ func (r *attentionRun) reference(at AttentionSample) (out, size []float64) {
 		w := math.Exp2(s - most)
 		total += w
 		for d, x := range r.row(2, at.Sequence, j, head) {
-			out[d] += w * float64(fromBF16(x))
-			size[d] += w * w * float64(fromBF16(x)) * float64(fromBF16(x))
+			out[d] += w * float64(x.Float32())
+			size[d] += w * w * float64(x.Float32()) * float64(x.Float32())
 		}
 	}
 	for d := range out {

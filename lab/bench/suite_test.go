@@ -18,6 +18,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
@@ -189,7 +190,7 @@ func TestFaultsOfFormatsAreCaught(t *testing.T) {
 				if dims := checkpoint.ShapesOf(c)[name]; len(dims) > 1 {
 					rows, columns = dims[0], dims[1]
 				}
-				weights[name] = make([]uint16, len(row))
+				weights[name] = make([]half.BF16, len(row))
 				for r := range rows {
 					require.NoError(t, s.Weights.Row(name, r, weights[name][r*columns:][:columns]))
 				}

@@ -18,6 +18,7 @@ import (
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -112,7 +113,7 @@ func faulty(w reference.Weights) map[string]variant {
 		return reference.Attention(q, keys, values, shape.Heads, shape.KVHeads)
 	}
 	skipped := maps.Clone(w)
-	skipped["model.layers.1.input_layernorm.weight"] = slices.Repeat([]uint16{0x3f80}, shape.Hidden)
+	skipped["model.layers.1.input_layernorm.weight"] = slices.Repeat([]half.BF16{0x3f80}, shape.Hidden)
 
 	return map[string]variant{
 		gate.KVTokenDropped: {w, attend(func(q []float64, keys, values [][]float64) []reference.State {

@@ -18,6 +18,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -95,7 +96,7 @@ func logits(position int) []float32 {
 // ones delivers weights that are all 2.
 type twos struct{}
 
-func (twos) Row(_ string, _ int, dst []uint16) error {
+func (twos) Row(_ string, _ int, dst []half.BF16) error {
 	for i := range dst {
 		dst[i] = 0x4000
 	}

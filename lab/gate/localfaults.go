@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // The local faults, of one head or of one layer; Kernel.FaultPlace says of which.
@@ -87,8 +88,8 @@ func (l *local) normScaled(w window) ([]hook, func() error, error) {
 	own := gains[at : at+size]
 	var scaled []byte
 	for i := 0; i < size; i += 2 {
-		x := reference.FromBF16(binary.LittleEndian.Uint16(own[i:]))
-		scaled = binary.LittleEndian.AppendUint16(scaled, reference.ToBF16(normFactor*(x+shift)-shift))
+		x := reference.FromBF16(half.BF16At(own[i:]))
+		scaled = reference.ToBF16(normFactor*(x+shift) - shift).Append(scaled)
 	}
 	write := func(row []byte) func() error {
 		return func() error { return l.s.Write("gains", int64(at), row) }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -135,14 +136,14 @@ type rows struct {
 	w    megakernel.Tensors
 	name string
 	row  int64
-	last []uint16
+	last []half.BF16
 	err  error
 }
 
-func (r *rows) at(t synth.Tensor, i int64) uint16 {
+func (r *rows) at(t synth.Tensor, i int64) half.BF16 {
 	n := int64(t.Shape[len(t.Shape)-1])
 	if r.name != t.Name || r.row != i/n || int64(len(r.last)) != n {
-		r.name, r.row, r.last = t.Name, i/n, make([]uint16, n)
+		r.name, r.row, r.last = t.Name, i/n, make([]half.BF16, n)
 		if err := r.w.Row(t.Name, int(i/n), r.last); err != nil && r.err == nil {
 			r.err = err
 		}

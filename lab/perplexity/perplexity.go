@@ -15,11 +15,12 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Tensors delivers weights as bf16 patterns, as checkpoint.Checkpoint and quant.Model do.
 type Tensors interface {
-	Row(tensor string, row int, dst []uint16) error
+	Row(tensor string, row int, dst []half.BF16) error
 }
 
 // Result is the cross entropy of predicted tokens.
@@ -133,7 +134,7 @@ func weightsOf(c models.Config, t Tensors) (reference.Weights, error) {
 		if len(shape) > 1 {
 			rows = shape[0]
 		}
-		bits := make([]uint16, rows*cols)
+		bits := make([]half.BF16, rows*cols)
 		for r := range rows {
 			if err := t.Row(name, r, bits[r*cols:][:cols]); err != nil {
 				return nil, err

@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -166,7 +167,7 @@ func (c *Checker) before(l int, s *Sample) ([]float64, error) {
 	if l > 0 {
 		return s.residualOf(c.Kernel, l-1, 1), nil
 	}
-	row := make([]uint16, c.Kernel.Config.Hidden)
+	row := make([]half.BF16, c.Kernel.Config.Hidden)
 	err := c.Weights.Row(c.Kernel.Config.TensorName(models.RoleEmbed), s.Token, row)
 	return reference.FromBF16s(row), err
 }

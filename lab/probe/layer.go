@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // chunk is how many rows of a matrix a core takes at a time.
@@ -23,7 +24,7 @@ func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []
 		if len(t.Shape) > 1 {
 			rows = t.Shape[0]
 		}
-		data := make([]uint16, rows*columns)
+		data := make([]half.BF16, rows*columns)
 		failures := make([]error, (rows+chunk-1)/chunk)
 		each(len(failures), func(c int) {
 			for r := c * chunk; r < min(rows, (c+1)*chunk) && failures[c] == nil; r++ {
@@ -49,7 +50,7 @@ func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []
 }
 
 // product is reference.MatVec on all cores.
-func product(w []uint16, x []float64) []float64 {
+func product(w []half.BF16, x []float64) []float64 {
 	rows := len(w) / len(x)
 	out := make([]float64, rows)
 	each((rows+chunk-1)/chunk, func(c int) {

@@ -1,10 +1,10 @@
 package probe
 
 import (
-	"encoding/binary"
 	"fmt"
 	"math"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -68,7 +68,7 @@ func compareHead(rows *Rows, v, head int, want []byte, signs []int) headRows {
 	for t := range h.each {
 		got := projected(rows.Row(v, t, head), signs)
 		for j, x := range got {
-			w := half(binary.LittleEndian.Uint16(want[2*(t*Projections+j):]))
+			w := float64(half.F16At(want[2*(t*Projections+j):]).Float32())
 			product += x * w
 			size += w * w
 			h.each[t] += (x - w) * (x - w)
@@ -81,55 +81,11 @@ func compareHead(rows *Rows, v, head int, want []byte, signs []int) headRows {
 	return h
 }
 
-// half is the value of a half-precision number.
-func half(bits uint16) float64 {
-	man, exp := float64(bits&0x3ff), int(bits>>10&31)
-	x := 0.0
-	switch exp {
-	case 0:
-		x = math.Ldexp(man, -24)
-	case 31:
-		if x = math.Inf(1); man != 0 {
-			x = math.NaN()
-		}
-	default:
-		x = math.Ldexp(1024+man, exp-25)
-	}
-	if bits>>15 != 0 {
-		x = -x
-	}
-	return x
-}
-
 // PutRow appends the projections of a row, as a file of rows has them. What half precision
 // cannot hold becomes infinite.
 func PutRow(out []byte, row []float32) []byte {
 	for _, x := range projected(row, synth.Tokens(0, signSequence, len(row), 1<<Projections)) {
-		out = binary.LittleEndian.AppendUint16(out, toHalf(x))
+		out = half.F16Of(x).Append(out)
 	}
 	return out
-}
-
-// toHalf rounds to half precision, ties to even.
-func toHalf(x float64) uint16 {
-	sign := uint16(0)
-	if math.Signbit(x) {
-		sign, x = 0x8000, -x
-	}
-	_, exp := math.Frexp(x)
-	exp = max(exp-1, -14) // of the leading bit, or of the subnormals
-	man := math.RoundToEven(math.Ldexp(x, 10-exp))
-	switch {
-	case x != x:
-		return sign | 0x7e00
-	case man >= 2048:
-		man, exp = man/2, exp+1
-	}
-	switch {
-	case exp > 15:
-		return sign | 0x7c00
-	case man < 1024:
-		return sign | uint16(man)
-	}
-	return sign | uint16(exp+15)<<10 | uint16(man)&0x3ff
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -134,7 +135,7 @@ func decode(l tasks.KVLayout, dst []float32, row []byte, places []int, scale flo
 		if l.Type == tasks.KVE4M3 {
 			dst[d] = float32(reference.FromE4M3(row[at]) * scale)
 		} else {
-			dst[d] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(row[2*at:])) << 16)
+			dst[d] = half.BF16At(row[2*at:]).Float32()
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
 )
@@ -49,7 +50,7 @@ func TestAProductOfOnesOwnIsUsedForEveryMatrix(t *testing.T) {
 	plain, err := NewModel(s, w, Hooks{})
 	require.NoError(t, err)
 	calls := 0
-	counted, err := NewModel(s, w, Hooks{Product: func(w []uint16, x []float64) []float64 {
+	counted, err := NewModel(s, w, Hooks{Product: func(w []half.BF16, x []float64) []float64 {
 		calls++
 		return MatVec(w, x)
 	}})

@@ -1,12 +1,16 @@
 package reference
 
-import "math"
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/models/half"
+)
 
 // FromBF16 returns the value of a bf16 bit pattern.
-func FromBF16(b uint16) float64 { return float64(math.Float32frombits(uint32(b) << 16)) }
+func FromBF16(b half.BF16) float64 { return float64(b.Float32()) }
 
 // FromBF16s returns the values of bf16 bit patterns.
-func FromBF16s(bits []uint16) []float64 {
+func FromBF16s(bits []half.BF16) []float64 {
 	out := make([]float64, len(bits))
 	for i, b := range bits {
 		out[i] = FromBF16(b)
@@ -16,8 +20,8 @@ func FromBF16s(bits []uint16) []float64 {
 
 // ToBF16 returns the bit pattern of the bf16 nearest to x, ties to even, in one rounding from float64. What is beyond
 // the largest finite bf16 by half a unit becomes an infinity; a NaN becomes a quiet NaN; subnormals are kept.
-func ToBF16(x float64) uint16 {
-	sign := uint16(0)
+func ToBF16(x float64) half.BF16 {
+	sign := half.BF16(0)
 	if math.Signbit(x) {
 		sign = 0x8000
 	}
@@ -42,7 +46,7 @@ func ToBF16(x float64) uint16 {
 	if r > 0x1.fep127 {
 		return sign | 0x7f80
 	}
-	return sign | uint16(math.Float32bits(float32(r))>>16)
+	return sign | half.ExactBF16(float32(r))
 }
 
 // RoundBF16 returns the bf16 nearest to x, ties to even; see ToBF16.

@@ -1,5 +1,9 @@
 package reference
 
+import (
+	"github.com/mkgen/mkgen/models/half"
+)
+
 // Point names a place in the step where a Hooks.At is called.
 type Point string
 
@@ -37,7 +41,7 @@ type Hooks struct {
 	// At sees the vector at a point and may change it in place.
 	At func(layer int, p Point, v []float64)
 	// Product replaces MatVec, for every matrix.
-	Product func(w []uint16, x []float64) []float64
+	Product func(w []half.BF16, x []float64) []float64
 	// Rotate replaces Rope for queries and keys.
 	Rotate func(layer int, x []float64, pos int) []float64
 	// Unrotated is whether a layer's queries and keys stay as they are, because Attend rotates them.

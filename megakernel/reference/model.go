@@ -5,11 +5,12 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Weights maps Hugging Face names (model.embed_tokens.weight, model.layers.0.self_attn.q_proj.weight, …) to bf16 bit
 // patterns, row-major, [outputs, inputs].
-type Weights map[string][]uint16
+type Weights map[string][]half.BF16
 
 // place is a tensor of the mathematics: its role, and its layer or -1.
 type place struct {
@@ -22,7 +23,7 @@ type place struct {
 type Model struct {
 	config       models.Config
 	arch         models.Arch
-	weights      map[place][]uint16
+	weights      map[place][]half.BF16
 	freqs        [][]float32 // inverse frequencies of each kind of layer
 	hooks        Hooks
 	keys, values [][][]float64 // [layer][token][kvHeads*headDim]
@@ -57,7 +58,7 @@ func newModel(c models.Config, h Hooks) (*Model, error) {
 	if min(c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab) <= 0 || c.Heads%c.KVHeads != 0 {
 		return nil, fmt.Errorf("reference: model %+v, want positive sizes and heads a multiple of KV heads", c)
 	}
-	m := &Model{config: c, arch: c.Arch(), weights: map[place][]uint16{}, hooks: h}
+	m := &Model{config: c, arch: c.Arch(), weights: map[place][]half.BF16{}, hooks: h}
 	for i := range m.arch.Kinds {
 		m.freqs = append(m.freqs, m.arch.Kinds[i].Attn.Rope.InvFreq(c.MaxPositions))
 	}

@@ -5,10 +5,11 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Embedding returns row token of a [vocab, hidden] table. A token outside the table panics.
-func Embedding(table []uint16, hidden, token int) []float64 {
+func Embedding(table []half.BF16, hidden, token int) []float64 {
 	return FromBF16s(table[token*hidden : (token+1)*hidden])
 }
 
@@ -27,7 +28,7 @@ func Normalise(x []float64, eps float64) []float64 {
 }
 
 // RMSNorm returns Normalise(x, eps) times gain, element by element. gain has x's length.
-func RMSNorm(x []float64, gain []uint16, eps float64) []float64 {
+func RMSNorm(x []float64, gain []half.BF16, eps float64) []float64 {
 	return Multiply(Normalise(x, eps), FromBF16s(gain))
 }
 
@@ -42,7 +43,7 @@ func Multiply(a, b []float64) []float64 {
 }
 
 // MatVec returns W·x for W of shape [len(w)/len(x), len(x)]. A len(w) that is no multiple of len(x) panics.
-func MatVec(w []uint16, x []float64) []float64 {
+func MatVec(w []half.BF16, x []float64) []float64 {
 	mustEqual("MatVec's weights modulo its input", len(w)%len(x), 0)
 	out := make([]float64, len(w)/len(x))
 	for r := range out {

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,10 +14,10 @@ var (
 )
 
 // bf packs values that bf16 holds exactly.
-func bf(vs ...float64) []uint16 {
-	out := make([]uint16, len(vs))
+func bf(vs ...float64) []half.BF16 {
+	out := make([]half.BF16, len(vs))
 	for i, v := range vs {
-		out[i] = uint16(math.Float32bits(float32(v)) >> 16)
+		out[i] = half.ExactBF16(float32(v))
 	}
 	return out
 }
@@ -37,8 +38,8 @@ func TestBF16RoundsToNearestEven(t *testing.T) {
 
 func TestBF16KeepsEveryPattern(t *testing.T) {
 	for b := range 1 << 16 {
-		if x := FromBF16(uint16(b)); x == x {
-			require.Equal(t, uint16(b), ToBF16(x))
+		if x := FromBF16(half.BF16(b)); x == x {
+			require.Equal(t, half.BF16(b), ToBF16(x))
 		}
 	}
 }

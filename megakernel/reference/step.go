@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Step feeds one token at position Len and returns the vocab logits of the token after it; the cache grows by one. A
@@ -124,7 +125,7 @@ func (m *Model) biased(l int, w, b models.Role, x []float64) []float64 {
 	return y
 }
 
-func (m *Model) product(w []uint16, x []float64) []float64 {
+func (m *Model) product(w []half.BF16, x []float64) []float64 {
 	if m.hooks.Product != nil {
 		return m.hooks.Product(w, x)
 	}

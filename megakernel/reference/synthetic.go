@@ -2,6 +2,7 @@ package reference
 
 import (
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -9,7 +10,7 @@ import (
 func Synthetic(c models.Config, seed uint64) Weights {
 	w := Weights{}
 	for _, t := range synth.Tensors(c) {
-		w[t.Name] = make([]uint16, t.Elems())
+		w[t.Name] = make([]half.BF16, t.Elems())
 		if err := synth.Fill(w[t.Name], seed, t, 0); err != nil {
 			panic("BUG: " + err.Error())
 		}

@@ -1,13 +1,13 @@
 package verify
 
 import (
-	"encoding/binary"
 	"math"
 	"math/rand/v2"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -120,7 +120,7 @@ func syntheticOf(mk *megakernel.Kernel, shape models.Config) reference.Weights {
 	}
 	if mk.OwnHead() {
 		head := shape.TensorName(models.RoleHead)
-		w[head] = make([]uint16, shape.Vocab*shape.Hidden)
+		w[head] = make([]half.BF16, shape.Vocab*shape.Hidden)
 		round(head, shape.Hidden)
 	}
 	return w
@@ -175,7 +175,7 @@ func (t *Trial) random(rng *rand.Rand, layer int) kvToken {
 // bits is x as the cache stores it: K (which = 0) or V of a head.
 func (t *Trial) bits(layer, head, which int, x float64) []byte {
 	if t.scales == nil {
-		return binary.LittleEndian.AppendUint16(nil, reference.ToBF16(x))
+		return reference.ToBF16(x).Append(nil)
 	}
 	return []byte{reference.ToE4M3(x / t.scaleOf(layer, head, which))}
 }
@@ -183,7 +183,7 @@ func (t *Trial) bits(layer, head, which int, x float64) []byte {
 // value is what the cache's bits stand for.
 func (t *Trial) value(layer, head, which int, bits []byte) float64 {
 	if t.scales == nil {
-		return reference.FromBF16(binary.LittleEndian.Uint16(bits))
+		return reference.FromBF16(half.BF16At(bits))
 	}
 	return reference.FromE4M3(bits[0]) * t.scaleOf(layer, head, which)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -30,7 +31,7 @@ func model(t testing.TB, c *checkpoint.Checkpoint, hooks func(models.Config) ref
 	weights := reference.Weights{}
 	for _, tensor := range synth.Tensors(shape) {
 		cols := tensor.Shape[len(tensor.Shape)-1]
-		bits := make([]uint16, tensor.Elems())
+		bits := make([]half.BF16, tensor.Elems())
 		for row := range len(bits) / cols {
 			require.NoError(t, c.Row(tensor.Name, row, bits[row*cols:(row+1)*cols]))
 		}

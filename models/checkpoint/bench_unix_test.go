@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // meter reports bytes per second of the clock, and per second that the process had
@@ -76,7 +77,7 @@ func BenchmarkCheck(b *testing.B) {
 // those in F16 subnormal.
 func BenchmarkConvert(b *testing.B) {
 	random := rand.New(rand.NewPCG(7, 8))
-	src, dst := make([]byte, 1<<22), make([]uint16, 4096)
+	src, dst := make([]byte, 1<<22), make([]half.BF16, 4096)
 	for i := 0; i < len(src); i += 2 {
 		binary.LittleEndian.PutUint16(src[i:], uint16(random.IntN(3)<<10|random.IntN(1<<10)|random.IntN(2)<<15))
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // big writes a checkpoint of zeros: one layer of the fixture's configuration with
@@ -53,7 +54,7 @@ func readAll(tb testing.TB, c *Checkpoint, n int) {
 		group.Go(func() {
 			for _, name := range c.order {
 				t := c.tensors[name]
-				row := make([]uint16, t.cols)
+				row := make([]half.BF16, t.cols)
 				for i := worker; i < t.rows; i += n {
 					require.NoError(tb, c.Row(name, i, row))
 				}

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // checkBlock is how many bytes of a tensor one call looks at: a multiple of every
@@ -109,24 +110,23 @@ func (b *block) examine(data []byte, from, to int) {
 }
 
 // element is the bf16 of the first element of data.
-func element(data []byte, from models.DType) uint16 {
-	switch x := binary.LittleEndian.Uint16(data); from {
+func element(data []byte, from models.DType) half.BF16 {
+	switch from {
 	case models.F16:
-		return fromF16(x)
+		return fromF16(half.F16At(data))
 	case models.F32:
-		return fromF32(binary.LittleEndian.Uint32(data))
+		return ofBits(binary.LittleEndian.Uint32(data))
 	default:
-		return x
+		return half.BF16At(data)
 	}
 }
 
 // valueOf is the value on disk of an element whose bf16 is not finite.
-func valueOf(data []byte, from models.DType, converted uint16) float64 {
-	bits := uint32(converted) << 16
+func valueOf(data []byte, from models.DType, converted half.BF16) float64 {
 	if from == models.F32 {
-		bits = binary.LittleEndian.Uint32(data)
+		return float64(math.Float32frombits(binary.LittleEndian.Uint32(data)))
 	}
-	return float64(math.Float32frombits(bits))
+	return float64(converted.Float32())
 }
 
 // report makes one problem of all bad blocks of a tensor.

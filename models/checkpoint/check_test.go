@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // put writes the element of that index of a tensor in F32 or BF16.
@@ -18,7 +19,7 @@ func (t *Tensor) put(index int, x float32) {
 		binary.LittleEndian.PutUint32(t.Data[4*index:], math.Float32bits(x))
 		return
 	}
-	binary.LittleEndian.PutUint16(t.Data[2*index:], bitsOf(x))
+	bitsOf(x).Put(t.Data[2*index:])
 }
 
 func TestNotFiniteWeightsAreNamedWithTheirPositions(t *testing.T) {
@@ -97,7 +98,7 @@ func clamp(x float64) float64 {
 }
 
 func TestScanReachesElementsBeyondTheLastEightBytes(t *testing.T) {
-	data := BF16Bytes([]uint16{0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x7f80, 0xffff})
+	data := BF16Bytes([]half.BF16{0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x7f80, 0xffff})
 	b := block{t: &tensor{file: &file{data: data}, from: models.BF16}, end: int64(len(data))}
 	require.NoError(t, b.scan())
 	require.Equal(t, []int64{2, 5}, []int64{b.bad, b.first})

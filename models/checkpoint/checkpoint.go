@@ -6,6 +6,7 @@ import (
 
 	"github.com/edsrzf/mmap-go"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Checkpoint is an open checkpoint. All methods may be called from
@@ -77,7 +78,7 @@ func (c *Checkpoint) Bytes() int64 {
 // Errors: an unknown tensor, a row outside it, a dst of another length than the
 // row, ErrClosed after Close, and a file that has shrunk or cannot be read any
 // more. dst may then be partly written.
-func (c *Checkpoint) Row(name string, row int, dst []uint16) error {
+func (c *Checkpoint) Row(name string, row int, dst []half.BF16) error {
 	t, err := c.find(name, row, len(dst))
 	if err != nil {
 		return err

@@ -14,13 +14,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
 // digest is the SHA-256 of a whole tensor as Row delivers it.
 func digest(t *testing.T, c *Checkpoint, name string) string {
 	sum := sha256.New()
-	row := make([]uint16, c.tensors[name].cols)
+	row := make([]half.BF16, c.tensors[name].cols)
 	for i := range c.tensors[name].rows {
 		require.NoError(t, c.Row(name, i, row))
 		sum.Write(BF16Bytes(row))
@@ -114,7 +115,7 @@ func TestRowRefusesWhatIsNotThere(t *testing.T) {
 		{embedName, 0, 0, "checkpoint: model.embed_tokens.weight: found a destination of 0 elements, want 16"},
 	}
 	for _, k := range cases {
-		require.EqualError(t, c.Row(k.name, k.row, make([]uint16, k.length)), k.message)
+		require.EqualError(t, c.Row(k.name, k.row, make([]half.BF16, k.length)), k.message)
 	}
 }
 
@@ -123,7 +124,7 @@ func TestUseAfterCloseIsAnError(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
 	require.NoError(t, c.Close())
-	require.ErrorIs(t, c.Row(embedName, 0, make([]uint16, 16)), ErrClosed)
+	require.ErrorIs(t, c.Row(embedName, 0, make([]half.BF16, 16)), ErrClosed)
 	require.ErrorIs(t, c.Check(t.Context(), nil), ErrClosed)
 	require.Equal(t, 16, c.Config().Hidden)
 	require.Positive(t, c.Bytes())
@@ -137,7 +138,7 @@ func TestCloseWaitsForRowsUnderWay(t *testing.T) {
 		for range 4 {
 			started.Add(1)
 			done.Go(func() {
-				row := make([]uint16, 16)
+				row := make([]half.BF16, 16)
 				err := c.Row(embedName, 0, row)
 				started.Done()
 				for i := 1; err == nil; i++ {

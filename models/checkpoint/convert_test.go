@@ -9,24 +9,25 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 func float32Bits(x float32) uint32 { return math.Float32bits(x) }
 
 // nearest is bf16 by its definition: of the two neighbours of x, the nearer one, or
 // else the even one. Infinity counts as 2^128.
-func nearest(x float64) uint16 {
-	value := func(bits uint16) float64 {
+func nearest(x float64) half.BF16 {
+	value := func(bits half.BF16) float64 {
 		if bits == 0x7f80 {
 			return 0x1p128
 		}
-		return float64(math.Float32frombits(uint32(bits) << 16))
+		return float64(bits.Float32())
 	}
-	sign := uint16(0)
+	sign := half.BF16(0)
 	if math.Signbit(x) {
 		sign, x = 0x8000, -x
 	}
-	low, high := uint16(0), uint16(0x7f80)
+	low, high := half.BF16(0), half.BF16(0x7f80)
 	for high-low > 1 {
 		if middle := (low + high) / 2; value(middle) <= x {
 			low = middle
@@ -43,15 +44,15 @@ func nearest(x float64) uint16 {
 
 func TestEveryF16RoundsToTheNearestBF16(t *testing.T) {
 	for i := range 1 << 16 {
-		x := uint16(i)
+		x := half.F16(i)
 		fraction, exponent := float64(x&0x3ff), int(x>>10&0x1f)
 		switch {
 		case exponent == 31 && fraction != 0:
 			require.True(t, isNaN(fromF16(x)), "%04x", x)
-			require.Equal(t, x&0x8000, fromF16(x)&0x8000)
+			require.Equal(t, half.BF16(x&0x8000), fromF16(x)&0x8000)
 			continue
 		case exponent == 31:
-			require.Equal(t, x&0x8000|0x7f80, fromF16(x))
+			require.Equal(t, half.BF16(x&0x8000|0x7f80), fromF16(x))
 			continue
 		case exponent > 0:
 			fraction, exponent = fraction+1024, exponent-1
@@ -73,14 +74,14 @@ func TestF32RoundsToTheNearestBF16(t *testing.T) {
 	}
 	for _, x := range inputs {
 		value := math.Float32frombits(x)
-		got := fromF32(x)
+		got := ofBits(x)
 		switch {
 		case value != value:
-			if !isNaN(got) || got&0x8000 != uint16(x>>16)&0x8000 {
+			if !isNaN(got) || got&0x8000 != half.BF16(x>>16)&0x8000 {
 				require.Fail(t, "NaN", "%08x became %04x", x, got)
 			}
 		case math.IsInf(float64(value), 0):
-			require.Equal(t, uint16(x>>16), got)
+			require.Equal(t, half.BF16(x>>16), got)
 		case got != nearest(float64(value)):
 			require.Equal(t, nearest(float64(value)), got, "%08x", x)
 		}
@@ -98,25 +99,25 @@ func TestAllLengthsConvertAlike(t *testing.T) {
 			src[i] = byte(random.Uint32())
 		}
 		for _, from := range []models.DType{models.BF16, models.F16, models.F32} {
-			dst := make([]uint16, n+1)
+			dst := make([]half.BF16, n+1)
 			dst[n] = 0xabcd
 			convert(dst[:n], src[:n*from.Bytes()], from, table)
 			for i := range n {
 				require.Equal(t, element(src[i*from.Bytes():], from), dst[i])
 			}
-			require.Equal(t, uint16(0xabcd), dst[n])
+			require.Equal(t, half.BF16(0xabcd), dst[n])
 		}
 	}
 }
 
 func TestRowsAtOddAddressesConvert(t *testing.T) {
 	buffer := []byte{0xff, 0x80, 0x3f, 0x00, 0xc0, 0xff}
-	dst := make([]uint16, 2)
+	dst := make([]half.BF16, 2)
 	convert(dst, buffer[1:5], models.BF16, nil)
-	require.Equal(t, []uint16{0x3f80, 0xc000}, dst)
+	require.Equal(t, []half.BF16{0x3f80, 0xc000}, dst)
 	wide := binary.LittleEndian.AppendUint32([]byte{9}, float32Bits(1))
 	convert(dst[:1], wide[1:], models.F32, nil)
-	require.Equal(t, uint16(0x3f80), dst[0])
+	require.Equal(t, half.BF16(0x3f80), dst[0])
 }
 
-func isNaN(bf16 uint16) bool { return bf16&0x7fff > 0x7f80 }
+func isNaN(b half.BF16) bool { return b&0x7fff > 0x7f80 }

@@ -6,6 +6,7 @@ import (
 	"log"
 
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Open validates everything but the values of the weights; Check looks at those.
@@ -18,7 +19,7 @@ func Example() {
 	if err := c.Check(context.Background(), nil); err != nil {
 		log.Fatal(err)
 	}
-	row := make([]uint16, c.Config().Hidden)
+	row := make([]half.BF16, c.Config().Hidden)
 	if err := c.Row("model.norm.weight", 0, row); err != nil {
 		log.Fatal(err)
 	}

@@ -12,14 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // rowsOf reads every row of every tensor.
-func rowsOf(t testing.TB, c *Checkpoint) map[string][][]uint16 {
-	rows := map[string][][]uint16{}
+func rowsOf(t testing.TB, c *Checkpoint) map[string][][]half.BF16 {
+	rows := map[string][][]half.BF16{}
 	for name, tensor := range c.tensors {
 		for i := range tensor.rows {
-			row := make([]uint16, tensor.cols)
+			row := make([]half.BF16, tensor.cols)
 			require.NoError(t, c.Row(name, i, row))
 			rows[name] = append(rows[name], row)
 		}
@@ -39,7 +40,7 @@ func TestAFileSystemGivesWhatItsDirectoryGives(t *testing.T) {
 		require.Equal(t, mapped.Bytes(), fromFS.Bytes(), name)
 		require.Equal(t, rowsOf(t, mapped), rowsOf(t, fromFS), name)
 		require.NoError(t, fromFS.Close())
-		require.ErrorIs(t, fromFS.Row("model.norm.weight", 0, make([]uint16, fromFS.Config().Hidden)), ErrClosed)
+		require.ErrorIs(t, fromFS.Row("model.norm.weight", 0, make([]half.BF16, fromFS.Config().Hidden)), ErrClosed)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Names of Llama's two tensors that a tied checkpoint shares.
@@ -147,4 +148,4 @@ func refusal(t testing.TB, dir string) string {
 }
 
 // bitsOf truncates x to bf16.
-func bitsOf(x float32) uint16 { return uint16(float32Bits(x) >> 16) }
+func bitsOf(x float32) half.BF16 { return half.ExactBF16(x) }

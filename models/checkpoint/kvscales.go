@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // kvScaleNames are the tensors of a layer that say what elements of a float8 KV
@@ -88,22 +89,11 @@ func (c *Checkpoint) KVScales() ([]float32, error) {
 
 // number is the i-th of a row, exactly.
 func number(row []byte, i int, from models.DType) float32 {
-	if from == models.F32 {
+	switch from {
+	case models.F32:
 		return math.Float32frombits(binary.LittleEndian.Uint32(row[4*i:]))
+	case models.BF16:
+		return half.BF16At(row[2*i:]).Float32()
 	}
-	bits := binary.LittleEndian.Uint16(row[2*i:])
-	if from == models.BF16 {
-		return math.Float32frombits(uint32(bits) << 16)
-	}
-	sign, exponent, fraction := 1-2*float64(bits>>15), int(bits>>10&31), float64(bits&0x3ff)
-	switch exponent {
-	case 0:
-		return float32(sign * fraction * 0x1p-24)
-	case 31:
-		if fraction != 0 {
-			return float32(math.NaN())
-		}
-		return float32(math.Inf(int(sign)))
-	}
-	return float32(sign * math.Ldexp(1+fraction/1024, exponent-15))
+	return half.F16At(row[2*i:]).Float32()
 }

@@ -21,7 +21,7 @@ func scaleTensors(layers, heads int, dtype models.DType) (list []Tensor) {
 			x := float32(1+layer) + float32(head)/2
 			switch dtype {
 			case models.BF16:
-				k.Data = binary.LittleEndian.AppendUint16(k.Data, bitsOf(x))
+				k.Data = bitsOf(x).Append(k.Data)
 			case models.F16:
 				f, exp := math.Frexp(float64(x))
 				k.Data = binary.LittleEndian.AppendUint16(k.Data, uint16((exp+14)<<10|int((2*f-1)*1024)))

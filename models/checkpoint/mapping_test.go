@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // poke writes a NaN over one element of a file in F32.
@@ -31,7 +32,7 @@ func TestFileThatShrinksIsAnErrorAndNoCrash(t *testing.T) {
 	c := open(t, dir)
 	size := int64(len(c.files[0].data))
 	require.NoError(t, os.Truncate(filepath.Join(dir, SingleFile), 16384))
-	row := make([]uint16, 4096)
+	row := make([]half.BF16, 4096)
 	want := "found 16384 bytes, want " + strconv.FormatInt(size, 10) +
 		" bytes, as when it was opened; a checkpoint must not change while it is read"
 	require.EqualError(t, c.Row("model.norm.weight", 0, row), "model.safetensors: model.norm.weight: "+want)
@@ -47,7 +48,7 @@ func TestOtherFaultsStayPanics(t *testing.T) {
 		var nowhere *Checkpoint
 		_ = c.read(tensor, func() error { nowhere.closed = true; return nil })
 	})
-	require.NoError(t, c.Row(embedName, 0, make([]uint16, 16)), "the lock was given back")
+	require.NoError(t, c.Row(embedName, 0, make([]half.BF16, 16)), "the lock was given back")
 }
 
 func TestFaultInAnotherMappingStaysAPanic(t *testing.T) {
@@ -66,7 +67,7 @@ func TestFaultInAnotherMappingStaysAPanic(t *testing.T) {
 func TestRowsAllocateNothing(t *testing.T) {
 	for _, fixture := range fixtures() {
 		c := open(t, filepath.Join("testdata", fixture))
-		row := make([]uint16, 16)
+		row := make([]half.BF16, 16)
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			if err := c.Row(embedName, 3, row); err != nil {
 				panic(err)

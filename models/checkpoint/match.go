@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // match compares the tensors of the files with the index and with those that the
@@ -115,7 +116,7 @@ func (c *Checkpoint) equal(ctx context.Context, a, b *tensor) error {
 	const block = 256
 	differs := make([]int, (a.rows+block-1)/block) // 1 + the first row that differs
 	err := parallel(ctx, len(differs), func(i int) error {
-		x, y := make([]uint16, a.cols), make([]uint16, b.cols)
+		x, y := make([]half.BF16, a.cols), make([]half.BF16, b.cols)
 		return c.read(a, func() error {
 			return b.file.guard(b.name, func() error {
 				for row := i * block; row < min(a.rows, (i+1)*block); row++ {

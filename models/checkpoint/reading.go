@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Reading calls f with a function that delivers rows as bytes, little-endian bf16:
@@ -19,7 +20,7 @@ import (
 // delivered, for all that f does. f must not call Row, Check, Reading or Close. Its error is
 // returned; beside it the errors are those of Row.
 func (c *Checkpoint) Reading(f func(row func(tensor string, row int,
-	scratch []uint16) ([]byte, error)) error) (err error) {
+	scratch []half.BF16) ([]byte, error)) error) (err error) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
 	if c.closed {
@@ -31,7 +32,7 @@ func (c *Checkpoint) Reading(f func(row func(tensor string, row int,
 }
 
 // bytes is one row as Reading delivers it.
-func (c *Checkpoint) bytes(name string, row int, scratch []uint16) ([]byte, error) {
+func (c *Checkpoint) bytes(name string, row int, scratch []half.BF16) ([]byte, error) {
 	t, err := c.find(name, row, len(scratch))
 	if err != nil {
 		return nil, err
@@ -44,11 +45,11 @@ func (c *Checkpoint) bytes(name string, row int, scratch []uint16) ([]byte, erro
 }
 
 // LittleEndian returns v as little-endian bytes in v's own memory, which on other machines is rewritten.
-func LittleEndian(v []uint16) []byte {
+func LittleEndian(v []half.BF16) []byte {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 2*len(v))
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		for i, x := range v {
-			binary.LittleEndian.PutUint16(b[2*i:], x)
+			x.Put(b[2*i:])
 		}
 	}
 	return b

@@ -1,7 +1,6 @@
 package checkpoint
 
 import (
-	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -11,22 +10,23 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
-type rowFunc = func(tensor string, row int, scratch []uint16) ([]byte, error)
+type rowFunc = func(tensor string, row int, scratch []half.BF16) ([]byte, error)
 
 func TestReadingDeliversWhatRowDelivers(t *testing.T) {
 	for _, fixture := range fixtures() {
 		c := open(t, filepath.Join("testdata", fixture))
 		for name, tensor := range c.tensors {
 			for i := range tensor.rows {
-				want, scratch := make([]uint16, tensor.cols), make([]uint16, tensor.cols)
+				want, scratch := make([]half.BF16, tensor.cols), make([]half.BF16, tensor.cols)
 				require.NoError(t, c.Row(name, i, want))
 				require.NoError(t, c.Reading(func(row rowFunc) error {
 					raw, err := row(name, i, scratch)
 					require.Len(t, raw, 2*tensor.cols)
 					for j, x := range want {
-						require.Equal(t, x, binary.LittleEndian.Uint16(raw[2*j:]), "%s %s row %d", fixture, name, i)
+						require.Equal(t, x, half.BF16At(raw[2*j:]), "%s %s row %d", fixture, name, i)
 					}
 					return err
 				}))
@@ -42,9 +42,9 @@ func TestReadingRefusesWhatIsNotThere(t *testing.T) {
 	require.NoError(t, c.Reading(func(row rowFunc) error {
 		_, err := row("nothing", 0, nil)
 		require.ErrorContains(t, err, `tensor "nothing"`)
-		_, err = row(embedName, 40, make([]uint16, 16))
+		_, err = row(embedName, 40, make([]half.BF16, 16))
 		require.ErrorContains(t, err, "found row 40 asked for, want 0 to 39")
-		_, err = row(embedName, 0, make([]uint16, 15))
+		_, err = row(embedName, 0, make([]half.BF16, 15))
 		require.ErrorContains(t, err, "found a destination of 15 elements, want 16")
 		return nil
 	}))
@@ -62,7 +62,7 @@ func TestReadingNamesTheTensorOfALostPage(t *testing.T) {
 	require.NoError(t, os.Truncate(filepath.Join(dir, SingleFile), 16384))
 	sum := byte(0)
 	err := c.Reading(func(row rowFunc) error {
-		raw, err := row("model.norm.weight", 0, make([]uint16, 4096))
+		raw, err := row("model.norm.weight", 0, make([]half.BF16, 4096))
 		require.NoError(t, err)
 		for _, b := range raw {
 			sum += b

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 const upName = "model.layers.1.mlp.up_proj.weight"
@@ -186,7 +187,7 @@ func TestUnlistedRotaryFrequenciesAreIgnored(t *testing.T) {
 	delete(index, "model.layers.0.self_attn.rotary_emb.inv_freq")
 	files[IndexFile] = indexText(t, index)
 	c := open(t, directory(t, "single_bf16", files))
-	require.Error(t, c.Row("model.layers.0.self_attn.rotary_emb.inv_freq", 0, make([]uint16, 4)))
+	require.Error(t, c.Row("model.layers.0.self_attn.rotary_emb.inv_freq", 0, make([]half.BF16, 4)))
 }
 
 func TestOneFileIsPreferredToAnIndex(t *testing.T) {

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"slices"
+
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Tensors is the safetensors files of a checkpoint without a model's configuration: all tensors as they are, of
@@ -78,7 +80,7 @@ func (t *Tensors) Text(name string) ([]byte, error) { return t.place.text(name) 
 //
 // Errors: f's own, ErrClosed after Close, and a file that has shrunk or cannot be read any more.
 func (t *Tensors) Reading(f func(data func(name string) []byte) error) error {
-	return t.c.Reading(func(func(string, int, []uint16) ([]byte, error)) error { return f(t.data) })
+	return t.c.Reading(func(func(string, int, []half.BF16) ([]byte, error)) error { return f(t.data) })
 }
 
 // data is the bytes of a tensor.

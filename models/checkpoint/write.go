@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Tensor is one tensor for WriteSafetensors.
@@ -19,10 +20,10 @@ type Tensor struct {
 }
 
 // BF16Bytes returns bf16 bit patterns as Tensor.Data.
-func BF16Bytes(bits []uint16) []byte {
+func BF16Bytes(bits []half.BF16) []byte {
 	out := make([]byte, 0, 2*len(bits))
 	for _, v := range bits {
-		out = binary.LittleEndian.AppendUint16(out, v)
+		out = v.Append(out)
 	}
 	return out
 }

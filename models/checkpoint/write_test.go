@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 func TestWrittenFilesAreByteForByteThoseOfHuggingFace(t *testing.T) {
@@ -41,7 +42,7 @@ func TestWritingNothingMakesAnEmptyFile(t *testing.T) {
 }
 
 func TestWritingRefusesWhatCannotBeRead(t *testing.T) {
-	good := Tensor{Name: "a", DType: models.BF16, Shape: []int{2}, Data: BF16Bytes([]uint16{1, 2})}
+	good := Tensor{Name: "a", DType: models.BF16, Shape: []int{2}, Data: BF16Bytes([]half.BF16{1, 2})}
 	change := func(edit func(*Tensor)) []Tensor {
 		t := good
 		edit(&t)

@@ -1,10 +1,10 @@
 package quant
 
 import (
-	"math"
 	"sync"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // reader dequantises rows and keeps the memory that it takes from row to row. Not safe for concurrent use.
@@ -130,11 +130,11 @@ func roundAll(all []float32, t models.DType) {
 	switch t {
 	case models.BF16:
 		for i, x := range all {
-			all[i] = roundBF16(x)
+			all[i] = half.BF16Of(x).Float32()
 		}
 	case models.F16:
 		for i, x := range all {
-			all[i] = roundF16(x)
+			all[i] = half.F16Of(float64(x)).Float32()
 		}
 	}
 }
@@ -161,17 +161,17 @@ func (r *reader) codesOf(m *Matrix, data []byte, row int) []int8 {
 }
 
 // bf16 fills dst with bf16 patterns of a row, rounded to the nearest even where its numbers are not exact in bf16.
-func (r *reader) bf16(m *Matrix, data func(string) []byte, row int, dst []uint16) {
+func (r *reader) bf16(m *Matrix, data func(string) []byte, row int, dst []half.BF16) {
 	r.wide = sized(r.wide, m.Cols)
 	m.fill(r, data, row, r.wide)
 	dst = dst[:len(r.wide)]
 	if m.DType == models.BF16 {
 		for i, x := range r.wide {
-			dst[i] = uint16(math.Float32bits(x) >> 16)
+			dst[i] = half.ExactBF16(x)
 		}
 		return
 	}
 	for i, x := range r.wide {
-		dst[i] = uint16(math.Float32bits(roundBF16(x)) >> 16)
+		dst[i] = half.BF16Of(x)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/stretchr/testify/require"
 )
@@ -39,12 +40,12 @@ func TestReadingDeliversWhatRowDoes(t *testing.T) {
 		for _, name := range m.Names() {
 			want[name] = rows(t, m.Matrix(name))
 		}
-		require.NoError(t, m.Reading(func(row func(string, int, []uint16) ([]byte, error)) error {
+		require.NoError(t, m.Reading(func(row func(string, int, []half.BF16) ([]byte, error)) error {
 			for i := range 96 {
 				for _, name := range m.Names() {
 					w := m.Matrix(name)
 					r := i * 7 % w.Rows
-					got, err := row(name, r, make([]uint16, w.Cols))
+					got, err := row(name, r, make([]half.BF16, w.Cols))
 					if err != nil {
 						return err
 					}

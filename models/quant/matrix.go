@@ -1,11 +1,11 @@
 package quant
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Matrix is one weight in neutral form: [Rows, Cols] as a linear layer has it, outputs by inputs. A vector has
@@ -154,11 +154,11 @@ func (m *Matrix) plain(data []byte, row int, dst []float32) {
 	switch m.Format.Code {
 	case BF16:
 		for c := range dst {
-			dst[c] = fromBF16(binary.LittleEndian.Uint16(data[2*c:]))
+			dst[c] = half.BF16At(data[2*c:]).Float32()
 		}
 	case F16:
 		for c := range dst {
-			dst[c] = FromF16(binary.LittleEndian.Uint16(data[2*c:]))
+			dst[c] = half.F16At(data[2*c:]).Float32()
 		}
 	default:
 		for c := range dst {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/problem"
 )
 
@@ -123,14 +124,14 @@ func (m *Model) Summary() string {
 }
 
 // Row fills dst, of the matrix's columns, with bf16 bit patterns of a row, rounded to the nearest even.
-func (m *Model) Row(tensor string, row int, dst []uint16) error {
+func (m *Model) Row(tensor string, row int, dst []half.BF16) error {
 	r := readers.Get().(*reader)
 	defer readers.Put(r)
 	return m.files.Reading(func(data func(string) []byte) error { return m.row(r, data, tensor, row, dst) })
 }
 
 // row is Row.
-func (m *Model) row(r *reader, data func(string) []byte, tensor string, row int, dst []uint16) error {
+func (m *Model) row(r *reader, data func(string) []byte, tensor string, row int, dst []half.BF16) error {
 	w := m.found[tensor]
 	if w == nil {
 		return fmt.Errorf("quant: found no tensor %s", tensor)
@@ -145,11 +146,11 @@ func (m *Model) row(r *reader, data func(string) []byte, tensor string, row int,
 // Reading calls f with a function that fills scratch with a row as Row does, and returns it as little-endian bytes in
 // the same memory. It is Row for whole blocks of rows, as checkpoint.Checkpoint has it: f is called once, and must not
 // call Row, Reading or Close. It returns f's error.
-func (m *Model) Reading(f func(row func(tensor string, row int, scratch []uint16) ([]byte, error)) error) error {
+func (m *Model) Reading(f func(row func(tensor string, row int, scratch []half.BF16) ([]byte, error)) error) error {
 	r := readers.Get().(*reader)
 	defer readers.Put(r)
 	return m.files.Reading(func(data func(string) []byte) error {
-		return f(func(tensor string, row int, scratch []uint16) ([]byte, error) {
+		return f(func(tensor string, row int, scratch []half.BF16) ([]byte, error) {
 			if err := m.row(r, data, tensor, row, scratch); err != nil {
 				return nil, err
 			}

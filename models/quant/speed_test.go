@@ -8,6 +8,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/stretchr/testify/require"
 )
 
@@ -85,7 +86,7 @@ func BenchmarkRow(b *testing.B) {
 	for layout := range layouts {
 		b.Run(layout, func(b *testing.B) {
 			m := &Model{Checkpoint: openWide(b, layout)}
-			row := make([]uint16, 4096)
+			row := make([]half.BF16, 4096)
 			for b.Loop() {
 				for r := range 1024 {
 					require.NoError(b, m.Row("w.weight", r, row))

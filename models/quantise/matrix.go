@@ -12,6 +12,7 @@ import (
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 )
 
@@ -84,9 +85,9 @@ func (f Format) code(codes []byte, i int) int8 {
 func number(data []byte, t models.DType) float32 {
 	switch t {
 	case models.BF16:
-		return math.Float32frombits(uint32(binary.LittleEndian.Uint16(data)) << 16)
+		return half.BF16At(data).Float32()
 	case models.F16:
-		return quant.FromF16(binary.LittleEndian.Uint16(data))
+		return half.F16At(data).Float32()
 	}
 	return math.Float32frombits(binary.LittleEndian.Uint32(data))
 }
@@ -124,9 +125,9 @@ func putNumbers(dst []byte, all []float32, t models.DType) {
 		bits := math.Float32bits(x)
 		switch t {
 		case models.BF16:
-			binary.LittleEndian.PutUint16(dst[2*i:], uint16(bits>>16))
+			half.BF16(bits >> 16).Put(dst[2*i:])
 		case models.F16:
-			binary.LittleEndian.PutUint16(dst[2*i:], quant.F16Bits(x))
+			half.F16Of(float64(x)).Put(dst[2*i:])
 		default:
 			binary.LittleEndian.PutUint32(dst[4*i:], bits)
 		}

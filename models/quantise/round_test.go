@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/stretchr/testify/require"
 )
@@ -105,8 +106,8 @@ func TestScalesOfFloatsAreTheLeastPowers(t *testing.T) {
 }
 
 func TestNumbersOfScalesAreKept(t *testing.T) {
-	for bits := range uint16(0x7c00) {
-		for _, x := range []float32{quant.FromF16(bits), -quant.FromF16(bits)} {
+	for bits := range half.F16(0x7c00) {
+		for _, x := range []float32{bits.Float32(), -bits.Float32()} {
 			data := make([]byte, 2)
 			putNumbers(data, []float32{x}, models.F16)
 			require.Equal(t, math.Float32bits(x), math.Float32bits(number(data, models.F16)))

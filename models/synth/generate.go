@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"math"
 	"math/bits"
+
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Kind says which distribution a Recipe draws from.
@@ -65,7 +67,7 @@ const maxElems = 1 << 31
 // Fill writes t's elements start, start+1, … as bf16 bit patterns over the whole of dst. Disjoint ranges may be filled
 // concurrently; the values do not depend on how the tensor is cut. A range outside the tensor, or a tensor of more than
 // 2^31 elements, is an error and leaves dst alone.
-func Fill(dst []uint16, seed uint64, t Tensor, start int64) error {
+func Fill(dst []half.BF16, seed uint64, t Tensor, start int64) error {
 	n := t.Elems()
 	if n > maxElems {
 		return fmt.Errorf("synth: %s has %d elements, at most %d can be counted", t.Name, n, int64(maxElems))
@@ -133,23 +135,17 @@ func fmix(x uint32) uint32 {
 // byteSum is in [0, 1020].
 func byteSum(r uint32) uint32 { return r&255 + r>>8&255 + r>>16&255 + r>>24 }
 
-func gainBits(r uint32) uint16 { return bf16(float32(2*(r>>16)+65537) / 131072) }
+func gainBits(r uint32) half.BF16 { return half.BF16Of(float32(2*(r>>16)+65537) / 131072) }
 
 // table holds the bf16 bits of every byte sum.
-func (r Recipe) table() *[1021]uint16 {
-	var t [1021]uint16
+func (r Recipe) table() *[1021]half.BF16 {
+	var t [1021]half.BF16
 	for i := range t {
 		t[i] = r.normalBits(uint32(i))
 	}
 	return &t
 }
 
-func (r Recipe) normalBits(sum uint32) uint16 {
-	return bf16(float32(math.Ldexp(float64((int(sum)-510)*r.Mantissa), r.Exp) + float64(r.Shift)))
-}
-
-// bf16 rounds a finite float32 to the nearest bf16, ties to even.
-func bf16(x float32) uint16 {
-	b := math.Float32bits(x)
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
+func (r Recipe) normalBits(sum uint32) half.BF16 {
+	return half.BF16Of(float32(math.Ldexp(float64((int(sum)-510)*r.Mantissa), r.Exp) + float64(r.Shift)))
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,10 +59,10 @@ func TestBitsEqualTorch(t *testing.T) {
 		if c.Gain {
 			tensor.Recipe = Gain()
 		}
-		got := make([]uint16, len(want)/2)
+		got := make([]half.BF16, len(want)/2)
 		require.NoError(t, Fill(got, seed, tensor, c.Start))
 		for i, b := range got {
-			require.Equal(t, uint16(want[2*i])|uint16(want[2*i+1])<<8, b, "%s seed %s element %d", c.Name, c.Seed,
+			require.Equal(t, half.BF16At(want[2*i:]), b, "%s seed %s element %d", c.Name, c.Seed,
 				c.Start+int64(i))
 		}
 	}
@@ -93,7 +94,7 @@ func TestHashSeesOneChangedWeight(t *testing.T) {
 	ts := Tensors(tied)
 	want, err := SampleHash(5, ts, nil)
 	require.NoError(t, err)
-	got, err := SampleHash(5, ts, func(tensor Tensor, i int64) uint16 {
+	got, err := SampleHash(5, ts, func(tensor Tensor, i int64) half.BF16 {
 		b := At(5, tensor, i)
 		if tensor.Name == "model.norm.weight" && i == 100 {
 			b ^= 1
@@ -106,7 +107,7 @@ func TestHashSeesOneChangedWeight(t *testing.T) {
 
 func TestFillDoesNotDependOnCuts(t *testing.T) {
 	tensor := Tensor{"a", []int{40, 25}, Normal(0.3)}
-	whole, cut := make([]uint16, 1000), make([]uint16, 1000)
+	whole, cut := make([]half.BF16, 1000), make([]half.BF16, 1000)
 	require.NoError(t, Fill(whole, 9, tensor, 0))
 	for _, r := range [][2]int64{{600, 1000}, {0, 1}, {1, 600}} {
 		require.NoError(t, Fill(cut[r[0]:r[1]], 9, tensor, r[0]))
@@ -119,10 +120,10 @@ func TestFillDoesNotDependOnCuts(t *testing.T) {
 
 func TestFillRefusesRangesOutside(t *testing.T) {
 	tensor := Tensor{"a", []int{4, 4}, Gain()}
-	require.ErrorContains(t, Fill(make([]uint16, 8), 0, tensor, 9), "elements 9 to 17 asked for, it has 16")
-	require.Error(t, Fill(make([]uint16, 1), 0, tensor, -1))
+	require.ErrorContains(t, Fill(make([]half.BF16, 8), 0, tensor, 9), "elements 9 to 17 asked for, it has 16")
+	require.Error(t, Fill(make([]half.BF16, 1), 0, tensor, -1))
 	big := Tensor{"b", []int{1 << 16, 1<<15 + 1}, Gain()}
-	require.ErrorContains(t, Fill(make([]uint16, 1), 0, big, 0), "at most 2147483648")
+	require.ErrorContains(t, Fill(make([]half.BF16, 1), 0, big, 0), "at most 2147483648")
 	_, err := SampleHash(0, []Tensor{big}, nil)
 	require.ErrorContains(t, err, "at most 2147483648")
 }
@@ -207,7 +208,7 @@ func TestTensorsOfLlamaAreListedOnce(t *testing.T) {
 }
 
 func BenchmarkFill(b *testing.B) {
-	dst := make([]uint16, 1<<20)
+	dst := make([]half.BF16, 1<<20)
 	tensor := Tensor{"a", []int{1 << 20}, Normal(1)}
 	b.SetBytes(2 << 20)
 	for b.Loop() {
@@ -219,11 +220,11 @@ func BenchmarkFill(b *testing.B) {
 
 func fillFloats(t *testing.T, seed uint64, tensor Tensor) []float64 {
 	t.Helper()
-	raw := make([]uint16, tensor.Elems())
+	raw := make([]half.BF16, tensor.Elems())
 	require.NoError(t, Fill(raw, seed, tensor, 0))
 	xs := make([]float64, len(raw))
 	for i, b := range raw {
-		xs[i] = float64(math.Float32frombits(uint32(b) << 16))
+		xs[i] = float64(b.Float32())
 	}
 	return xs
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // Weights delivers the tensors of one seed row by row, by name, so that a model
@@ -23,7 +24,7 @@ func NewWeights(seed uint64, c models.Config) *Weights {
 }
 
 // Row fills dst with one row of a tensor (all of a vector), bf16 bit patterns.
-func (w *Weights) Row(name string, row int, dst []uint16) error {
+func (w *Weights) Row(name string, row int, dst []half.BF16) error {
 	t, ok := w.tensors[name]
 	if !ok {
 		return fmt.Errorf("there is no tensor %q", name)

@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/models/tokenizer"
 )
@@ -42,7 +43,7 @@ func WriteCheckpoint(dir string, seed uint64) error {
 	}
 	var tensors []checkpoint.Tensor
 	for _, t := range synth.Tensors(mk.Config) {
-		bits := make([]uint16, t.Elems())
+		bits := make([]half.BF16, t.Elems())
 		if err := synth.Fill(bits, seed, t, 0); err != nil {
 			return err
 		}

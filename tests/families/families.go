@@ -15,6 +15,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -95,7 +96,7 @@ func (c *Case) Tensors() []Tensor {
 func (c *Case) Weights() (reference.Weights, error) {
 	w := reference.Weights{}
 	for _, t := range c.Tensors() {
-		w[t.Name] = make([]uint16, t.Elems())
+		w[t.Name] = make([]half.BF16, t.Elems())
 		if err := synth.Fill(w[t.Name], Seed, t, 0); err != nil {
 			return nil, err
 		}

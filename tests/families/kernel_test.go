@@ -15,6 +15,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -22,7 +23,7 @@ import (
 // tensors are a case's weights as a kernel asks for them.
 type tensors reference.Weights
 
-func (w tensors) Row(tensor string, row int, dst []uint16) error {
+func (w tensors) Row(tensor string, row int, dst []half.BF16) error {
 	if copy(dst, w[tensor][row*len(dst):]) != len(dst) {
 		return fmt.Errorf("no row %d of %s", row, tensor)
 	}
@@ -245,7 +246,7 @@ func roundAs(t *testing.T, mk *megakernel.Kernel, w reference.Weights) {
 		if len(s.Shape) < 2 {
 			continue
 		}
-		rows := make([]uint16, len(w[s.Name]))
+		rows := make([]half.BF16, len(w[s.Name]))
 		for r := range s.Shape[0] {
 			require.NoError(t, from.Row(s.Name, r, rows[r*s.Shape[1]:][:s.Shape[1]]))
 		}

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // rounder is what is done to a result before it is used again.
@@ -34,7 +35,7 @@ func roundAll(v []float64, r rounder) {
 
 // product is W·x in float64 for W of len(w)/len(x) rows: reference.MatVec with
 // four sums at a time, for speed.
-func product(w []uint16, x []float64) []float64 {
+func product(w []half.BF16, x []float64) []float64 {
 	out := make([]float64, len(w)/len(x))
 	for r := range out {
 		row := w[r*len(x) : (r+1)*len(x)]
@@ -64,8 +65,8 @@ const (
 // warps, each warp has two sums, of the lower and the upper four of every eight
 // columns, to which an mma adds 16 products at once, rounded by mma; the sums
 // are then added in float32. Products are exact.
-func kernelProduct(mma rounder) func(w []uint16, x []float64) []float64 {
-	return func(w []uint16, x []float64) []float64 {
+func kernelProduct(mma rounder) func(w []half.BF16, x []float64) []float64 {
+	return func(w []half.BF16, x []float64) []float64 {
 		out := make([]float64, len(w)/len(x))
 		for r := range out {
 			row := w[r*len(x) : (r+1)*len(x)]
@@ -87,7 +88,7 @@ func kernelProduct(mma rounder) func(w []uint16, x []float64) []float64 {
 }
 
 // inOrder is W·x with one float32 sum over all columns.
-func inOrder(w []uint16, x []float64) []float64 {
+func inOrder(w []half.BF16, x []float64) []float64 {
 	out := make([]float64, len(w)/len(x))
 	for r := range out {
 		for i, b := range w[r*len(x) : (r+1)*len(x)] {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/stretchr/testify/require"
 )
 
@@ -76,7 +77,7 @@ func TestAttentionInPartsIsAttention(t *testing.T) {
 func TestProductsDifferOnlyByRounding(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for _, columns := range []int{1, 31, 32, 96, 1000} {
-		w := make([]uint16, 5*columns)
+		w := make([]half.BF16, 5*columns)
 		for i := range w {
 			w[i] = reference.ToBF16(r.NormFloat64())
 		}

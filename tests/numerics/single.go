@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/half"
 )
 
 // single is the relative error of one operation: rms of the difference from
@@ -80,7 +81,7 @@ func productErrors(columns []int, rows int) []single {
 	var out []single
 	for _, k := range columns {
 		r := rand.New(rand.NewPCG(2, uint64(k)))
-		w := make([]uint16, rows*k)
+		w := make([]half.BF16, rows*k)
 		for i := range w {
 			w[i] = reference.ToBF16(r.NormFloat64())
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/lab/attend"
 	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
 )
@@ -176,7 +177,7 @@ func (l *loaded) out() ([]byte, error) {
 func floats(data []byte) []float32 {
 	out := make([]float32, len(data)/2)
 	for i := range out {
-		out[i] = math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16)
+		out[i] = half.BF16At(data[2*i:]).Float32()
 	}
 	return out
 }

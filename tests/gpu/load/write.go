@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -108,7 +109,7 @@ func cut(tensors []synth.Tensor) (shards [][]synth.Tensor) {
 func writeShard(path string, tensors []synth.Tensor, seed uint64, dtype models.DType) error {
 	var list []checkpoint.Tensor
 	for _, t := range tensors {
-		bits := make([]uint16, t.Elems())
+		bits := make([]half.BF16, t.Elems())
 		if err := synth.Fill(bits, seed, t, 0); err != nil {
 			return err
 		}
@@ -117,7 +118,7 @@ func writeShard(path string, tensors []synth.Tensor, seed uint64, dtype models.D
 			if dtype == models.F32 {
 				data = binary.LittleEndian.AppendUint16(data, 0) // a bf16 is the upper half of a float32
 			}
-			data = binary.LittleEndian.AppendUint16(data, v)
+			data = v.Append(data)
 		}
 		list = append(list, checkpoint.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape, Data: data})
 	}

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -25,10 +26,10 @@ func (c *Case) fill(dst []byte, name string, std float64, start, elems int64) er
 		slots <- struct{}{}
 		wg.Go(func() {
 			part := dst[2*block*i : min(2*block*(i+1), len(dst))]
-			values := make([]uint16, len(part)/2)
+			values := make([]half.BF16, len(part)/2)
 			failed[i] = synth.Fill(values, c.Seed, t, start+int64(block*i))
 			for j, v := range values {
-				binary.LittleEndian.PutUint16(part[2*j:], v)
+				v.Put(part[2*j:])
 			}
 			<-slots
 		})

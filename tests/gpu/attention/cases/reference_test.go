@@ -1,10 +1,10 @@
 package cases
 
 import (
-	"encoding/binary"
 	"math"
 	"testing"
 
+	"github.com/mkgen/mkgen/models/half"
 	"github.com/stretchr/testify/require"
 )
 
@@ -170,7 +170,7 @@ func attend(c *Case, p Params, q []float64, head int, at place, sees func(int) b
 
 // bf16 is element i of little-endian bf16.
 func bf16(data []byte, i int) float64 {
-	return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16))
+	return float64(half.BF16At(data[2*i:]).Float32())
 }
 
 // e4m3 is a normal number of that format.
