@@ -15,6 +15,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
@@ -249,7 +250,7 @@ func compilesWhole(t *testing.T, kernel *ir.Kernel) nvcc.Function {
 	c := nvcctest.Need(t)
 	tg, err := emit.TargetFor("sm_90a")
 	require.NoError(t, err)
-	src, err := emit.Print(kernel, tg, emit.Options{})
+	src, err := emit.Print(kernel, tg, megakernel.EmitOptions())
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "prompt.cu")
 	require.NoError(t, os.WriteFile(path, src.Text, 0o644))

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
@@ -9,12 +8,10 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/models/checkpoint"
-	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/models/quantise"
-	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tests/enginecases"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,16 +26,7 @@ func TestCodesOfTheHeadAreTheCheckpoints(t *testing.T) {
 	from := t.TempDir()
 	config, err := models.Parse(strings.NewReader(untiedConfig))
 	require.NoError(t, err)
-	var tensors []checkpoint.Tensor
-	for _, s := range synth.Tensors(config) {
-		bits := make([]half.BF16, s.Elems())
-		require.NoError(t, synth.Fill(bits, 1, s, 0))
-		tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape,
-			Data: checkpoint.BF16Bytes(bits)})
-	}
-	var data bytes.Buffer
-	require.NoError(t, checkpoint.WriteSafetensors(&data, tensors))
-	require.NoError(t, os.WriteFile(filepath.Join(from, "model.safetensors"), data.Bytes(), 0o666))
+	require.NoError(t, enginecases.WriteTensors(from, config, 1))
 	require.NoError(t, os.WriteFile(filepath.Join(from, "config.json"), []byte(untiedConfig), 0o666))
 	for _, format := range []pipeline.Format{pipeline.FormatI8, pipeline.FormatE4M3, pipeline.FormatI4G32} {
 		of, err := quantise.Parse(string(format))

@@ -7,9 +7,11 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/verify"
@@ -53,6 +55,9 @@ needs neither a GPU nor CUDA.`,
 			if err != nil {
 				return err
 			}
+			if dir == "-" {
+				return writeKernel(cmd.OutOrStdout(), files)
+			}
 			if err := write(cmd.Context(), dir, files); err != nil || quiet {
 				return err
 			}
@@ -67,7 +72,7 @@ needs neither a GPU nor CUDA.`,
 	root.SetFlagErrorFunc(flagError)
 	groupedHelp(root)
 	f := root.Flags()
-	f.StringVarP(&dir, "output", "o", "", "`directory` to write, replaced if mkgen made it (default out/MODEL)")
+	f.StringVarP(&dir, "output", "o", "", "`directory` to write, replaced if mkgen made it (default out/MODEL); -: the kernel's text, to standard output")
 	c.flags(root)
 	m.flags(root)
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but errors")
@@ -105,6 +110,13 @@ func write(ctx context.Context, dir string, files []megakernel.File) error {
 	if err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted; nothing was written to %s", dir)
 	}
+	return err
+}
+
+// writeKernel writes the kernel's text alone.
+func writeKernel(w io.Writer, files []megakernel.File) error {
+	i := slices.IndexFunc(files, func(f megakernel.File) bool { return f.Name == emit.KernelFile })
+	_, err := w.Write(files[i].Data)
 	return err
 }
 

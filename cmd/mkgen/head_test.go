@@ -1,16 +1,13 @@
 package main
 
 import (
-	"bytes"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/models/checkpoint"
-	"github.com/mkgen/mkgen/models/half"
-	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/tests/enginecases"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,16 +23,7 @@ func untiedCheckpoint(t *testing.T) string {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), []byte(untied), 0o666))
 	config, err := models.Parse(strings.NewReader(untied))
 	require.NoError(t, err)
-	var tensors []checkpoint.Tensor
-	for _, s := range synth.Tensors(config) {
-		bits := make([]half.BF16, s.Elems())
-		require.NoError(t, synth.Fill(bits, 1, s, 0))
-		tensors = append(tensors, checkpoint.Tensor{Name: s.Name, DType: models.BF16, Shape: s.Shape,
-			Data: checkpoint.BF16Bytes(bits)})
-	}
-	var data bytes.Buffer
-	require.NoError(t, checkpoint.WriteSafetensors(&data, tensors))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "model.safetensors"), data.Bytes(), 0o666))
+	require.NoError(t, enginecases.WriteTensors(dir, config, 1))
 	return dir
 }
 

@@ -104,23 +104,23 @@ func TestAPipeAsLayoutIsRefused(t *testing.T) {
 	require.Contains(t, string(text), "was not written by mkgen")
 }
 
-// The limits are 1 s and 1 GB. On a busy machine one run of ten that is within the time is
-// enough.
+// The limits are 1 s and 1 GB. What counts is the process's own time on the processors, which other work on the machine
+// does not add to, in the best of up to ten runs.
 func TestTimeAndMemoryOfGeneratingLlama3(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector neither means anything")
 	}
 	best := time.Hour
 	for run := 0; run < 3 || run < 10 && best >= time.Second; run++ {
-		start := time.Now()
 		cmd := exec.Command("mkgen", "--model", "llama3-8b", "-q", "-o", filepath.Join(t.TempDir(), "out"))
 		require.NoError(t, cmd.Start())
 		done := make(chan error, 1)
 		go func() { done <- cmd.Wait() }()
 		peak := peakResident(t, cmd.Process.Pid, done)
-		best = min(best, time.Since(start))
+		took := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		best = min(best, took)
 		if runtime.GOOS == "linux" {
-			t.Logf("%v, %d MB", time.Since(start), peak/1024)
+			t.Logf("%v, %d MB", took, peak/1024)
 			require.Positive(t, peak)
 			require.Less(t, peak, 1<<20, "resident memory, KiB")
 		}

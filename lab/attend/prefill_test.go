@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/internal/nvcc/nvcctest"
 	"github.com/mkgen/mkgen/lab/attend"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +44,7 @@ func TestTheKernelOfPromptsAttentionCompilesWithoutSpills(t *testing.T) {
 	for _, page := range []int{16, 1} {
 		p, err := attend.BuildPrefill(attend.PrefillConfig{Heads: 16, KVHeads: 16, HeadDim: 128, Page: page})
 		require.NoError(t, err)
-		src, err := emit.Print(p.IR, target, emit.Options{})
+		src, err := emit.Print(p.IR, target, megakernel.EmitOptions())
 		require.NoError(t, err)
 		path := filepath.Join(t.TempDir(), "attention.cu")
 		require.NoError(t, os.WriteFile(path, src.Text, 0o644))

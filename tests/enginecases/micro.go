@@ -41,8 +41,26 @@ func WriteCheckpoint(dir string, seed uint64) error {
 	if err != nil {
 		return err
 	}
+	if err := WriteTensors(dir, mk.Config, seed); err != nil {
+		return err
+	}
+	file, err := tokenizerFile()
+	if err != nil {
+		return err
+	}
+	for name, content := range map[string][]byte{"config.json": []byte(microConfig),
+		"tokenizer.json": file, "tokenizer_config.json": []byte(tokenizerConfig)} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o666); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// WriteTensors writes model.safetensors of a model into a directory that is there: bf16 weights of a seed.
+func WriteTensors(dir string, c models.Config, seed uint64) error {
 	var tensors []checkpoint.Tensor
-	for _, t := range synth.Tensors(mk.Config) {
+	for _, t := range synth.Tensors(c) {
 		bits := make([]half.BF16, t.Elems())
 		if err := synth.Fill(bits, seed, t, 0); err != nil {
 			return err
@@ -54,17 +72,7 @@ func WriteCheckpoint(dir string, seed uint64) error {
 	if err := checkpoint.WriteSafetensors(&data, tensors); err != nil {
 		return err
 	}
-	file, err := tokenizerFile()
-	if err != nil {
-		return err
-	}
-	for name, content := range map[string][]byte{"config.json": []byte(microConfig), "model.safetensors": data.Bytes(),
-		"tokenizer.json": file, "tokenizer_config.json": []byte(tokenizerConfig)} {
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o666); err != nil {
-			return err
-		}
-	}
-	return nil
+	return os.WriteFile(filepath.Join(dir, checkpoint.SingleFile), data.Bytes(), 0o666)
 }
 
 // The special tokens of Bytes; 256 to 263 are pairs of bytes.
