@@ -62,7 +62,7 @@ func (k *Kernel) WGMMAWait(pending int) {
 }
 
 // MoreRegisters gives the warpgroup's threads n registers each (a multiple of 8, 24 to 256), waiting until other
-// warpgroups have given up so many.
+// warpgroups have given up as many.
 func (k *Kernel) MoreRegisters(n int) {
 	k.emit(&ir.Instr{Op: ir.OpSetMaxReg, Attr: ir.Attr{N: n, Imm: 1}})
 }

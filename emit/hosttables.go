@@ -102,15 +102,3 @@ func packEntry(e PackEntry) *jen.Statement {
 		})),
 	)
 }
-
-// numbers is a slice literal, or nil.
-func numbers[T int | int64](t *jen.Statement, xs []T) *jen.Statement {
-	if len(xs) == 0 {
-		return jen.Nil()
-	}
-	return jen.Index().Add(t).ValuesFunc(func(v *jen.Group) {
-		for _, x := range xs {
-			v.Lit(int(x))
-		}
-	})
-}

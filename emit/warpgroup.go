@@ -21,11 +21,11 @@ DEVICE void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" : : : "memo
 // Makes a group of this warp's wgmmas since the last one.
 DEVICE void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" : : : "memory"); }`},
 	{"wgmma_wait", 1, "", `
-// Waits until at most so many of this warp's groups are under way.
+// Waits until at most n of this warp's groups are under way.
 template <int pending>
 DEVICE void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory"); }`},
 	{"more_registers", 1, "", `
-// Gives the threads of this warpgroup n registers each, once others have given up so many.
+// Gives the threads of this warpgroup n registers each, once others have given up as many.
 template <int n>
 DEVICE void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(n)); }`},
 	{"fewer_registers", 1, "", `

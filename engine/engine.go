@@ -37,7 +37,7 @@ type Options struct {
 	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go
 	// through the one with the fewest that has enough. Not where Kernel has one row.
 	Prefill []PrefillMember
-	// PrefillChunk is how many tokens of a prompt with so many cached ones a launch of a prefill kernel has at most while
+	// PrefillChunk is how many tokens of a prompt with n cached ones a launch of a prefill kernel has at most while
 	// other requests run, and with Pin, of none cached, always: more than Kernel has rows, and no more than such a kernel
 	// takes. nil for megakernel.PrefillBeside of the machine that it predicts for: launches that keep those waiting
 	// for at most megakernel.Gap that generate.

@@ -16,7 +16,7 @@ func h200() Limits {
 		Partials: 4096, Pages: 1 << 18}
 }
 
-// decoding is sequences of so many tokens, the last of which is new.
+// decoding is sequences of n tokens, the last of which is new.
 func decoding(page int, lengths ...int) (r Request) {
 	next := uint32(0)
 	for _, n := range lengths {

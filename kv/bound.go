@@ -13,7 +13,7 @@ import "fmt"
 // no prefix.
 func (l *Limits) SingleFormatPartials() int { return 2 * l.CTAs * min(l.tile(), l.Rows) }
 
-// SharedPartials is the bound for a class that shares so many prefixes among so many
+// SharedPartials is the bound for a class that shares n prefixes among n
 // rows: that of the single format, since prefixes are cut by the same limit, and what
 // is not cut: a state of every prefix and of the rest, were every row below them all.
 func (l *Limits) SharedPartials(rows, prefixes int) int {
@@ -22,7 +22,7 @@ func (l *Limits) SharedPartials(rows, prefixes int) int {
 
 // PinnedPartials is the bound for a request with PinTokens, which the number of CTAs has
 // no part in: a state for every part of a row's cached tokens, those of the launch's last
-// step, and at least one. A class without window and selection has exactly so many.
+// step, and at least one. A class without window and selection has exactly as many.
 func (l *Limits) PinnedPartials(r *Request) int {
 	n := 0
 	for i := range r.Sequences {

@@ -107,7 +107,7 @@ func DecodeItem(w []uint32) Item {
 	return it
 }
 
-// Chunks is which of the unit's C chunks the item has when there are so many:
+// Chunks is which of the unit's C chunks the item has when there are N:
 // from to to−1.
 func (it *Item) Chunks(c int) (from, to int) {
 	if it.Of == 0 {
@@ -122,7 +122,7 @@ type Visible struct {
 	C, Sinks, Skip int
 }
 
-// Visible is what class c leaves of a unit's chunks: the unit has so many cached
+// Visible is what class c leaves of a unit's chunks: the unit has n cached
 // tokens, the first of them at position, and query is the least position of the
 // item's rows. Chunks that lie wholly between the sinks and the window are left out.
 func (c *Class) Visible(chunkTokens, cached, position, query int) Visible {

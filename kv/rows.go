@@ -84,7 +84,7 @@ func (r *Rows) Request(fresh []int) (q Request, err error) {
 	return q, nil
 }
 
-// Check says what is wrong with r in a cache of so many pages, or nil: the page size,
+// Check says what is wrong with r in a cache of n pages, or nil: the page size,
 // the lengths of the slices, where Indptr starts, ends or decreases, a last page that
 // is empty or holds more than a page, a page that is none of the cache's.
 func (r *Rows) Check(pages int) error {

@@ -8,7 +8,7 @@ import (
 // maxTokens bounds every position, so that sums of two fit into a word.
 const maxTokens = 1 << 30
 
-// Sequence is what one sequence brings to a step: so many tokens in the cache and
+// Sequence is what one sequence brings to a step: n tokens in the cache and
 // some new ones, the step's query rows. New keys and values are written behind the
 // cached ones, into pages that no other sequence may have.
 type Sequence struct {

@@ -105,7 +105,7 @@ func (p *Planner) rowWord(row uint8, word int) uint32 {
 }
 
 // cut chooses the chunk limit L_kv, cuts the tiles into pieces and numbers the partial
-// states. When the kernel's limits do not hold so many, it cuts at twice the length.
+// states. When the kernel's limits do not hold as many, it cuts at twice the length.
 func (p *Planner) cut(r *Request, class int, c *ClassPlan) error {
 	if r.PinTokens > 0 {
 		limit := min(r.PinTokens/p.limits.ChunkTokens, 2*maxTokens) // chunks that no unit has, and a word holds
@@ -169,7 +169,7 @@ func (p *Planner) refine(r *Request, class int, c *ClassPlan, limit, most int) {
 	p.makePieces(r, at)
 }
 
-// count cuts all tiles into parts of so many chunks, fills c.Merge and counts items and
+// count cuts all tiles into parts of n chunks, fills c.Merge and counts items and
 // partial states. It returns the parts of the tile that has most.
 func (p *Planner) count(r *Request, c *ClassPlan, limit int) (most int) {
 	clear(p.states)

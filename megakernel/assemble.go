@@ -241,7 +241,7 @@ func (b *builder) consumers() {
 	b.watch.Publish(k)
 }
 
-// words hands data on in words with the tag of so many changes of it ago, which is when
+// words hands data on in words with the tag of n changes of it ago, which is when
 // they were written.
 func (b *builder) words(ago int) *tasks.Words {
 	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.TagBefore(ago) }, Watch: b.watch}

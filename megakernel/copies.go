@@ -36,7 +36,7 @@ func (mk *Kernel) plan() (err error) {
 		if mk.Plan, err = pipeline.New(few); err != nil {
 			return err
 		}
-		r.InFlight = mk.Plan.Stages // there is no room for so many
+		r.InFlight = mk.Plan.Stages // there is no room for as many
 	}
 	mk.Plan, err = pipeline.New(r)
 	return err
@@ -63,7 +63,7 @@ func (mk *Kernel) suitsManyCopies() bool {
 }
 
 // BlocksApart is how many chunks lie at most between two blocks of KV that a warp of attention
-// takes: where copies in flight leave so many stages (pipeline.Consumer.Reach) it waits for none
+// takes: where copies in flight leave enough stages (pipeline.Consumer.Reach) it waits for none
 // of those between.
 func (mk *Kernel) BlocksApart() int {
 	block := 16

@@ -55,7 +55,7 @@ func statesEdge(m *machine.Machine) edge {
 }
 
 // vectorEdges are from the phases of VectorPhases to the next, each a vector that all SMs
-// need: what an exchange of so many bytes adds to a stream with usualInFlight bytes in
+// need: what an exchange of n bytes adds to a stream with usualInFlight bytes in
 // flight. A word carries two elements, in place of 8 bytes. None where a machine's file
 // does not have all of the ways.
 func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {

@@ -58,7 +58,7 @@ func (mk *Kernel) reportMatrices(r *report) {
 	for _, m := range mk.planMatrices() {
 		t.Row(m.Name, m.Rows, m.K, m.Tiles, m.ChunksPerTile, m.ChunkK, m.TailK, FormatBytes(m.StreamedBytes()))
 	}
-	r.line("\nMatrices: tiles of %d rows, each cut into chunks of so many columns", pipeline.TileRows)
+	r.line("\nMatrices: tiles of %d rows, each cut into chunks of n columns", pipeline.TileRows)
 	r.table(t)
 	for _, m := range mk.planMatrices() {
 		if m.Across() {

@@ -53,7 +53,7 @@ func TestOptionsOfAGraph(t *testing.T) {
 	}
 }
 
-// Every registered model has a graph of kernels, of which so many as asked fit on an SM
+// Every registered model has a graph of kernels, of which as many as asked fit on an SM
 // together with one that has no ring; built from its own options it is the same.
 func TestGraphsOfAllModelsFit(t *testing.T) {
 	for _, c := range models.Checked() {

@@ -55,13 +55,13 @@ func (mk *Kernel) chooseHeld() {
 	}
 }
 
-// MostHeld is how many chunks of a stage's bytes so many consumer warps can hold at most, 0
+// MostHeld is how many chunks of a stage's bytes n consumer warps can hold at most, 0
 // to MaxHeld: a thread has registers for no more.
 func MostHeld(stageBytes, consumers int) int {
 	return min(MaxHeld, registersForHeld(consumers)/tasks.StageRegisters(stageBytes, consumers))
 }
 
-// registersForHeld are those of a thread that chunks held can take beside so many consumer
+// registersForHeld are those of a thread that chunks held can take beside n consumer
 // warps.
 func registersForHeld(consumers int) int { return threadRegisters(consumers) - registersBesideHeld }
 

@@ -31,7 +31,7 @@ type Options struct {
 	// bulk copies outstanding; default 3, or 4 of one row where every product is long
 	InFlight int `json:"in_flight,omitempty"`
 
-	// Leads is how many copies are outstanding at most while the consumers are so many
+	// Leads is how many copies are outstanding at most while the consumers are that many
 	// chunks behind their producer, as pipeline.ParseLeads reads it: "4:2" is 2 from 4
 	// chunks on. "none" is no bound but InFlight.
 	Leads string `json:"leads,omitempty"`
@@ -96,7 +96,7 @@ type Options struct {
 	// Launch is how a step is launched; default single. Resident is how many kernels of a
 	// graph fit side by side on an SM, 1 to 4, by shared memory and registers: default 2.
 	// Dependents is when one lets the next one start; default at once. GraphSteps is how
-	// many steps a launch of the graph makes where so many are wanted, 1 to 64; default 1.
+	// many steps a launch of the graph makes where that many are wanted, 1 to 64; default 1.
 	Launch     Launching  `json:"launch,omitempty" absent:"single"`
 	GraphSteps int        `json:"graph_steps,omitempty"`
 	Resident   int        `json:"resident,omitempty"`

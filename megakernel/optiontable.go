@@ -51,7 +51,7 @@ const (
 	StepsOfGraph
 )
 
-// StepsOf returns the kind of steps of kernels with so many rows that are launched so.
+// StepsOf returns the kind of steps of kernels with n rows that are launched so.
 func StepsOf(rows int, launch Launching) Steps {
 	switch {
 	case rows > 1:
@@ -76,7 +76,7 @@ var optionTable = []Option{
 		Default: string(tasks.KVBF16)},
 	{Field: "Weights", Flag: "weight-format", Default: string(pipeline.FormatBF16),
 		Usage: "`format` of the layers' matrices: bf16; e4m3, float8, or i8, integers, with a scale a row, half the bytes; e4m3b128, with a scale for 128 rows and columns; i4g128, i4g64, " +
-			"i4g32 or i4, 4 bits with a scale for so many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns; nvfp4, with e4m3 scales for 16; of integers and floats of 4 bits several, as in i4g128,down=i8. Weights are rounded to it"},
+			"i4g32 or i4, 4 bits with a scale for that many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns; nvfp4, with e4m3 scales for 16; of integers and floats of 4 bits several, as in i4g128,down=i8. Weights are rounded to it"},
 	{Field: "Head", Flag: "head-format", Default: string(pipeline.FormatBF16),
 		Usage: "`format` of the LM head: bf16, or one of --weight-format; an embedding that is tied to it stays bf16 beside it"},
 	{Field: "Attention", Flag: "attention",
@@ -112,7 +112,7 @@ var optionTable = []Option{
 		Usage:  "bulk copies in flight, up to the stages (default 3, or 4 where every product of the model is long)",
 		Values: func(*Kernel) []string { return numbers(1, 2, 3, 4, 5, 6) }},
 	{Field: "Leads", Flag: "leads", Group: OptionTuning, Searched: everySteps,
-		Usage:  "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight, 5:2 where 4 are; none in rings of under 8 stages)",
+		Usage:  "`chunks:copies`: fewer bulk copies in flight while the consumers are that many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight, 5:2 where 4 are; none in rings of under 8 stages)",
 		Values: func(mk *Kernel) []string { return leadsAround(mk.Options.InFlight) }},
 	{Field: "Held", Flag: "held", Group: OptionTuning, Searched: StepsOfOneRow, Zero: true, Most: MaxHeld,
 		Usage:  "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or 5 with 4 copies in flight and leads where the hidden size is 4096 at most; fewer of large stages or few warps; 0 with 12 warps or --rows)",

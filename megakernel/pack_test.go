@@ -53,7 +53,7 @@ func oddModel(t *testing.T) models.Config {
 	return c
 }
 
-// interleave plans the weights in batches of so many tiles at most; 0 leaves them.
+// interleave plans the weights in batches of n tiles at most; 0 leaves them.
 func interleave(t testing.TB, mk *Kernel, most int) {
 	t.Helper()
 	r := mk.request()

@@ -131,7 +131,7 @@ func (p *Prefill) byHead() bool {
 // smallPrefill is the number of tokens of the kernel for short prompts: those of a CTA's tile.
 const smallPrefill = 128
 
-// BuildPrefills makes the kernel of steps of so many tokens, 0 for the default, and where these are many one for short
+// BuildPrefills makes the kernel of steps of n tokens, 0 for the default, and where these are many one for short
 // prompts beside it, whose tiles have fewer rows, so that all SMs have some.
 func BuildPrefills(mk *Kernel, tokens int) (all []*Prefill, err error) {
 	sizes := []int{tokens}

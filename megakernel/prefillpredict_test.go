@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prefillsOf are the prefill kernels for steps of so many tokens, and the decode kernel of 16 rows they belong to.
+// prefillsOf are the prefill kernels for steps of n tokens, and the decode kernel of 16 rows they belong to.
 func prefillsOf(t *testing.T, name string, tokens int, o Options) (*Kernel, []*Prefill) {
 	t.Helper()
 	c, err := models.Lookup(name)

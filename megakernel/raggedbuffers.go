@@ -45,7 +45,7 @@ const (
 	BufferPositions = "kv_positions" // with Options.Selection only
 )
 
-// Limits are what the work of a step must fit into, for a cache of so many pages
+// Limits are what the work of a step must fit into, for a cache of n pages
 // (0: unchecked). Items leave room for a unit a sequence and a prefix above each
 // pair, all query tiles of them, and one more item an SM for what is split; twice
 // that an SM, since short items may meet on one.

@@ -100,7 +100,7 @@ func (mk *Kernel) reportAttention(r *report) {
 // up to widestHeadOf8Warps.
 const ampleRegisters = 168
 
-// threadRegisters is how many registers nvcc may give a thread beside so many
+// threadRegisters is how many registers nvcc may give a thread beside n
 // consumer warps and a producer warp on sm_90: each of an SM's four parts has
 // 16384 for its warps, a thread at most 255, in multiples of 8 below.
 func threadRegisters(consumers int) int {

@@ -52,7 +52,7 @@ func (o *Options) wayBehind(phase string) string {
 }
 
 // flagsSince returns how many times the flag changes between two phases: a grid barrier and a count of arrivals
-// change it. A packet that from has written has the flag of so many changes ago for who reads it in to.
+// change it. A packet that from has written has the flag of n changes ago for who reads it in to.
 func (o *Options) flagsSince(from, to string) (n int) {
 	for _, s := range o.between(from, to) {
 		if s.way == gridBarrier || s.way == string(SyncCounted) {

@@ -54,7 +54,7 @@ func TestAKernelWithoutATraceHasNothingOfIt(t *testing.T) {
 	}
 }
 
-// printed is tiny's kernel with room for so many spans, and its text.
+// printed is tiny's kernel with room for n spans, and its text.
 func printed(t *testing.T, rows, trace int) (*megakernel.Kernel, string) {
 	t.Helper()
 	tiny, err := models.Lookup("tiny")

@@ -1,6 +1,6 @@
 package megakernel
 
-// TraceSpans is how many spans (Options.Trace) a role has room for in so many steps that
+// TraceSpans is how many spans (Options.Trace) a role has room for in n steps that
 // begin with cached tokens of each sequence in the cache: somewhat more than it notes.
 func (mk *Kernel) TraceSpans(cached, steps int) int {
 	o, p := &mk.Options, mk.Plan

@@ -91,7 +91,7 @@ func (mk *Kernel) outputPlanes() int { return tasks.InputPlanes(mk.Options.Weigh
 // vectors are what phases hand on to all SMs: the residual vector, and attention's output.
 type vectors struct{ f *single }
 
-// output is attention's output as words with the tag of so many changes ago; nil behind a
+// output is attention's output as words with the tag of n changes ago; nil behind a
 // barrier.
 func (v *vectors) output(ago int) *tasks.Handed {
 	f, c := v.f, &v.f.mk.Config
@@ -102,7 +102,7 @@ func (v *vectors) output(ago int) *tasks.Handed {
 	return nil
 }
 
-// handed is the residual vector behind o or down, as it was handed on so many changes of
+// handed is the residual vector behind o or down, as it was handed on n changes of
 // the tag ago.
 func (v *vectors) handed(phase string, ago int) *tasks.Handed {
 	buf := v.f.bufs.vectorWords.o
@@ -125,7 +125,7 @@ func (v *vectors) source(phase string) tasks.Source {
 	return tasks.FromBuf(v.f.bufs.x)
 }
 
-// some is that vector for a few elements, so many changes of the tag later.
+// some is that vector for a few elements, some changes of the tag later.
 func (v *vectors) some(phase string, ago int) tasks.Vector {
 	if v.f.mk.Options.handsOn(phase) {
 		return v.handed(phase, ago).Vector(v.f.env)

@@ -28,7 +28,7 @@ func (r Rope) Factor() float64 {
 	return orOne(r.Scaling.AttentionFactor)
 }
 
-// InvFreq returns the Dims/2 inverse frequencies for a context of so many positions, on which only dynamic and longrope
+// InvFreq returns the Dims/2 inverse frequencies for a context of n positions, on which only dynamic and longrope
 // depend; Dims must be resolved, as Arch has it. Keys are rotated once and kept, so with dynamic a context's length is
 // what may come, not what is there: vLLM does the same, transformers goes on with other frequencies when a context
 // grows. With longrope there are two sets of frequencies; see Config.ShortPositions.

@@ -87,7 +87,7 @@ func (t *Traits) attnScale(headDim int) float64 {
 // PlainScale is the factor of scores of most families: 1/sqrt(headDim).
 func PlainScale(headDim int) float64 { return 1 / math.Sqrt(float64(headDim)) }
 
-// over resolves Dims for heads of so many elements.
+// over resolves Dims for heads of n elements.
 func (r Rope) over(headDim int) Rope {
 	if r.Dims == 0 {
 		r.Dims = headDim

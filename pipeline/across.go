@@ -72,7 +72,7 @@ func follow(ms []MatrixPlan) {
 // PackAcross writes one row into tiles of a matrix that is dealt out by columns: v are the
 // row's columns of these tiles as they lie in a file, little-endian bf16 at any address,
 // AcrossColumns a tile; the last tile's may be fewer, and nothing stands for the others.
-// dst are the tiles, one after another, each of so many bytes.
+// dst are the tiles, one after another, each of n bytes.
 func PackAcross(dst []byte, tileBytes, row int, v []byte) {
 	for tile := 0; len(v) > 0; tile++ {
 		to := dst[tile*tileBytes:][:tileBytes]

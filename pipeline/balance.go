@@ -45,7 +45,7 @@ func together(ms []MatrixPlan, i int) int64 {
 	return bytes
 }
 
-// deal gives every SM its even share of m, whose tiles are of so many bytes, and the
+// deal gives every SM its even share of m, whose tiles are of n bytes, and the
 // extras to the least loaded.
 func deal(m *MatrixPlan, bytes int64, load []int64) {
 	sms := len(load)

@@ -159,7 +159,7 @@ func checkShares(r pipeline.Request, p *pipeline.Plan) error {
 	return nil
 }
 
-// inOrder is the chunks of a share of so many tiles, as tile and part, in the order
+// inOrder is the chunks of a share of n tiles, as tile and part, in the order
 // in which they lie: sorted by batch, part and tile, or by tile and part.
 func inOrder(m *pipeline.MatrixPlan, tiles int) (chunks [][2]int) {
 	for tile := range tiles {

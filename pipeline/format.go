@@ -20,7 +20,7 @@ const (
 	// FormatE4M3 is float8 e4m3, 8 bits, times a scale for each row.
 	FormatE4M3 Format = "e4m3"
 	// FormatI4 is codes of 4 bits, −7 to 7, times a scale for each row; the others have a scale for each
-	// group of so many columns of a row.
+	// group of n columns of a row.
 	FormatI4     Format = "i4"
 	FormatI4G32  Format = "i4g32"
 	FormatI4G64  Format = "i4g64"
@@ -65,7 +65,7 @@ func OwnFormats() (list []Format) {
 	return list
 }
 
-// Own is the format of so many bits with groups of so many columns, FormatI4's without scales of groups, that has the
+// Own is the format of n bits with groups of n columns, FormatI4's without scales of groups, that has the
 // properties; false if there is none.
 func Own(bits, group int, zeros, f16 bool) (Format, bool) {
 	f := Format("")
@@ -189,7 +189,7 @@ func (f Format) Scales(k int) int {
 	}
 }
 
-// Of is how many bytes so many columns of a tile have, in whole runs, with the scales of groups
+// Of is how many bytes n columns of a tile have, in whole runs, with the scales of groups
 // among them, which are streamed with the codes.
 func (f Format) Of(columns int) int {
 	groups := columns / f.Columns()
@@ -200,7 +200,7 @@ func (f Format) Of(columns int) int {
 	return groups * f.GroupSize()
 }
 
-// StageOf is the size of a stage with room for so many bytes of elements, in whole tile groups, and the scales among
+// StageOf is the size of a stage with room for n bytes of elements, in whole tile groups, and the scales among
 // them.
 func (f Format) StageOf(size int) int {
 	each := TileRows * f.Columns() * f.Bits() / 8

@@ -159,7 +159,7 @@ func batch(count, most int) int {
 // sharing is how many warps share a chunk as a rule.
 const sharing = 8
 
-// cut cuts a matrix into row tiles and chunks that fit into a stage: of so many runs that warps have the
+// cut cuts a matrix into row tiles and chunks that fit into a stage: of n runs that warps have the
 // same of each, where there are many.
 func cut(m Matrix, stageBytes int) MatrixPlan {
 	p := MatrixPlan{Matrix: m, Tiles: ceilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, m.Format.Columns()), leader: -1}
@@ -201,7 +201,7 @@ func chooseStageBytes(r *Request) int {
 	return withScales(r, size)
 }
 
-// withScales is the size of a stage that has so many bytes of codes, of any of the matrices.
+// withScales is the size of a stage that has n bytes of codes, of any of the matrices.
 func withScales(r *Request, size int) int {
 	most := size
 	for _, m := range slices.Concat(r.Layer, r.Final) {

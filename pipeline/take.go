@@ -5,7 +5,7 @@ import "github.com/mkgen/mkgen/dsl"
 // Take is for consumer warps that share chunks out among themselves, each chunk to
 // some of them. It waits for chunk n from here to be filled, without moving on, and
 // calls use with the stage's first 16-byte element in Data. Where release holds the
-// warp then gives the stage back, for so many warps, itself among them: over all
+// warp then gives the stage back, for n warps, itself among them: over all
 // warps that must come to every consumer warp once a chunk. Its arguments are the same
 // in all lanes.
 //

@@ -77,7 +77,7 @@ func (s TileStage) Copy(at dsl.Val[dsl.U32], m dsl.TensorMap, coordinates [3]dsl
 	dsl.TensorCopy(r.Data, s.index.MulC(r.shape.Bytes/16).Add(at.DivC(16)), m, coordinates, r.full, s.index, mask)
 }
 
-// Fill waits for the next stage to be free, announces bytes, and calls copy in one lane, which starts copies of so many
+// Fill waits for the next stage to be free, announces bytes, and calls copy in one lane, which starts copies of n
 // bytes into this CTA's stage, those of other CTAs with a mask included.
 func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
 	r, k := p.r, p.r.k

@@ -86,7 +86,7 @@ const (
 	stateWords
 )
 
-// TracedLimit is what a limit of shared memory leaves a plan: of so many spans a role, all of
+// TracedLimit is what a limit of shared memory leaves a plan: of n spans a role, all of
 // it where there are none.
 func TracedLimit(limit, spans int) int {
 	if spans == 0 {
@@ -111,7 +111,7 @@ const (
 	BufferSpanHeads = "span_heads"
 )
 
-// NewTrace traces k, a kernel of so many CTAs, and declares the buffers; capacity is
+// NewTrace traces k, a kernel of n CTAs, and declares the buffers; capacity is
 // spans of a track.
 func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 	tracks := int64(ctas) * TraceTracks

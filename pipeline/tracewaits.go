@@ -58,7 +58,7 @@ func (w *ringWaits) leave(k *dsl.Kernel, stage, where, number dsl.Val[dsl.U32]) 
 	w.drained.StoreN(stage.MulC(SpanWords), []dsl.Val[dsl.U32]{k.U32(0), k.U32(0), where, number})
 }
 
-// The sites of the waits at the ring follow one another: a StageWait's, and so many behind it
+// The sites of the waits at the ring follow one another: a StageWait's, and some behind it
 // those of the FlightWait and of the consumers' ChunkWait.
 const (
 	flightSite = 1
@@ -192,7 +192,7 @@ func (f *filling) issued() {
 	k.If(in.EqC(keptChunks-1), func() { t.noteKept(k.U32(keptChunks)) })
 }
 
-// noteKept notes so many chunks' waits that are kept, the last ones, in the producer warp.
+// noteKept notes n chunks' waits that are kept, the last ones, in the producer warp.
 func (t *Trace) noteKept(kept dsl.Val[dsl.U32]) {
 	w, k := &t.ring, t.k
 	own := k.Lane()

@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// admit takes places for so many sequences, or refuses the request: with 429 when others have them, with 400
-// when there never are so many.
+// admit takes places for n sequences, or refuses the request: with 429 when others have them, with 400
+// when there never are as many.
 func (s *Server) admit(n int) *Error {
 	all := int64(s.o.Sequences + s.o.Queue)
 	if int64(n) > all {

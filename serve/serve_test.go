@@ -45,7 +45,7 @@ func tiny(t testing.TB) (*engine.Engine, Options) {
 	return tinyOf(t, tinyRows, func(o *engine.Options) { o.Pin = o.Kernel.ChunkTokens() })
 }
 
-// tinyOf is such a batch of so many rows, with what change makes of its options.
+// tinyOf is such a batch of n rows, with what change makes of its options.
 func tinyOf(t testing.TB, rows int, change func(*engine.Options)) (*engine.Engine, Options) {
 	t.Helper()
 	c, ok, err := bundled.Checkpoint("tiny")

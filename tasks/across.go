@@ -141,7 +141,7 @@ type Sums struct {
 // SumsTurns is after how many turns a vector comes again.
 const SumsTurns = 3
 
-// at is where the vector begins that is so many turns ahead, 0 to 2.
+// at is where the vector begins of a later turn, 0 to 2 ahead.
 func (t Sums) at(ahead int) u32 { return t.Turn.AddC(ahead).RemC(SumsTurns).MulC(t.N) }
 
 // Now is where the vector of this turn begins in X.

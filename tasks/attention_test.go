@@ -247,7 +247,7 @@ func TestAttention(t *testing.T) {
 	}
 }
 
-// Wherever states meet they are merged in the same order, so many at once.
+// Wherever states meet they are merged in the same order, a few at once.
 func TestStatesAreMergedInOneOrder(t *testing.T) {
 	for _, splits := range []int{2, 24, 25, 62} {
 		t.Run(fmt.Sprint(splits), func(t *testing.T) {

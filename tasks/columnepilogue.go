@@ -133,7 +133,7 @@ func (t *ScaleColumns) Emit(e *Env) ColumnScale {
 	return func(token u32) f32 { return t.Shared.Load(token.AddC(scales)) }
 }
 
-// mine is the sum of every so many CTAs' in this thread, of token Tid mod padded.
+// mine is the sum of every n-th CTA' in this thread, of token Tid mod padded.
 func (t *ScaleColumns) mine(e *Env, padded int) f32 {
 	k := e.K
 	var parts []f32

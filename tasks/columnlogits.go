@@ -88,7 +88,7 @@ func (b best) lanes(n int) {
 
 // Choose finds the tokens after a sync, in every CTA alike: Chosen holds them
 // for all consumer threads on return, 0 for tokens the step does not have. A warp
-// looks for every so many tokens.
+// looks at every n-th token.
 func (t *ArgmaxColumns) Choose(e *Env) {
 	k, padded := e.K, ColumnsPadded(t.T)
 	for from := 0; from < t.T; from += e.Consumers {

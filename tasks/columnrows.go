@@ -19,7 +19,7 @@ type ColumnRows struct {
 const rowPage = 7
 
 // Load reads the rows (global memory, [T][kv.RowWords]) and looks up their pages,
-// of so many tokens each, in the page table. It ends in a barrier of the consumer
+// of n tokens each, in the page table. It ends in a barrier of the consumer
 // warps, and wants one before it if Words was in use. Rows from Count on are left as
 // they are.
 func (r *ColumnRows) Load(e *Env, rows, table dsl.Buf[dsl.U32], page int) {
@@ -55,7 +55,7 @@ func (r *ColumnRows) Position(token u32) u32 { return r.Word(token, kv.RowPositi
 // Page is where the token's key and value go.
 func (r *ColumnRows) Page(token u32) u32 { return r.Word(token, rowPage) }
 
-// Slot is where in the page, of so many tokens.
+// Slot is where in the page, of n tokens.
 func (r *ColumnRows) Slot(token u32, page int) u32 {
 	return r.Word(token, kv.RowIndex).Add(r.Grown).RemC(page)
 }

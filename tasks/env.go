@@ -111,7 +111,7 @@ func (e *Env) under(i u32, n int) dsl.Pred {
 	return i.LtC(n)
 }
 
-// ownGroups calls body for this warp's of so many groups, which the consumer warps take in
+// ownGroups calls body for this warp's of n groups, which the consumer warps take in
 // turns: with how many it is the i-th, and with its number.
 func (e *Env) ownGroups(groups int, body func(i int, group u32)) {
 	for i := range ceilDiv(groups, e.Consumers) {

@@ -31,7 +31,7 @@ func (f *FixedInput) Groups() int { return f.K / i4.Columns }
 // stride is Groups with room for loads of four.
 func (f *FixedInput) stride() int { return ceilDiv(f.Groups(), 4) * 4 }
 
-// FixedLen are the lengths of Bytes, Units and Sums for so many elements and tokens.
+// FixedLen are the lengths of Bytes, Units and Sums for n elements and tokens.
 func FixedLen(k, t int) (words, units, sums int) {
 	f := FixedInput{K: k, T: t}
 	return 64 * t * f.Groups(), t * f.stride(), 4 * t * f.stride()

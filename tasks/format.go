@@ -85,7 +85,7 @@ func InputValue(f pipeline.Format, bits uint16) float64 {
 	return float64(half.BF16(bits).Float32())
 }
 
-// nearest rounds to the nearest number of so many significant bits whose smallest normal is 2^least,
+// nearest rounds to the nearest number of n significant bits whose smallest normal is 2^least,
 // ties to even; what is beyond the largest stays.
 func nearest(x float64, bits, least int) float64 {
 	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
@@ -174,7 +174,7 @@ func (g *GEMV) aheadScales(e *Env) bool {
 	return g.Scales != nil && !g.M.Format.Blocks() && batchTiles*pipeline.TileRows/2 <= e.Threads()
 }
 
-// scalesAhead loads the scales of this thread's pair of rows of a batch of so many tiles, if it has
+// scalesAhead loads the scales of this thread's pair of rows of a batch of n tiles, if it has
 // one; nil where they come later, or not at all.
 func (g *GEMV) scalesAhead(e *Env, share Share, batch, tiles u32) []*dsl.Var[dsl.F32] {
 	if !g.aheadScales(e) {

@@ -122,7 +122,7 @@ func values[T dsl.Elem](vars []*dsl.Var[T]) (all []dsl.Val[T]) {
 	return all
 }
 
-// weightsInt4 loads the warp's pieces of a chunk of so many blocks. A warp that has one less loads another's, and does
+// weightsInt4 loads the warp's pieces of a chunk of n blocks. A warp that has one less loads another's, and does
 // not look.
 func (g *GEMM) weightsInt4(e *Env, p *Int4, base u32, chunk int) (w []*Int4Weights) {
 	n := g.piece(e.Consumers)

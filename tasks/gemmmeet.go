@@ -14,7 +14,7 @@ func roundTiles(consumers, padded int) int {
 	return max(1, consumers*dsl.WarpSize/tilePairs(padded))
 }
 
-// ColumnPartialsLen is the length, in f32, of the Partials of GEMMs with so many
+// ColumnPartialsLen is the length, in f32, of the Partials of GEMMs with n
 // consumer warps and columns (8 or 16): two halves, used in turn, of what each warp
 // has of as many tiles as the threads finish at once.
 func ColumnPartialsLen(consumers, padded int) int {
@@ -76,7 +76,7 @@ func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilog
 }
 
 // pair calls body where the i-th pair of a round that begins with tile from of a
-// batch of so many tiles is one of the matrix and of the step; first is the batch's
+// batch of n tiles is one of the matrix and of the step; first is the batch's
 // first row tile.
 func (g *GEMM) pair(e *Env, i, first, from, tiles, n u32, body func(row, token u32)) {
 	tile := from.Add(i.DivC(tilePairs(g.In.Padded())))

@@ -17,7 +17,7 @@ type fragments struct {
 	piece     int                      // tile groups that lie side by side
 }
 
-// groups is how many tile groups of a chunk of so many a warp takes at most.
+// groups is how many tile groups of a chunk of n a warp takes at most.
 func groups(e *Env, chunk int) int { return ceilDiv(chunk, e.Consumers) }
 
 func (g *GEMM) newFragments(e *Env, n u32) *fragments {
@@ -203,7 +203,7 @@ func inTurn[W any](g *GEMM, k *dsl.Kernel, tiles u32, first int, drain func() W,
 	})
 }
 
-// weights loads the warp's k groups of a chunk of so many from the ring, where the chunk
+// weights loads the warp's k groups of a chunk of n from the ring, where the chunk
 // begins at base, and the lane's words are unit behind that of a group. Groups that it does not have are zeros.
 func (g *GEMM) weights(e *Env, r *pipeline.Ring, base, unit u32, chunk int) (w [][]pair) {
 	k := e.K

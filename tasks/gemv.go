@@ -247,7 +247,7 @@ func (g *GEMV) quarter(e *Env) u32 {
 	return e.Lane.AndC(3).MulC(4)
 }
 
-// eachGroup calls body for a warp's k groups of a chunk of so many columns: with how many
+// eachGroup calls body for a warp's k groups of a chunk of n columns: with how many
 // it is the i-th, and with its number in the chunk.
 func (g *GEMV) eachGroup(e *Env, columns int, body func(i int, group u32)) {
 	e.ownGroups(columns/g.M.Format.Columns(), body)

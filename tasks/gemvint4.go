@@ -30,7 +30,7 @@ func int4Of(name string, m *pipeline.MatrixPlan, r *pipeline.Ring, x *FixedInput
 	return p
 }
 
-// pieceOf is how many blocks of so many columns a warp takes at once: with which the busiest has the least,
+// pieceOf is how many blocks of n columns a warp takes at once: with which the busiest has the least,
 // and of two as good the more.
 func pieceOf(consumers int, p *Int4, columns int) (n int) {
 	least := 0
@@ -45,7 +45,7 @@ func pieceOf(consumers int, p *Int4, columns int) (n int) {
 	return n
 }
 
-// pieces is how many parts of so many columns the warps share among them: of integers pieces, else tile groups.
+// pieces is how many parts of n columns the warps share among them: of integers pieces, else tile groups.
 func (g *GEMV) pieces(e *Env, columns int) int {
 	if p := g.int4(nil); p != nil {
 		return columns / i4.Columns / pieceOf(e.Consumers, p, columns)

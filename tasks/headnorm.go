@@ -72,7 +72,7 @@ func (n *HeadNorm) gained(g []f32, y0, y1 f32) (r0, r1, squares f32) {
 	return y0.Mul(g[0]), y1.Mul(g[1]), dsl.FMA(y1, y1, y0.Mul(y0))
 }
 
-// scale is the norm's factor, for a sum of squares of so many elements.
+// scale is the norm's factor, for a sum of squares of n elements.
 func (n *HeadNorm) scale(e *Env, sum f32, elements int) f32 {
 	return dsl.Rsqrt(sum.Mul(e.K.F32(1 / float64(elements))).Add(e.K.F32(n.Eps)))
 }
@@ -159,7 +159,7 @@ func (t *Attention) fetchKey(e *Env, s Step, it *item, sum f32) {
 }
 
 // eachNormed calls use in one warp for the pairs of a head whose words begin at from, normalised: by their own sum of
-// squares, or by that of so many heads where it is given.
+// squares, or by that of n heads where it is given.
 func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what string, heads int, sum f32, asTheyAre bool,
 	use func(i u32, r turned)) {
 	k, pairs := e.K, t.KV.D/2

@@ -26,7 +26,7 @@ type Held struct {
 // MaxHeld is how many chunks can be held at most.
 const MaxHeld = 8
 
-// HeldRegisters is how many registers of a thread a chunk of any of a plan's matrices takes beside so many
+// HeldRegisters is how many registers of a thread a chunk of any of a plan's matrices takes beside n
 // consumer warps: those of a stage's bytes, or more for scales, which several threads have.
 func HeldRegisters(p *pipeline.Plan, consumers int) int {
 	most := StageRegisters(p.StageBytes, consumers)
@@ -42,7 +42,7 @@ func HeldRegisters(p *pipeline.Plan, consumers int) int {
 	return most
 }
 
-// StageRegisters is how many registers of a thread so many bytes take beside so many consumer warps.
+// StageRegisters is how many registers of a thread n bytes take beside n consumer warps.
 func StageRegisters(stageBytes, consumers int) int {
 	return 4 * ceilDiv(stageBytes/pipeline.GroupBytes, consumers)
 }

@@ -163,7 +163,7 @@ func (p *Int4) many(n int) int {
 	return n
 }
 
-// entryWords are the words that so many entries take.
+// entryWords are the words that n entries take.
 func (p *Int4) entryWords(many int) int { return ceilDiv(many*p.Shape.EntryBytes(), 4) }
 
 // entries reads the entries of n blocks from first on.
@@ -201,7 +201,7 @@ func (p *Int4) entries(e *Env, run, first u32, n int) *Int4Weights {
 	return w
 }
 
-// entriesAt are so many entries of a run from entry at on, which is even where they are.
+// entriesAt are n entries of a run from entry at on, which is even where they are.
 func entriesAt[I dsl.Elem](p *Int4, run, at dsl.Val[I], many int) []u32 {
 	behind := p.Shape.Run * p.Shape.BlockBytes()
 	switch words := dsl.View[dsl.U32](p.Data); {

@@ -43,7 +43,7 @@ type KVLayout struct {
 // in the order in which any rotation is that of i and i + D/2: only QKV.SourceRow, which orders the matrix's rows, and
 // KeyOrder know another. What is not rotated has a frequency of 0.
 type Rotary struct {
-	Dims        int  // the first so many are rotated, an even number; 0 for all
+	Dims        int  // how many are rotated, from the first, an even number; 0 for all
 	Interleaved bool // 2i and 2i + 1 are rotated together, and not i and i + Dims/2
 }
 

@@ -62,8 +62,8 @@ func (t *Merge) EmitIn(e *Env, s Step) {
 	})
 }
 
-// statesAtOnce is how many states are merged at once, wherever they are: more are merged so
-// many at a time, and what there is by then is weighed anew, in the same way by everybody.
+// statesAtOnce is how many states are merged at once, wherever they are: more are merged n
+// at a time, and what there is by then is weighed anew, in the same way by everybody.
 const statesAtOnce = 24
 
 // pair merges elements 2i and 2i + 1 of the output. Up to statesAtOnce states all

@@ -24,7 +24,7 @@ func (p rawStores) store(head, i u32, r turned) {
 	p.t.Norm.Raw.Store(head.MulC(p.t.KV.D/2).Add(i), dsl.Join(bits(r.lo), bits(r.hi), bits(r.squares), p.e.K.U32(0)))
 }
 
-// RawLen is the length of HeadNorm.Raw for so many tokens.
+// RawLen is the length of HeadNorm.Raw for n tokens.
 func (t *QKV) RawLen(tokens int) int { return tokens * (t.Heads + t.KV.Heads) * t.KV.D / 2 }
 
 // Normalise finishes q and k behind a sync: a warp takes a head of a token, which it normalises and puts into Q or
@@ -50,7 +50,7 @@ func (t *QKVColumns) Normalise(e *Env, s Step, rows *ColumnRows) {
 }
 
 // normalise calls use in one warp for the pairs of a row of Raw, normalised with the sum of squares of its own pairs,
-// or of those of so many rows from first on.
+// or of those of n rows from first on.
 func (t *QKV) normalise(e *Env, row, first u32, heads int, asTheyAre bool, use func(i u32, r turned)) {
 	k, pairs, norm := e.K, t.KV.D/2, t.Norm
 	load := func(at u32) (r turned) {

@@ -119,7 +119,7 @@ type run struct {
 	at    [][2]int
 }
 
-// runs are all of a lane's, of so many dimensions over all lanes each.
+// runs are all of a lane's, of n dimensions over all lanes each.
 func (l KVLayout) runs() (runs []run, dims int) {
 	dims = 8 * l.keySlices()
 	for i := 0; i < l.D/8; i += l.keySlices() {

@@ -13,7 +13,7 @@ const (
 	elementsAtom = pipeline.GroupBytes / 2
 )
 
-// PrefillTokens is the number of tokens of a CTA's tile with so many consumer warpgroups.
+// PrefillTokens is the number of tokens of a CTA's tile with n consumer warpgroups.
 func PrefillTokens(groups int) int { return groups * groupRows }
 
 // PrefillActivations is a product's input of T tokens (a multiple of 8) and K columns (a multiple of 32) in bf16. It

@@ -65,7 +65,7 @@ func raggedCases() []ragged {
 		cs = append(cs, ragged{d: d, seqs: mixed(8, 1, 5), group: 5, consumers: 4},
 			ragged{d: d, seqs: mixed(8, 1, 5), group: 5, consumers: 4, prefix: 24, parts: 2})
 	}
-	for _, group := range []int{9, 16, 24} { // no item of 8 rows or fewer; with one warp a pass of 24 has so many
+	for _, group := range []int{9, 16, 24} { // no item of 8 rows or fewer; with one warp a pass of 24 has as many
 		for _, consumers := range []int{1, 4, 8} {
 			cs = append(cs, ragged{d: 128, group: group, consumers: consumers, seqs: mixed(16, 1, 2), perStage: 32, page: 16,
 				prefix: group % 2 * 32, parts: 1 + group%3})

@@ -104,7 +104,7 @@ func scan[T dsl.Word](e *Env, values []dsl.Val[T], add func(a, b dsl.Val[T]) dsl
 	return sum
 }
 
-// positions fills in how many tokens lie before each bin, so many of them before the stretch.
+// positions fills in how many tokens lie before each bin, how many of them before the stretch.
 func (h *histogram) positions(e *Env, count u32) {
 	k := e.K
 	n := scan(e, h.count, u32.Add, k.U32(0))

@@ -111,7 +111,7 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 func (t *Attention) meeting() dsl.Buf[dsl.B128] { return dsl.View[dsl.B128](t.Scratch) }
 
 // meetingLen is its length: words of a share and a batch of states. A share has no more words
-// of so many states than an output has words, and statesAtOnce more.
+// of more states than an output has words, and statesAtOnce more.
 func (t *Attention) meetingLen() int {
 	heads := t.Group()
 	if t.Work == nil {

@@ -188,7 +188,7 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	squares := dsl.NewVar(k.F32(0), "squares")
 	first := u32{}
 	if t.Fixed == nil {
-		// of this thread's pairs; the others are so many threads on, the second of four elements always two
+		// of this thread's pairs; the others are a stride of threads on, the second of four elements always two
 		first = inputPair(e.Tid.MulC(2)).Named("first")
 	}
 	nth := 0

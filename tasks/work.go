@@ -48,7 +48,7 @@ func (w *Work) Fetch(e *Env, plan dsl.Buf[dsl.U32]) {
 	}
 }
 
-// FetchRows copies the query rows of a kernel of so many tokens a step at most to
+// FetchRows copies the query rows of a kernel of n tokens a step at most to
 // Rows, in shared memory; all warps of the CTA run it, and a CTA barrier must follow.
 func (w *Work) FetchRows(e *Env, rows dsl.Buf[dsl.U32], tokens int) {
 	k, n := e.K, tokens*kv.RowWords

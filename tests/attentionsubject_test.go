@@ -27,7 +27,7 @@ type attentionPlay struct {
 	plans    []*kv.Plan // copies
 }
 
-// attentionLaunch is sequences of so many cached and new tokens; pin cuts their KV.
+// attentionLaunch is sequences of n cached and new tokens; pin cuts their KV.
 type attentionLaunch struct {
 	seqs [][2]int
 	pin  int

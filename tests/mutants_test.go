@@ -93,7 +93,7 @@ func newEven(t *testing.T, o megakernel.Options) *subject {
 	return subjectOf(t, smallConfig(t, func(c *models.Config) { c.Hidden, c.Vocab = 128, 160 }), o, 2)
 }
 
-// subjectOf is a kernel that runs so many steps, the last of them in one launch.
+// subjectOf is a kernel that runs n steps, the last of them in one launch.
 func subjectOf(t *testing.T, c models.Config, o megakernel.Options, steps int) *subject {
 	t.Helper()
 	mk, err := megakernel.Build(c, o)
@@ -172,7 +172,7 @@ type outcome struct {
 	Runs   int    // schedules that it was run under, on all subjects
 }
 
-// try runs a mutant under so many schedules, until something shows.
+// try runs a mutant under a number of schedules, until something shows.
 func (s *subject) try(ctx context.Context, m mutant, seeds uint64) (outcome, error) {
 	o := outcome{mutant: m}
 	k, err := mutate.Apply(s.ir, m.Mutation)
@@ -222,7 +222,7 @@ func (s *subject) tryAll(t *testing.T, ms []mutant, known mutate.Excuses) []outc
 	return out
 }
 
-// sample is every mutant of a kernel with -mutants=all, else one of every so many: which, -draw
+// sample is every mutant of a kernel with -mutants=all, else one of every n: which, -draw
 // says. Without -deep it is a smaller sample.
 func sample(t *testing.T, k *ir.Kernel, every int) (chosen []mutant) {
 	t.Helper()

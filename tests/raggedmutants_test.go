@@ -21,7 +21,7 @@ type text struct {
 	length int // tokens in the cache
 }
 
-// newPlay makes a play whose texts begin with so many random tokens in the cache,
+// newPlay makes a play whose texts begin with n random tokens in the cache,
 // all that are long enough with the same prefix, a multiple of the page size; each
 // has room for 24 more.
 func newPlay(t *testing.T, mk *megakernel.Kernel, prefix int, lengths ...int) (*play, []*text) {
@@ -72,7 +72,7 @@ func randomPage(rng *rand.Rand, mk *megakernel.Kernel) []byte {
 	return out
 }
 
-// feed is the sequence with n new tokens in a launch that will run so many steps to
+// feed is the sequence with n new tokens in a launch that will run n steps to
 // their end, and leave as many tokens in the cache.
 func (x *text) feed(n, ran int) batch.Sequence {
 	s := batch.Sequence{Pages: x.pages, Cached: x.length,

@@ -27,7 +27,7 @@ type raggedCase struct {
 	single                      bool // launches of one step each
 }
 
-// raggedSequence has so many cached tokens, of which it shares some, whole pages,
+// raggedSequence has n cached tokens, of which it shares some, whole pages,
 // with the sequence before, and new ones.
 type raggedSequence struct{ cached, new, shared int }
 

@@ -93,7 +93,7 @@ With --temperature, rounds whose tokens are drawn are measured beside greedy
 ones, by the same kernel, and rounds with penalties and a bias, with 20
 log-probabilities, and with a mask for each token beside both.
 
-With --rows a kernel is measured whose steps have so many query rows: each a
+With --rows a kernel is measured whose steps have n query rows: each a
 sequence's that decodes, and all of them one sequence's, beside a step of the
 kernel of one row at the same context (under --attention mask without it).
 
@@ -107,7 +107,7 @@ ring, consumers, splits, the MLP, the watchdog), in turns with it, and says
 whether they compute the same bits, or not even the same from run to run.
 
 --prefill measures, instead, the time to the first token of prompts, of the
-lengths in --contexts: they go through a kernel that takes so many tokens at a
+lengths in --contexts: they go through a kernel that takes n tokens at a
 time. Before that its logits are compared with those of kernels without it, and
 with --reference with transformers', as are keys and values; no record is
 written.
@@ -156,7 +156,7 @@ works, and no speed.`,
 	f.BoolVar(&b.withBudget, "budget", false,
 		"measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
 	f.Var(&b.prefill, "prefill",
-		"time to a prompt's first token through a prefill kernel of steps of so many tokens, instead")
+		"time to a prompt's first token through a prefill kernel of steps of n tokens, instead")
 	f.Lookup("prefill").DefValue = ""
 	f.Var(&b.attention, "prefill-attention",
 		"causal attention of `n` prompts at once, alone, with the model's heads, instead")

@@ -215,7 +215,7 @@ const (
 		", and read no prefix for several: results are the same bits whatever else a step holds"
 	pinRequestUsage = pinUsageCuts +
 		", feed prompts in pieces of a fixed length, and read no prefix for several: results are the same bits whatever else runs"
-	pinUsageCuts = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's"
+	pinUsageCuts = "with --rows, cut the KV of every sequence at multiples of n tokens, themselves a multiple of a stage's"
 )
 
 // load finds the model's configuration, checks the architecture, and takes over what a

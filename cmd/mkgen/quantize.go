@@ -37,7 +37,7 @@ func newQuantize() *cobra.Command {
 		Long: `quantize rounds the matrices of a checkpoint's layers to 4 or 8 bits and writes
 a checkpoint that compressed-tensors (so transformers and vLLM) and mkgen read:
 
-  i4g128, i4g64, i4g32   4-bit integers, a scale for so many columns of a row
+  i4g128, i4g64, i4g32   4-bit integers, a scale for that many columns of a row
   i8                     8-bit integers, a scale for a row
   e4m3                   float8, a scale for a row, a power of two
 

@@ -51,7 +51,7 @@ type runFlags struct {
 	lookup       bool
 }
 
-// The executor pretends to have so many SMs and consumer warps where nothing is
+// The executor pretends to have few SMs and consumer warps where nothing is
 // said: each more costs time.
 const (
 	simSMs       = 2

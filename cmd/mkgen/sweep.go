@@ -221,7 +221,7 @@ func (s *sweepFlags) kernels(of *sweep.Sweep) error {
 	return nil
 }
 
-// kernel builds the kernel of so many rows. Where one row is refused what several can have,
+// kernel builds the kernel of n rows. Where one row is refused what several can have,
 // the error says whose it is.
 func (s *sweepFlags) kernel(config models.Config, rows int) (*megakernel.Kernel, error) {
 	mk, err := megakernel.Build(config, s.optionsOf(config, rows))
@@ -236,7 +236,7 @@ func (s *sweepFlags) kernel(config models.Config, rows int) (*megakernel.Kernel,
 	return nil, s.inFlags(err)
 }
 
-// optionsOf are the options of the kernel of so many rows.
+// optionsOf are the options of the kernel of n rows.
 func (s *sweepFlags) optionsOf(config models.Config, rows int) megakernel.Options {
 	o := s.options()
 	if o.Tokens = rows; rows == 1 {

@@ -18,7 +18,7 @@ import (
 
 // Bounds of an exploration.
 type Bounds struct {
-	Executions int // at most so many are begun; 0: no bound
+	Executions int // at most this many are begun; 0: no bound
 	Stale      int // strong loads that see an older value than the newest, and stores put before others, an execution
 }
 

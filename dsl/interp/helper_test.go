@@ -104,11 +104,3 @@ func putU32s(xs ...uint32) []byte {
 	}
 	return b
 }
-
-func putF32s(xs ...float32) []byte {
-	b := make([]byte, 4*len(xs))
-	for i, x := range xs {
-		binary.LittleEndian.PutUint32(b[4*i:], math.Float32bits(x))
-	}
-	return b
-}

@@ -2,7 +2,6 @@ package interp
 
 import (
 	"fmt"
-	"math/bits"
 	"slices"
 	"sort"
 
@@ -132,14 +131,6 @@ func (rg *region) setValid(off, n int64) {
 		rg.valid[off>>6] |= mask << (off & 63)
 		off, n = off+k, n-k
 	}
-}
-
-func (rg *region) initialised() int {
-	n := 0
-	for _, v := range rg.valid {
-		n += bits.OnesCount64(v)
-	}
-	return n
 }
 
 // newRegion makes the run-time state of a root buffer.

@@ -9,7 +9,7 @@ type Graph struct {
 	// Dependent is whether a node may start before those before it have ended, the first
 	// one aside: by programmatic dependent launch, where its kernel waits itself (OpGridWait).
 	Dependent bool
-	// Steps is how many times all nodes are run by one launch where so many are wanted; the
+	// Steps is how many times all nodes are run by one launch where that many are wanted; the
 	// first node of each time waits for all before it. 0 means 1.
 	Steps int
 	// Repeat is the name of what tells a launch how often to run the graph; it is no

@@ -138,7 +138,7 @@ const (
 	OpWGMMAFence  // wgmma.fence               orders the warp's accesses to registers before its wgmmas behind it
 	OpWGMMACommit // wgmma.commit              the wgmmas since the last one are a group
 	OpWGMMAWait   // wgmma.wait 1              until at most 1 group of the warp's is under way
-	// setmaxreg.inc 224         registers a thread of the warpgroup has from here on; inc waits until there are so many
+	// setmaxreg.inc 224         registers a thread of the warpgroup has from here on; inc waits until there are as many
 	OpSetMaxReg
 
 	// What the executor checks.

@@ -50,7 +50,7 @@ __device__ __forceinline__ void fence_proxy_async_shared() { asm volatile("fence
 template <int n>
 __device__ __forceinline__ void fewer_registers() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(n)); }
 
-// Gives the threads of this warpgroup n registers each, once others have given up so many.
+// Gives the threads of this warpgroup n registers each, once others have given up as many.
 template <int n>
 __device__ __forceinline__ void more_registers() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" : : "n"(n)); }
 
@@ -178,7 +178,7 @@ __device__ __forceinline__ void wgmma_m64n64k16_f16_registers(u32 a0, u32 a1, u3
     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
 }
 
-// Waits until at most so many of this warp's groups are under way.
+// Waits until at most n of this warp's groups are under way.
 template <int pending>
 __device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory"); }
 

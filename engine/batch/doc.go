@@ -16,7 +16,7 @@
 // # Pieces
 //
 // How many tokens of a prompt come together decides where its sums are cut, so with
-// Options.Piece that depends on the prompt alone: it comes in pieces of so many tokens
+// Options.Piece that depends on the prompt alone: it comes in pieces of n tokens
 // from its begin on, and what remains. A sequence has its whole next piece or no row at
 // all; those that have waited longest come first. A page is then known by its tokens
 // and the pieces they came in, and of pages that are remembered a sequence takes over as
@@ -25,7 +25,7 @@
 // (Prefiller).
 //
 // Parts that are cut at fixed places are as many as a sequence is long, and a kernel has
-// room for so many: where those of all sequences are too many for one launch, it is of
+// room for as many: where those of all sequences are too many for one launch, it is of
 // those that have waited longest, and the others have theirs later. Only a sequence that
 // alone has too many is refused.
 //

@@ -148,7 +148,7 @@ func newBench(t *testing.T, z sizes) *bench {
 	return &bench{s, t, f, pool, z}
 }
 
-// add adds a job that wants so many tokens.
+// add adds a job that wants n tokens.
 func (b *bench) add(prompt []int, want int) *client {
 	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece, few: b.z.few, short: b.z.short}
 	b.Add(prompt, c)

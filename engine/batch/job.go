@@ -85,7 +85,7 @@ func (s *Scheduler) follow(j *job) {
 	j.reached = max(j.reached, j.cached)
 }
 
-// advance says that the cache holds n tokens of a job, as far as there are so many.
+// advance says that the cache holds n tokens of a job, as far as it has as many.
 // Whole pages go to the tree, pages without a token back to the pool.
 func (s *Scheduler) advance(j *job, n int) {
 	j.cached = min(n, len(j.tokens))

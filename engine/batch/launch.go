@@ -171,7 +171,7 @@ func (l *launch) take(i int, j *job, token int) {
 }
 
 // finish draws the tokens that are to be drawn and says what the cache holds after
-// so many steps.
+// n steps.
 func (l *launch) finish(steps int) {
 	failed := l.failed
 	for i, p := range l.parts {

@@ -64,7 +64,7 @@ func (l *lookup) drafts(tokens []int, n int) []int {
 	return drafts
 }
 
-// judge notes how many drafts of a step were accepted, of a sequence that has so many tokens now.
+// judge notes how many drafts of a step were accepted, of a sequence that has n tokens now.
 func (l *lookup) judge(accepted, tokens int) {
 	if l.mean += meanWeight * (float64(accepted) - l.mean); l.mean >= leastAccepted {
 		return

@@ -47,7 +47,7 @@ func (j *job) keyed() []int {
 	return keys
 }
 
-// whole is how many tokens of so many pages behind the cached ones a job can have from
+// whole is how many tokens of n pages behind the cached ones a job can have from
 // the tree: up to where a piece begins.
 func (j *job) whole(pages, page int) int {
 	for pages > 0 && !j.begins(j.cached+pages*page) {

@@ -23,7 +23,7 @@ type Options struct {
 	// end at its multiples and at the prompt's end, whatever else runs: see the package's
 	// documentation. 0 shares rows as there are.
 	Piece int
-	// Beside is how many tokens of a prompt with so many cached ones a Prefiller's launch has at most while other
+	// Beside is how many tokens of a prompt with n cached ones a Prefiller's launch has at most while other
 	// sequences run, without Piece: more than the stepper's rows; nil for as many as the launch takes.
 	Beside func(cached int) int
 	// Short other than 0 is how many tokens a sequence has at most whose keys are other ones than a longer sequence's

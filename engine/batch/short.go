@@ -4,7 +4,7 @@ package batch
 // one. So a launch is of short sequences or of long ones, in turns where both run; the prefixes of both are kept apart;
 // and a sequence that grows beyond Short is fed again, whole.
 
-// isShort reports whether a sequence of so many tokens, those to be fed included, is short.
+// isShort reports whether a sequence of n tokens, those to be fed included, is short.
 func (s *Scheduler) isShort(tokens int) bool { return s.o.Short > 0 && tokens <= s.o.Short }
 
 // outgrow has jobs that are short no more begin again.

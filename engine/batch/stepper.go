@@ -101,8 +101,8 @@ type Client interface {
 	Drafts() bool
 	// Pick chooses the token at a position of the sequence. An error ends the job.
 	Pick(logits []float32, position int) (int, error)
-	// ToScore is behind which token of the prompt the client wants the log-probability of the next one, and of so
-	// many of the most probable ones; math.MaxInt when it wants none. Score is given them, token by token up to the
+	// ToScore is behind which token of the prompt the client wants the log-probability of the next one, and of n
+	// of the most probable ones; math.MaxInt when it wants none. Score is given them, token by token up to the
 	// last but one, and moves ToScore on by one. Tokens from ToScore on are fed, also where the cache remembers them.
 	ToScore() (from, tops int)
 	Score(sampling.Logprobs)

@@ -109,7 +109,7 @@ func (n *net) between(from int32, lo, hi int64) int32 {
 func (n *net) upTo(from int32, lo, hi int64) int32 {
 	to := n.add()
 	least := int64(0)
-	for most := int64(9); ; most = most*10 + 9 { // of so many digits
+	for most := int64(9); ; most = most*10 + 9 { // of as many digits as it has
 		if a, b := max(lo, least), min(hi, most); a <= b {
 			n.sameLength(from, strconv.FormatInt(a, 10), strconv.FormatInt(b, 10), to)
 		}

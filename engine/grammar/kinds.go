@@ -110,7 +110,7 @@ func (c *schemas) named(from int32, properties object, required []string, at str
 	return to
 }
 
-// array is a list of so many items, or one of certain items.
+// array is a list of n items, or one of certain items.
 func (c *schemas) array(from int32, o object, at string) int32 {
 	lo, hi := c.range2(o, "minItems", "maxItems", at)
 	item := c.anything

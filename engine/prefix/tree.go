@@ -27,7 +27,7 @@ type node struct {
 	used     uint64 // clock when a cursor left it, or a node below it, last
 }
 
-// New makes an empty tree over pages of so many tokens (at least 1), which it
+// New makes an empty tree over pages of n tokens (at least 1), which it
 // shares in pool.
 func New(pool *pages.Pool, page int) *Tree {
 	return &Tree{pool: pool, page: page, root: &node{}}

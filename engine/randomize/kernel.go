@@ -173,7 +173,7 @@ func (b *builder) eachUnit(m matrix, l u32, body func(u u32, to func(v []pair)))
 	}, dsl.Unroll(1))
 }
 
-// plain writes a tensor of so many elements; all CTAs share the work.
+// plain writes a tensor of n elements; all CTAs share the work.
 func (b *builder) plain(to dsl.Buf[dsl.BF16x2], elements, tensor int) {
 	k := b.k
 	k.Require(elements%unit == 0, "randomize: %d elements, want a multiple of %d", elements, unit)

@@ -30,7 +30,7 @@ type Bundle struct {
 	long  []*Prefill // of prompts, by their tokens
 	layer Device     // the first of them, whose image of a layer in bf16 is all's
 	guard uint32     // page that entries of a page table without a use name
-	owner Device     // of the weights and of the cache, which has so many pages
+	owner Device     // of the weights and of the cache, which has n pages
 	pages int
 
 	loaded LoadStats

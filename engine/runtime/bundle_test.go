@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// members are kernels of tiny of so many rows each, on executors.
+// members are kernels of tiny of n rows each, on executors.
 func members(t *testing.T, o megakernel.Options, rows ...int) (all []runtime.Member) {
 	t.Helper()
 	c, err := models.Lookup("tiny")

@@ -61,7 +61,7 @@ func pagesFrom(first, n int) (pages []uint32) {
 	return pages
 }
 
-// fill feeds tokens to a sequence in launches of up to so many rows.
+// fill feeds tokens to a sequence in launches of up to n rows.
 func fill(t *testing.T, r *runtime.Session, tokens []uint32, pages []uint32, rows int) {
 	t.Helper()
 	for i := 0; i < len(tokens); i += rows {

@@ -101,7 +101,7 @@ func (s *runner) zero(names ...string) error {
 	return nil
 }
 
-// renew zeroes words with tags before a launch of so many steps when their tags might
+// renew zeroes words with tags before a launch of n steps when their tags might
 // come again: those of a plan's states that no launch has written for long.
 func (s *runner) renew(steps int) error {
 	s.arrivals += int64(steps) * int64(s.mk.Barriers()+s.mk.DrawBarriers()) * int64(s.mk.Options.SMs)

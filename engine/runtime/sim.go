@@ -224,7 +224,7 @@ func (s *Sim) Swap(k *ir.Kernel) error {
 // host to give it up.
 func (s *Sim) Stuck() bool { return s.host.stuck.Load() }
 
-// ClaimStuck makes the next launch claim that it hangs, after about so many warp
+// ClaimStuck makes the next launch claim that it hangs, after about n warp
 // instructions, although it does not: so that it is given up anywhere.
 func (s *Sim) ClaimStuck(instructions int64) {
 	s.host.claim = 1 + int(instructions/interp.HostTurn)

@@ -60,7 +60,7 @@ func (t *Table) Row(cells ...any) {
 }
 
 // RowWithin adds a row whose cells are cut at spaces into as many lines as they need to be
-// of at most so many characters; 0, or none, is any number.
+// of at most n characters; 0, or none, is any number.
 func (t *Table) RowWithin(widths []int, cells ...any) {
 	lines, most := make([][]string, len(cells)), 1
 	for i, c := range cells {

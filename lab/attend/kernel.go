@@ -41,13 +41,13 @@ const (
 	BufferStates = "states"
 )
 
-// Scalars are the parameters of a launch over a cache of so many pages: steps times
+// Scalars are the parameters of a launch over a cache of n pages: steps times
 // all layers. A step's plan is that of step 0 of a launch; nothing grows.
 func (k *Kernel) Scalars(pages, steps int) map[string]uint64 {
 	return map[string]uint64{"pages": uint64(pages), "steps": uint64(steps)}
 }
 
-// Limits are what a plan must fit into, for a cache of so many pages (0: unchecked).
+// Limits are what a plan must fit into, for a cache of n pages (0: unchecked).
 func (k *Kernel) Limits(pages int) kv.Limits {
 	c := &k.Config
 	return kv.Limits{CTAs: c.SMs, KVHeads: c.KVHeads, Group: c.Heads / c.KVHeads, Rows: c.Rows, PageSize: c.Page,

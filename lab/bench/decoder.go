@@ -73,7 +73,7 @@ func (d *Decoder) ready(judged bool, judge func() (*gate.Report, error), kvBytes
 	return d, nil
 }
 
-// Measure measures a case: so many sequences that decode, each with so many tokens in the
+// Measure measures a case: n sequences that decode, each with n tokens in the
 // cache as a round begins. top is the ceiling, measured right before.
 func (d *Decoder) Measure(ctx context.Context, top ceiling.Measured, sequences, cached int) (Case, error) {
 	c, err := d.measure(ctx, top, sequences, cached)

@@ -29,7 +29,7 @@ type Launcher struct {
 	sequences int
 }
 
-// Launcher loads the kernel and fills its KV cache for launches of so many tokens at the
+// Launcher loads the kernel and fills its KV cache for launches of n tokens at the
 // contexts. There is no gate and no ceiling.
 func (s *Suite) Launcher(ctx context.Context, contexts []int, tokens int) (*Launcher, error) {
 	launch, err := s.open(ctx, contexts, tokens)
@@ -54,7 +54,7 @@ func (s *RaggedSuite) Launcher(ctx context.Context, contexts []int, steps int) (
 // their tokens in it, which those at other contexts may see.
 func (l *Launcher) Reset() error { return FillKV(l.loaded, l.kvBytes) }
 
-// Launch launches the kernel with so many tokens in the cache.
+// Launch launches the kernel with n tokens in the cache.
 func (l *Launcher) Launch(cached int) (Launch, error) {
 	round, err := l.launch(cached)
 	if err != nil {

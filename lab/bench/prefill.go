@@ -193,7 +193,7 @@ func (r *prefillRun) close() {
 	}
 }
 
-// prompt feeds n tokens, so many at a time; the last launch chooses.
+// prompt feeds n tokens, some at a time; the last launch chooses.
 func (r *prefillRun) prompt(ctx context.Context, n, together int) error {
 	tokens := make([]int, n)
 	for i := range tokens {

@@ -20,7 +20,7 @@ func raggedSuite(t *testing.T) *bench.RaggedSuite {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	o := megakernel.Options{SMs: 4, Page: 4, StageBytes: 2048} // so many SMs that KV is split
+	o := megakernel.Options{SMs: 4, Page: 4, StageBytes: 2048} // enough SMs that KV is split
 	one, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	o.Tokens, o.Draws = 4, true

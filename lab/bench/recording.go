@@ -23,7 +23,7 @@ type Recording struct {
 // last is recorded.
 const RecordedLaunches = 31
 
-// Record loads the kernel and records a launch of so many tokens that begins with cached
+// Record loads the kernel and records a launch of n tokens that begins with cached
 // tokens in the cache. It releases what it allocated.
 func (s *Suite) Record(ctx context.Context, cached, tokens int) (r *Recording, err error) {
 	launch, err := s.open(ctx, []int{cached}, tokens)

@@ -47,7 +47,7 @@ type SessionRunner struct {
 // firstToken is what every round feeds first.
 const firstToken = 1
 
-// token is the i-th of those that are fed, of so many.
+// token is the i-th of those that are fed, of n.
 func token(i, vocab int) int { return (firstToken + i) % vocab }
 
 // Tokens decodes n tokens. The cache holds whatever it holds, FillKV's numbers
@@ -105,7 +105,7 @@ func FillKV(dev runtime.Device, bytes int64) error {
 	return refillKV(dev, syntheticKV(bytes), 0, bytes)
 }
 
-// syntheticKV is what FillKV repeats in a cache of so many bytes.
+// syntheticKV is what FillKV repeats in a cache of n bytes.
 func syntheticKV(bytes int64) []byte {
 	block := make([]byte, min(bytes, kvBlock))
 	random := rand.New(rand.NewPCG(1, 2))

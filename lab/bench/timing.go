@@ -13,7 +13,7 @@ type Timing struct {
 	Launches []float64 // of each launch the device's µs a token; of several rows, a step
 }
 
-// Time loads the kernel and times launches of so many tokens at each context, after one
+// Time loads the kernel and times launches of n tokens at each context, after one
 // that warms up. There is no gate and no ceiling: the times are to compare kernels of one
 // session by. Launches that choose different tokens from the same state are an error. It
 // releases what it allocated.
@@ -26,7 +26,7 @@ func (s *Suite) Time(ctx context.Context, contexts []int, tokens, launches int) 
 	return timed(contexts, tokens, launches, launch)
 }
 
-// open loads the kernel, fills its KV cache, and returns what launches so many tokens.
+// open loads the kernel, fills its KV cache, and returns what launches n tokens.
 func (s *Suite) open(ctx context.Context, contexts []int,
 	tokens int) (launch func(cached int) (Round, error), err error) {
 	s.Method.Contexts, s.Method.Tokens = contexts, tokens
@@ -64,7 +64,7 @@ func (s *RaggedSuite) open(ctx context.Context, contexts []int,
 	return func(cached int) (Round, error) { return run.Steps(ctx, Sequences, cached, steps) }, nil
 }
 
-// timed launches once and then so many times at each context.
+// timed launches once and then n times at each context.
 func timed(contexts []int, steps, launches int, launch func(cached int) (Round, error)) (all []Timing, err error) {
 	for _, cached := range contexts {
 		warm, err := launch(cached)

@@ -123,7 +123,7 @@ func (s *Subject) withSwappedPages(ctx context.Context, ref *Reference, rules Ru
 	return r, errors.Join(err, s.Session.SetTable(s.Table))
 }
 
-// ShuffledTable is a page table of so many pages in which no page follows its
+// ShuffledTable is a page table of n pages in which no page follows its
 // neighbour in order, so that a kernel that ignores the table is noticed.
 func ShuffledTable(pages int) []uint32 {
 	table := make([]uint32, pages)

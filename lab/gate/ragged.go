@@ -280,7 +280,7 @@ func lengths(ref *Reference) (all []int) {
 	return all
 }
 
-// dealt are the pages of each sequence, of a cache of so many, in an order in which no page
+// dealt are the pages of each sequence, of a cache of n, in an order in which no page
 // follows its neighbour.
 func dealt(ref *Reference, page, pages int) (all [][]uint32) {
 	free := ShuffledTable(pages)

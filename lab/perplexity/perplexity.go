@@ -44,7 +44,7 @@ func Windows(ids []int, bos, length int) (windows [][]int) {
 // Most is how many multiplications Measure takes on: about an hour of a core.
 const Most = 4e12
 
-// Cost is about how many multiplications so many predicted tokens take.
+// Cost is about how many multiplications n predicted tokens take.
 func Cost(c models.Config, tokens int) float64 { return float64(c.ParamCount()) * float64(tokens) }
 
 // Measure computes the cross entropy of every token after the first of each window, given those before it in the

@@ -36,7 +36,7 @@ func projected(row []float32, signs []int) (out [Projections]float64) {
 func RowsBytes(heads, tokens int) int { return 2 * heads * tokens * Projections * 2 }
 
 // CompareRows compares a layer's rows with those of a file, of which want is the layer's part for
-// a sequence of so many tokens. A row's difference is relative to the size that rows of its head
+// a sequence of n tokens. A row's difference is relative to the size that rows of its head
 // have on average.
 func CompareRows(f *Figures, layer int, rows *Rows, want []byte, tokens int) {
 	signs := synth.Tokens(0, signSequence, rows.D, 1<<Projections)

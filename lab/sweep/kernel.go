@@ -93,7 +93,7 @@ func (s *Sweep) fit(ctx context.Context, mk *megakernel.Kernel, cells []*Cell) (
 	return fit, pages, nil
 }
 
-// needs is about what a kernel takes on the device, with so many pages a layer.
+// needs is about what a kernel takes on the device, with n pages a layer.
 func needs(mk *megakernel.Kernel, pages int) int64 {
 	bytes := int64(mk.Config.Layers) * int64(pages) * int64(mk.KV.PageBytes())
 	for _, b := range mk.IR.Globals() {

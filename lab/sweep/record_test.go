@@ -29,7 +29,7 @@ func six(x float64) float64 {
 	return y
 }
 
-// figures are those of a made-up case: a step of all sequences takes so many µs of the
+// figures are those of a made-up case: a step of all sequences takes some µs of the
 // GPU at this share.
 func figures(batch, context int, step, share float64, r sweep.Setup) bench.Case {
 	const top = 4610

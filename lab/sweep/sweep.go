@@ -26,7 +26,7 @@ type Measurer interface {
 	Ceiling(ctx context.Context) (ceiling.Measured, error)
 	// Free is how many bytes a kernel may take on the device.
 	Free(ctx context.Context) (int64, error)
-	// Open loads a kernel with so many pages of KV cache, for these contexts, and judges
+	// Open loads a kernel with n pages of KV cache, for these contexts, and judges
 	// it where there is a reference; a report that is not passed is no error.
 	Open(ctx context.Context, mk *megakernel.Kernel, pages int, contexts []int) (Opened, *gate.Report, error)
 }
@@ -37,7 +37,7 @@ type Opened interface {
 	Close() error
 }
 
-// Candidate is a kernel of so many query rows, or why there is none.
+// Candidate is a kernel of n query rows, or why there is none.
 type Candidate struct {
 	Rows    int
 	Kernel  *megakernel.Kernel

@@ -15,7 +15,7 @@ import (
 // tracing page open: a process for an SM, a thread for a role, a complete event for
 // a span (its kind is the category; step, layer and detail are arguments), and a
 // counter for the chunks in an SM's ring where they can be told. Of the launch's steps it
-// has so many of the last ones, of 0 all: a step of a large model has millions of events.
+// has the last of them, steps in number, of 0 all: a step of a large model has millions of events.
 // Times are in µs; a step of the executor is shown as one. Events are written as they are
 // made, a track at a time.
 func (t *Trace) WriteChrome(w io.Writer, steps int) error {
@@ -43,7 +43,7 @@ func (t *Trace) WriteChrome(w io.Writer, steps int) error {
 	return c.w.Flush()
 }
 
-// firstOf is the first of so many of the last steps, of 0 that of all.
+// firstOf is the first of the last steps, n in number, of 0 that of all.
 func (t *Trace) firstOf(steps int) (first int) {
 	for i := range t.Tracks {
 		for j := range t.Tracks[i].Spans {

@@ -27,7 +27,7 @@ type Pairer interface {
 
 // Launcher is a loaded kernel: bench.Launcher.
 type Launcher interface {
-	// Launch launches the kernel with so many tokens in the cache.
+	// Launch launches the kernel with n tokens in the cache.
 	Launch(cached int) (bench.Launch, error)
 	// Reset brings its KV cache back to what it was at first.
 	Reset() error

@@ -26,7 +26,7 @@ type field struct {
 	running  []*runner          // that are loaded
 	order    []megakernel.Options
 	most     int // loaded at a time
-	room     int // for so many kernels at a time; 0: for all
+	room     int // for this many kernels at a time; 0: for all
 
 	mu       sync.Mutex
 	compiled int

@@ -18,7 +18,7 @@ type Measurer interface {
 	// Compile leaves everything that Measure will want compiled in the cache, without the
 	// GPU, and says what compiled it. Called by several goroutines at once.
 	Compile(ctx context.Context, mk *megakernel.Kernel) (compiler string, err error)
-	// Measure times so many launches of a kernel at every context of the setup, in its order.
+	// Measure times n launches of a kernel at every context of the setup, in its order.
 	Measure(ctx context.Context, mk *megakernel.Kernel, launches int) ([]bench.Timing, error)
 }
 

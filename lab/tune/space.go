@@ -36,7 +36,7 @@ type Dimension struct {
 	Kernels []*megakernel.Kernel
 }
 
-// Dimensions lists the names of those that a kernel of so many query rows has, launched
+// Dimensions lists the names of those that a kernel of n query rows has, launched
 // so, in the order in which they are searched. Of several rows the plan of a launch says
 // what one row's --splits and --merge say.
 func Dimensions(rows int, launch megakernel.Launching) []string {
@@ -76,8 +76,8 @@ func candidates(mk *megakernel.Kernel, dimension string, searched []string) []*m
 	return all
 }
 
-// scaled are options whose stages become of other bytes: with so many whole copies that no
-// fewer bytes are in flight, leads as long in bytes, and so many chunks that no fewer bytes
+// scaled are options whose stages become of other bytes: with enough whole copies that no
+// fewer bytes are in flight, leads as long in bytes, and chunks so that no fewer bytes
 // are held in registers, or as many as there can be.
 func scaled(o megakernel.Options, bytes int) megakernel.Options {
 	scale := func(n int) int { return max(1, (n*o.StageBytes+bytes-1)/bytes) }

@@ -35,7 +35,7 @@ func withAttention(h reference.Hooks, mk *megakernel.Kernel, t *Trial) reference
 	return h
 }
 
-// visible is what a layer's window leaves of the chunks of so many cached tokens.
+// visible is what a layer's window leaves of the chunks of n cached tokens.
 func (t *Trial) visible(layer, cached int) kv.Visible {
 	class := kv.Class{}
 	if v := t.mk.LayerAttention(layer, megakernel.Tables{}); v != nil {
@@ -44,7 +44,7 @@ func (t *Trial) visible(layer, cached int) kv.Visible {
 	return class.Visible(t.mk.ChunkTokens(), cached, 0, cached)
 }
 
-// read is how many of so many cached tokens a layer reads of a KV head.
+// read is how many of n cached tokens a layer reads of a KV head.
 func (t *Trial) read(layer, cached int) int {
 	return cached - t.visible(layer, cached).Skip*t.mk.ChunkTokens()
 }
@@ -60,7 +60,7 @@ func (t *Trial) splits() int {
 	return min(at(cachedTokens(t.mk)), at(cachedTokens(t.mk)+t.steps-1))
 }
 
-// seenSplits is how many of the parts into which the visible chunks of so many cached
+// seenSplits is how many of the parts into which the visible chunks of n cached
 // tokens are cut have a token that v's mask shows to every head of the next query: the
 // last part always has that query's own.
 func seenSplits(v *tasks.Variant, seen kv.Visible, splits, chunk, cached, heads int) (n int) {

@@ -101,7 +101,7 @@ type broken struct {
 	want map[string][]place // by kind: lines of the sides or of their callers
 }
 
-// isReported wants a finding of a kernel that holds so many chunks under every schedule,
+// isReported wants a finding of a kernel that holds n chunks under every schedule,
 // and in each the lines of its kind.
 func (b *broken) isReported(t *testing.T, held int) {
 	t.Helper()

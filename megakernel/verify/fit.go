@@ -45,7 +45,7 @@ func within(mk *megakernel.Kernel) wishes {
 
 // fit is the shrunk kernel with sizes, not further from the real ones than need
 // be, at which its ring turns, its matrices are shared unevenly and it has
-// positions for so many steps. What asked, the options before anything was chosen,
+// positions for n steps. What asked, the options before anything was chosen,
 // says of the ring stays. Where no size will do, see within.
 func fit(real *megakernel.Kernel, asked megakernel.Options, steps int) (*megakernel.Kernel, error) {
 	c, o := shrink(real)
@@ -62,7 +62,7 @@ func fit(real *megakernel.Kernel, asked megakernel.Options, steps int) (*megaker
 	}
 }
 
-// positions are how many a check of so many steps asks for.
+// positions are how many a check of n steps asks for.
 func positions(small *megakernel.Kernel, steps int) int {
 	if small.Ragged() {
 		return longest(small) + (fixedLaunches+steps)*(small.Options.Tokens+maxGrowth)

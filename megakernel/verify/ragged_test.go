@@ -60,7 +60,7 @@ func TestRaggedStepsOfWideGroups(t *testing.T) {
 	}
 }
 
-// wide is heads of 128 in groups of so many.
+// wide is heads of 128 in groups of n.
 func wide(group int) func(c *models.Config) {
 	return func(c *models.Config) { c.HeadDim, c.Heads, c.KVHeads = 128, 2*group, 2 }
 }

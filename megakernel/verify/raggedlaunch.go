@@ -123,7 +123,7 @@ func (x *scene) share() shape {
 	return shape{name: "sharing", parts: parts}
 }
 
-// pinned is a launch whose parts have so many tokens that long sequences have several.
+// pinned is a launch whose parts have n tokens that long sequences have several.
 func (x *scene) pinned() shape {
 	s := x.mixed()
 	s.name, s.pin = "pinned", max(x.t.pin, x.t.pinnable())

@@ -81,7 +81,7 @@ const (
 	fixedLaunches = inTurn + 6    // those that are not drawn at random, see shapes
 )
 
-// pinnable is at least so many tokens of a pinned part that the kernel has room for all
+// pinnable is at least n tokens of a pinned part that the kernel has room for all
 // parts: a sequence has three at most.
 func (t *raggedTrial) pinnable() int {
 	chunk := t.mk.ChunkTokens()
@@ -141,7 +141,7 @@ func (x *scene) populate() error {
 	return nil
 }
 
-// add makes a sequence with so many tokens in the cache, the first pages of them
+// add makes a sequence with n tokens in the cache, the first pages of them
 // another's.
 func (x *scene) add(of *sequence, shared, tokens int) error {
 	t, page := x.t, x.t.mk.KV.Page
@@ -173,7 +173,7 @@ func (x *scene) add(of *sequence, shared, tokens int) error {
 	return nil
 }
 
-// reserve gives a sequence pages for so many tokens.
+// reserve gives a sequence pages for n tokens.
 func (x *scene) reserve(s *sequence, tokens int) {
 	for len(s.pages)*x.t.mk.KV.Page < tokens {
 		s.pages, x.free = append(s.pages, x.free[0]), x.free[1:]

@@ -29,7 +29,7 @@ type Request struct {
 	Wide bool
 	// check the prefill kernel of steps of this many tokens beside the model's decode kernels, instead; 0: none
 	Prefill int
-	// of several rows: parts end at multiples of so many tokens, themselves a multiple of the real kernel's ChunkTokens;
+	// of several rows: parts end at multiples of this many tokens, themselves a multiple of the real kernel's ChunkTokens;
 	// 0: anywhere
 	Pin int
 }

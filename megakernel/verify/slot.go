@@ -2,7 +2,7 @@ package verify
 
 import "github.com/mkgen/mkgen/engine/runtime"
 
-// slot is a token's place in a cache of so many pages a layer.
+// slot is a token's place in a cache of n pages a layer.
 type slot struct{ pages, layer, page, slot int }
 
 // head is the byte at which the keys and values of a token of one head begin.

@@ -56,13 +56,13 @@ func (t *Trial) Bytes() int64 {
 	return n
 }
 
-// NewTrial fixes the inputs for so many steps (at least 1) and computes what
+// NewTrial fixes the inputs for n steps (at least 1) and computes what
 // must come out of mk. The cache begins with enough tokens for every split.
 func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 	return newTrial(mk, steps, cachedTokens(mk))
 }
 
-// newTrial is NewTrial with so many tokens in the cache at first.
+// newTrial is NewTrial with n tokens in the cache at first.
 func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 	shape := mk.Config
 	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape), steps: steps,

@@ -26,7 +26,7 @@ type entry struct {
 }
 
 // parseHeader reads the header of a safetensors file: 8 bytes of length (little
-// endian), so many bytes of JSON, then the data. file names it in messages. It
+// endian), that many bytes of JSON, then the data. file names it in messages. It
 // returns the tensors in the order of their data, which they fill without holes or
 // overlaps, and the offset of the data in the file.
 func parseHeader(file string, content []byte) ([]entry, int64, error) {

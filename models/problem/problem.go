@@ -39,7 +39,7 @@ func (l *List) Err() error {
 }
 
 // Shorten makes text from a file fit for one line of a message: printable, at
-// most so many bytes before quoting.
+// most that many bytes before quoting.
 func Shorten(text string, most int) string {
 	cut := text
 	if len(cut) > most {

@@ -53,7 +53,7 @@ func (m *module) packedColumns(rows, words, pack int) (cols int, err error) {
 		most := int64(words) * int64(pack)
 		if got[0] != int64(rows) || got[1] > most || got[1] <= most-int64(pack) {
 			want := fmt.Sprintf("%d and %d to %d", rows, most-int64(pack)+1, most)
-			m.problem("weight_shape", shape(got[:]...), want, "weight_packed holds so many")
+			m.problem("weight_shape", shape(got[:]...), want, "weight_packed holds as many")
 			return
 		}
 		cols = int(got[1])

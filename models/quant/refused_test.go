@@ -160,7 +160,7 @@ func TestRefusedData(t *testing.T) {
 		{"gptq_i4g32", up + "g_idx", func(b []byte) { b[4] = 2 }, `g_idx: found group 2 of column 1, want 0 to 1`},
 		{"gptq_i4g32", up + "g_idx", func(b []byte) { b[7] = 255 }, `g_idx: found group -16777216 of column 1, want 0 to 1`},
 		{"ct_i4g32", up + "weight_shape", func(b []byte) { b[0]++ },
-			`weight_shape: found [97, 64], want 96 and 57 to 64; weight_packed holds so many`},
+			`weight_shape: found [97, 64], want 96 and 57 to 64; weight_packed holds as many`},
 		{"ct_i4g32", up + "weight_shape", func(b []byte) { b[15] = 255 },
 			`weight_shape: found [96, -72057594037927872], want 96 and 57 to 64`},
 		{"ct_i4g32_order", up + "weight_g_idx", func(b []byte) { clear(b) },

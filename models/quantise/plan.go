@@ -90,7 +90,7 @@ func plan(c *quant.Checkpoint, infos []checkpoint.TensorInfo, f Format, head boo
 	return pieces, ignored, p.Err()
 }
 
-// shards cuts the pieces into files of at most so many bytes of data each, or of one piece.
+// shards cuts the pieces into files of at most n bytes of data each, or of one piece.
 func shards(pieces []piece, most int64) (files [][]piece) {
 	room := int64(-1)
 	for _, p := range pieces {

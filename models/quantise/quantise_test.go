@@ -37,9 +37,6 @@ func format(t *testing.T, name string) Format {
 	return f
 }
 
-// fits are the formats that a model of 96, 192 and 352 columns has.
-func fits() []string { return []string{"i4g32", "i8", "e4m3"} }
-
 // weights reads all of a matrix.
 func weights(t *testing.T, m *quant.Matrix) []float32 {
 	all := make([]float32, m.Rows*m.Cols)

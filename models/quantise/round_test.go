@@ -52,7 +52,7 @@ func TestScalesAreNearlyTheBest(t *testing.T) {
 		if bits == 4 {
 			require.Less(t, ours, 1.03*best)
 			require.Less(t, ours, 0.8*plain)
-		} else { // the best of 2000 is luck: where so many codes are used none is better than another in general
+		} else { // the best of 2000 is luck: where that many codes are used none is better than another in general
 			require.Less(t, ours, 1.15*best)
 		}
 	}

@@ -25,7 +25,7 @@
 // first half of a block's columns are in the low half of a word, nibble b for column 16j + 4t + b, and those of the
 // other half in its high half.
 //
-// A run is so many blocks of one row tile, along the columns, and then their scales. The scales are
+// A run is n blocks of one row tile, along the columns, and then their scales. The scales are
 // entries, in order of row, half of a block where a scale group is smaller than a block, block,
 // and scale group in the half where that is 32. An entry is a scale's 16 bits (binary16 or
 // bfloat16) or, with zero points, a word: the scale in the low half, −16 times the zero point, or of 8 bits −1

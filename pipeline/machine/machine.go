@@ -43,7 +43,7 @@ type Latency struct {
 	Atomic Figure `json:"atomic_us"` // all SMs add to one word
 }
 
-// Copies is what all SMs stream with so many copies of a stage in flight on each, and
+// Copies is what all SMs stream with n copies of a stage in flight on each, and
 // the latency of small requests meanwhile.
 type Copies struct {
 	InFlight int    `json:"in_flight"`

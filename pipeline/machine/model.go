@@ -34,7 +34,7 @@ func (m *Machine) CopySeconds() float64 {
 	return float64(m.SMs*c.InFlight*m.StageBytes) / (c.GBps.Median * giga)
 }
 
-// BytesPerSecond is what sms SMs stream together with so many bytes in flight on each.
+// BytesPerSecond is what sms SMs stream together with n bytes in flight on each.
 // By Little's law what is in flight altogether decides: up to the first measured point a
 // copy takes CopySeconds, from there the measured curve holds, never more than the ceiling.
 func (m *Machine) BytesPerSecond(sms int, inFlight int64) float64 {
@@ -47,10 +47,10 @@ func (m *Machine) BytesPerSecond(sms int, inFlight int64) float64 {
 	return min(by*between(curve, float64(sms)*float64(inFlight)/by), m.Ceiling.Median*giga)
 }
 
-// copies are so many bytes in flight on an SM in copies of m.
+// copies are n bytes in flight on an SM in copies of m.
 func (m *Machine) copies(inFlight int64) float64 { return float64(inFlight) / float64(m.StageBytes) }
 
-// LoadSeconds is the latency of a load from the L2 cache with so many bytes in flight on
+// LoadSeconds is the latency of a load from the L2 cache with n bytes in flight on
 // every SM; 0 is while nothing streams.
 func (m *Machine) LoadSeconds(inFlight int64) float64 {
 	if inFlight == 0 {
@@ -63,8 +63,8 @@ func (m *Machine) LoadSeconds(inFlight int64) float64 {
 	return between(curve, m.copies(inFlight))
 }
 
-// VectorSeconds is what an exchange of a vector of so many bytes adds to a stream with so
-// many bytes in flight on every SM, handed on in a way: "barrier", "counted" or "words",
+// VectorSeconds is what an exchange of a vector of n bytes adds to a stream with n
+// bytes in flight on every SM, handed on in a way: "barrier", "counted" or "words",
 // which name those of Exchange. It may be below 0. Vectors shorter or longer than those
 // measured cost what the nearest does. spread is half the distance from the least to the
 // greatest. known is whether the file has figures of it.
@@ -116,14 +116,14 @@ func (e *Exchange) unhidden(way string) *Figure {
 	return of.Unhidden
 }
 
-// WaitSeconds is how long an SM waits at a grid barrier for the others, with so many
+// WaitSeconds is how long an SM waits at a grid barrier for the others, with n
 // bytes in flight on every SM; 0 is while nothing streams. It is the mean over the SMs.
 func (m *Machine) WaitSeconds(inFlight int64) float64 {
 	return m.exchange(inFlight, 0, func(e *Exchange) float64 { return e.Wait.Median })
 }
 
 // SyncSeconds is how long the SMs wait at a sync at which all meet, behind a phase
-// in which each streamed so many bytes with so many in flight: mean over the SMs. counts
+// in which each streamed n bytes with a given number in flight: mean over the SMs. counts
 // is whether it is a count of arrivals, and no barrier.
 //
 // It is what the sync takes while nothing streams, and what the SMs are apart. The
@@ -143,8 +143,8 @@ func (m *Machine) SyncSeconds(inFlight, streamed int64, counts bool) float64 {
 	return latency + apart*math.Sqrt(float64(streamed)/float64(m.Between))
 }
 
-// ReadSeconds is how long an SM takes behind a sync to read a vector of so many bytes
-// that the others wrote, with so many bytes in flight on every SM. Beyond the longest
+// ReadSeconds is how long an SM takes behind a sync to read a vector of n bytes
+// that the others wrote, with n bytes in flight on every SM. Beyond the longest
 // measured vector it grows as it did up to there.
 func (m *Machine) ReadSeconds(inFlight int64, bytes int) float64 {
 	if bytes == 0 {
@@ -174,7 +174,7 @@ func (m *Machine) exchange(inFlight int64, bytes int, of func(*Exchange) float64
 	return between(curve, m.copies(inFlight))
 }
 
-// DrainSeconds is how long consumers take for so many bytes that lie in the ring.
+// DrainSeconds is how long consumers take for n bytes that lie in the ring.
 func (m *Machine) DrainSeconds(bytes int) float64 {
 	return m.Drain.Chunk.Median * micro * float64(bytes) / float64(m.StageBytes)
 }

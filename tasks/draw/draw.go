@@ -60,7 +60,7 @@ const (
 // Searches is the most histograms that a draw takes: three for top-k, and two more for top-p, which shares the first.
 const Searches = 5
 
-// A MassBits is how many bits the weight of the nearest token of a first-level bin has: so many that those of a whole
+// A MassBits is how many bits the weight of the nearest token of a first-level bin has: enough that those of a whole
 // vocabulary sum up in 32 bits.
 func MassBits(vocab int) int {
 	bits := 32

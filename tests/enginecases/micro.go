@@ -16,7 +16,7 @@ import (
 )
 
 // Micro is a kernel so small that the executor takes few milliseconds a token:
-// one layer, two SMs, pages of 4 tokens, the vocabulary of Bytes; with so many query rows a step.
+// one layer, two SMs, pages of 4 tokens, the vocabulary of Bytes; with n query rows a step.
 func Micro(rows int) (*megakernel.Kernel, error) {
 	c, err := models.Parse(strings.NewReader(microConfig))
 	if err != nil {

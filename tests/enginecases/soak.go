@@ -110,7 +110,7 @@ func (b *Bench) guard(t T, device runtime.Device) []byte {
 	return b.pageBytes(t, device, n, n+1)
 }
 
-// pageBytes reads a page of a cache of so many, layer after layer.
+// pageBytes reads a page of a cache of n, layer after layer.
 func (b *Bench) pageBytes(t T, device runtime.Device, i, pages int) []byte {
 	page := int64(b.Kernel.KV.PageBytes())
 	out := make([]byte, int64(b.Kernel.Config.Layers)*page)

@@ -40,10 +40,10 @@ type Content struct {
 // Word is what a word can be.
 type Word struct {
 	Lo, Hi Linear
-	// With Digits all digits of so many bits are below Below.
+	// With Digits all digits of n bits are below Below.
 	Digits int
 	Below  int64
-	// With Low the word is two numbers, the first of so many bits, whose sum is at most Sum.
+	// With Low the word is two numbers, the first of n bits, whose sum is at most Sum.
 	Low int
 	Sum int64
 }

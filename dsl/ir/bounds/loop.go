@@ -146,7 +146,7 @@ func (a *analysis) heads(s *ir.For, set []int, before state, counter *symbol, lo
 	return out
 }
 
-// stepped is x behind so many turns, of which gone is step times as much.
+// stepped is x behind the turns of which gone is step times as much.
 func (a *analysis) stepped(x form, c *carried, gone form, step int64) (form, bool) {
 	if c.step.lo == c.step.hi && c.step.lo%step == 0 {
 		return sum(1, x, c.step.lo/step, gone)

@@ -117,7 +117,7 @@ func Within(prompt []int, piece int, short bool) []int {
 }
 
 // AloneInPieces is Alone of a Stepper whose results depend on Pieces, when the prompt
-// comes in pieces of so many tokens and what remains, and what was chosen one by one.
+// comes in pieces of n tokens and what remains, and what was chosen one by one.
 func AloneInPieces(prompt []int, n int, picked bool, piece int) []int {
 	h, all := start, append([]int(nil), prompt...)
 	var cells []cell

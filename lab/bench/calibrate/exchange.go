@@ -90,7 +90,7 @@ func (x *exchange) inWords() {
 	x.note(arrived, released)
 }
 
-// each calls body in the consumer threads for their elements of n, so many at a time, whose
+// each calls body in the consumer threads for their elements of n, some at a time, whose
 // loads can be under way together: those beyond the end are the last again, and in does
 // nothing for them.
 func (x *exchange) each(n u32, together int, body func(at []u32, in func(j int, store func()))) {

@@ -85,7 +85,7 @@ func (r *runs) stream() machine.Figure {
 // micros are clocks in µs.
 func (r *runs) micros(clocks float64) float64 { return clocks * r.nsPerClock / 1e3 }
 
-// latency is that of so many loads, and of atomics, of each SM beside a launch: means of
+// latency is that of n loads, and of atomics, of each SM beside a launch: means of
 // the SMs.
 func (r *runs) latency(beside Launch, n int) (out machine.Latency) {
 	beside.Probes = n
@@ -109,7 +109,7 @@ func (r *runs) latency(beside Launch, n int) (out machine.Latency) {
 // cold is how many phases of a launch do not count.
 const cold = 2
 
-// exchange is that of a vector of so many bytes, with so many copies in flight or, if 0,
+// exchange is that of a vector of n bytes, with n copies in flight or, if 0,
 // nothing that streams.
 func (r *runs) exchange(inFlight, bytes int) machine.Exchange {
 	f := r.syncWay(inFlight, bytes, Barrier)
@@ -134,7 +134,7 @@ type found struct {
 	unhidden         *machine.Figure // where something streams; not of a Count
 }
 
-// syncWay is that of a vector of so many bytes. While something streams the same launch
+// syncWay is that of a vector of n bytes. While something streams the same launch
 // without syncs is beside it each time, but for a Count, of which only the wait is
 // wanted.
 func (r *runs) syncWay(inFlight, bytes int, how Sync) (out found) {

@@ -91,7 +91,7 @@ func (s *Session) Close() error {
 // tileBytes is what a row tile takes in the buffer.
 func (s *Shape) tileBytes() int64 { return int64(s.K) * 16 }
 
-// phasesOf is how many phases of so many tiles the data is enough for, at most maxPhases.
+// phasesOf is how many phases of n tiles the data is enough for, at most maxPhases.
 func (s *Session) phasesOf(tiles int) int {
 	return int(min(maxPhases, s.bytes/(int64(s.shape.SMs)*int64(tiles)*s.shape.tileBytes())))
 }

@@ -25,9 +25,9 @@ const (
 
 // The scalars of the kernel. Units are elements of 16 bytes.
 const (
-	scalarFill      = "fill_units"  // not 0: write so many elements of data instead of streaming
+	scalarFill      = "fill_units"  // not 0: write this many elements of data instead of streaming
 	scalarStage     = "stage_units" // elements of a stage and of a chunk
-	scalarStages    = "stages"      // stages of the ring, so many copies in flight
+	scalarStages    = "stages"      // stages of the ring, copies in flight
 	scalarChunks    = "chunks"      // chunks each CTA streams
 	scalarCTAStep   = "cta_step"    // elements from a CTA's first chunk to the next CTA's
 	scalarChunkStep = "chunk_step"  // elements from a chunk of a CTA to its next
@@ -88,7 +88,7 @@ type stream struct {
 }
 
 // Fill writes the pattern to the first elements (of 16 bytes) of a buffer, all threads of
-// a grid of so many CTAs together.
+// a grid of n CTAs together.
 func Fill(k *dsl.Kernel, words dsl.Buf[dsl.U32], elements u32, ctas int) {
 	threads := k.Warps() * dsl.WarpSize
 	from := k.CTA().MulC(threads).Add(k.Tid()).Named("from")

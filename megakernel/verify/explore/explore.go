@@ -40,7 +40,7 @@ type Report struct {
 	Rows    []Row  `json:"subjects"`
 }
 
-// Subjects explores every subject with at most so many executions (0: no bound) and older values an execution.
+// Subjects explores every subject with at most n executions (0: no bound) and older values an execution.
 func Subjects(b interp.Bounds) (*Report, error) {
 	r := &Report{What: "executions of small subjects, every order of their synchronising operations up to the bounds",
 		Date: time.Now().Format(time.DateOnly), Commit: revision.String()}

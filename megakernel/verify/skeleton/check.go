@@ -114,7 +114,7 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	return report, nil
 }
 
-// launch runs one launch of so many steps at context n.
+// launch runs one launch of n steps at context n.
 func (d *device) launch(ctx context.Context, n, steps int) (*Launch, *Finding, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, err

@@ -103,7 +103,7 @@ func (d *device) row(layer, head, t int) int64 {
 	return (page*int64(kv.Heads)+int64(head))*int64(kv.Page) + int64(t%kv.Page)
 }
 
-// checkArrivals compares the counter of the grid barrier with the arrivals that so many
+// checkArrivals compares the counter of the grid barrier with the arrivals that n
 // steps make.
 func (d *device) checkArrivals(steps int) error {
 	raw := make([]byte, 4)

@@ -276,7 +276,7 @@ func TestMutantsOfTheRealKernel(t *testing.T) {
 	}
 }
 
-// mustBeFound runs a mutant of c's kernel for so many steps at the context that shows it.
+// mustBeFound runs a mutant of c's kernel for n steps at the context that shows it.
 func (m *mutant) mustBeFound(t *testing.T, c models.Config, steps int) {
 	mk, err := megakernel.Build(twoLayers(c), megakernel.Options{})
 	require.NoError(t, err)

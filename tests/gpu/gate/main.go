@@ -39,7 +39,7 @@ func main() {
 	dir := flag.String("reference", "", "what tests/gpu/reference.py wrote")
 	out := flag.String("record", "", "file to write the record to")
 	pin := flag.Int("pin", 0,
-		"with -rows, cut every sequence's KV at multiples of so many tokens, and compare sequences alone and among others")
+		"with -rows, cut every sequence's KV at multiples of n tokens, and compare sequences alone and among others")
 	flag.Parse()
 	if err := run(c, *kernels, *dir, *out, *pin); err != nil {
 		log.Fatal(err)

@@ -145,7 +145,7 @@ func tests() []test {
 	return list
 }
 
-// kernel builds a test over so many CTAs, an even number.
+// kernel builds a test over n CTAs, an even number.
 func (t *test) kernel(ctas int) (*ir.Kernel, error) {
 	options := dsl.Options{Warps: channelWarps + loadWarps, Grid: ctas, SharedLimit: 232448}
 	if t.cluster {

@@ -16,7 +16,7 @@ type request struct {
 	stream bool
 	echo   bool
 	most   int           // tokens of the answer
-	whole  bool          // the answer has just so many
+	whole  bool          // the answer has just this many
 	schema bool          // the answer is JSON if it comes to its end
 	leave  time.Duration // 0: the client stays; else when it goes
 }

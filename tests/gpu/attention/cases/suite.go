@@ -119,7 +119,7 @@ func (c *Case) alternate(name string, p Params) {
 	c.Variants = append(c.Variants, Variant{name, p})
 }
 
-// Slopes are ALiBi's for so many heads: 2^(−8·(h+1)/heads) (Press et al. 2022).
+// Slopes are ALiBi's for n heads: 2^(−8·(h+1)/heads) (Press et al. 2022).
 func Slopes(heads int) []float32 {
 	out := make([]float32, heads)
 	for h := range out {
