@@ -25,39 +25,86 @@ type shippedKernel struct {
 	kinds  map[kind]int // of its mutants, and how many of each
 }
 
-// shippedKernels are decode kernels of 1, 8 and 16 rows and a prefill kernel of each of eight weight formats, or of
-// every format that weights can be rounded to, with every number of rows, and of those of checkpoints' own codes with
-// 1, 8 and 16.
-func shippedKernels(t *testing.T, every bool) (all []shippedKernel) {
+// shippedKernels are kernels of llama3-8b as commands make them: every format that weights can be rounded to with every
+// number of rows, those of checkpoints' own codes, layers of several formats and coded LM heads with 1, 8 and 16; each
+// greedy and drawing, with the watchdog of compile and bench and with that of run and serve; and prefill kernels of
+// each, for long prompts and for short ones. Without -killrate most are those that draw, with run's watchdog, and
+// without -deep formats and numbers of rows are fewer.
+func shippedKernels(t *testing.T) (all []shippedKernel) {
 	t.Helper()
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
-	formats := []pipeline.Format{pipeline.FormatBF16, pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatI4G128,
-		pipeline.FormatI8, pipeline.FormatMXFP4, pipeline.FormatNVFP4, formatZeros}
-	rows := []int{1, 8, 16}
-	few := rows
-	if every {
-		formats, rows = slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), nil
+	for _, s := range shipped() {
+		all = append(all, s.build(t, c)...)
+	}
+	return all
+}
+
+// shippedAs is a format of weights and the steps that kernels are made for.
+type shippedAs struct {
+	weights, head pipeline.Format
+	rows          []int
+}
+
+// fewRows are the numbers of rows that all formats are made for.
+var fewRows = []int{1, 8, 16}
+
+// shipped lists them.
+func shipped() (all []shippedAs) {
+	rows, codes := fewRows, []pipeline.Format{pipeline.FormatI8, pipeline.FormatI4G128}
+	formats, own := append([]pipeline.Format{pipeline.FormatBF16}, codes...), []pipeline.Format{formatZeros}
+	if deep.On() {
+		rows, formats, own = nil, pipeline.Formats(), pipeline.OwnFormats()
 		for n := range 16 {
 			rows = append(rows, n+1)
 		}
+		codes = slices.DeleteFunc(slices.Clone(formats), func(f pipeline.Format) bool { return f == pipeline.FormatBF16 })
 	}
 	for _, f := range formats {
-		rows := rows
-		if slices.Contains(pipeline.OwnFormats(), f) {
-			rows = few
+		all = append(all, shippedAs{weights: f, rows: rows})
+	}
+	for _, f := range append(own, "i4g128,down=i8", "i4g32,qkv=nvfp4,down=i8") {
+		all = append(all, shippedAs{weights: f, rows: fewRows})
+	}
+	for _, f := range codes {
+		all = append(all, shippedAs{head: f, rows: fewRows})
+	}
+	return all
+}
+
+// build are its kernels of so many rows and of prompts.
+func (s shippedAs) build(t *testing.T, c models.Config) (all []shippedKernel) {
+	t.Helper()
+	name := string(s.weights)
+	if s.head != "" {
+		name = "LM head " + string(s.head)
+	}
+	add := func(what string, of family, k *ir.Kernel) {
+		all = append(all, shippedKernel{name + ", " + what, of, kindsOf(of, k)})
+	}
+	for _, n := range s.rows {
+		of, what := manyRows, fmt.Sprintf("%d rows", n)
+		if n == 1 {
+			of, what = oneRow, "1 row"
 		}
-		for _, n := range rows {
-			name, of := fmt.Sprintf("%s, %d rows", f, n), manyRows
-			if n == 1 {
-				name, of = fmt.Sprintf("%s, 1 row", f), oneRow
+		o := megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head}
+		for _, x := range []struct {
+			what    string
+			draws   bool
+			watch   megakernel.Watchdog
+			without bool // without -killrate, too
+		}{{"", false, megakernel.WatchGrid, slices.Contains(fewRows, n)}, {", draws", true, megakernel.WatchGrid, false},
+			{", all waits watched", false, megakernel.WatchAll, false},
+			{", draws, all waits watched", true, megakernel.WatchAll, true}} {
+			if o.Draws, o.Watchdog = x.draws, x.watch; *killrate || x.without {
+				add(what+x.what, of, buildOf(t, c, o).IR)
 			}
-			mk := buildOf(t, c, megakernel.Options{Tokens: n, Weights: f, Draws: n > 1})
-			all = append(all, shippedKernel{name, of, kindsOf(of, mk.IR)})
-			if n == 1 {
-				p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{})
-				require.NoError(t, err)
-				all = append(all, shippedKernel{fmt.Sprintf("%s, prefill", f), prompts, kindsOf(prompts, p.IR)})
+		}
+		if n == 1 {
+			prefills, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Weights: s.weights, Head: s.head}), 0)
+			require.NoError(t, err)
+			for i, p := range prefills {
+				add([...]string{"prefill", "prefill of short prompts"}[i], prompts, p.IR)
 			}
 		}
 	}
@@ -95,7 +142,7 @@ func TestSmallSubjectsHaveEveryKindOfMutantThatShips(t *testing.T) {
 		}
 	}
 	missing, all := map[kind]string{}, map[kind]bool{}
-	for _, s := range shippedKernels(t, deep.On()) {
+	for _, s := range shippedKernels(t) {
 		for k := range s.kinds {
 			if all[k] = true; !has[k] {
 				missing[k] = s.name

@@ -119,7 +119,18 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("more SMs than tiles", smallConfig(t, vocab(16)),
 			with(ships, func(o *megakernel.Options) { o.SMs, o.Consumers = 110, 1 }), 3),
 		ofOneRow("one layer in the ring", short, with(ships, func(o *megakernel.Options) { o.Stages = 32 }), 3),
+		ofOneRow("draws", smallConfig(t, vocab(320)), with(ships, func(o *megakernel.Options) { o.Draws = true }), 2),
+		ofOneRow("draws, all waits watched", smallConfig(t, vocab(320)),
+			with(ships, func(o *megakernel.Options) { o.Draws, o.Watchdog = true, megakernel.WatchAll }), 2),
+		ofOneRow("one layer in the ring, draws, all waits watched", short, with(ships,
+			func(o *megakernel.Options) { o.Stages, o.Draws, o.Watchdog = 32, true, megakernel.WatchAll }), 3),
 		ofHanging("given up", oneRow, func(t *testing.T) *hanging { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
+	all = append(all,
+		ofOneRow("wide, LM head i8", wide,
+			with(ships, func(o *megakernel.Options) { o.Head, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
+		ofOneRow("LM head i4g128", smallConfig(t, func(c *models.Config) {
+			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false
+		}), with(ships, func(o *megakernel.Options) { o.Head = pipeline.FormatI4G128 }), 2))
 	rows := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 4, StageBytes: 2048, Stages: 3, InFlight: 2, Page: 4,
 		Draws: true}
 	heads := func(hidden, intermediate, n int) models.Config {
@@ -132,13 +143,16 @@ func killSubjects(t *testing.T) []killSubject {
 		ofRows("bf16, 8 rows", heads(96, 120, 16), 0, with(rows, func(o *megakernel.Options) { o.Leads = "none" })),
 		ofRows("bf16, 8 rows with leads", heads(96, 120, 16), 0,
 			with(rows, func(o *megakernel.Options) { o.Stages, o.InFlight, o.Leads = 6, 3, "4:2" })),
+		ofRows("bf16, 8 rows, greedy", heads(96, 120, 16), 0, with(rows, func(o *megakernel.Options) { o.Draws = false })),
 		ofRows("bf16, 5 rows of 2 warps", heads(96, 120, 16), 32,
 			with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers = 5, 2 })),
 		ofRows("bf16, 4 rows of 128 dimensions", heads(96, 120, 128), 0,
 			with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers, o.StageBytes = 4, 8, 0 })),
 		ofRows("bf16, 16 rows", heads(96, 120, 16), 32, with(rows, func(o *megakernel.Options) { o.Tokens = 16 })),
 		ofRows("more SMs than tiles, 5 rows", heads(96, 16, 16), 0,
-			with(rows, func(o *megakernel.Options) { o.SMs, o.Tokens, o.Consumers = 50, 5, 1 })))
+			with(rows, func(o *megakernel.Options) { o.SMs, o.Tokens, o.Consumers = 50, 5, 1 })),
+		ofRows("more SMs than tiles, 5 rows, all waits watched", heads(96, 16, 16), 0, with(rows,
+			func(o *megakernel.Options) { o.SMs, o.Tokens, o.Consumers, o.Watchdog = 50, 5, 1, megakernel.WatchAll })))
 	for _, f := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatI8, pipeline.FormatI4G128, formatZeros} {
 		for _, n := range []int{8, 16} {
 			o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights = n, f })
@@ -164,5 +178,8 @@ func killSubjects(t *testing.T) []killSubject {
 		name := [...]string{"bf16, prompt", "bf16, cached tokens", "bf16, two tiles", "bf16, two clusters", "bf16, wide"}[i]
 		all = append(all, ofPrompts(name, pipeline.FormatBF16, x))
 	}
-	return append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, promptSubjects[3]))
+	coded := promptSubjects[3]
+	coded.head = pipeline.FormatI8
+	return append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, promptSubjects[3]),
+		ofPrompts("LM head i8, two clusters", pipeline.FormatBF16, coded))
 }

@@ -93,6 +93,7 @@ var prefillExcuses = mutate.Excuses{
 type promptSubject struct {
 	sms, room, hidden, cached int
 	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
+	head                      pipeline.Format
 }
 
 // promptSubjects are grids of one cluster and of two, whose CTAs share tokens or weights, one whose attention has
@@ -113,7 +114,7 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 		c.Traits.Norms, c.Traits.QKNorm = models.NormsAfter, models.QKNormWide
 		c.Names = models.TensorNames{models.RolePostAttn: "attn.%d", models.RolePostMLP: "mlp.%d"}
 	}
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: 80 << 10, Weights: weights})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: 80 << 10, Weights: weights, Head: x.head})
 	require.NoError(t, err)
 	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.room, Groups: 1, Cluster: 2})
 	require.NoError(t, err)

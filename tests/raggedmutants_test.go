@@ -92,6 +92,7 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 	t.Helper()
 	p, x := newPlay(t, mk, 32, 70, 33, 3, 0, 48)
 	add := func(l playLaunch, seqs ...batch.Sequence) {
+		l.greedy, l.masked = l.greedy || !mk.Draws(), l.masked && mk.Draws()
 		for i := range seqs {
 			if l.greedy {
 				seqs[i].Draw = batch.Sequence{}.Draw

@@ -95,6 +95,8 @@ var singleExcuses = slices.Concat(ringExcuses, mutate.Excuses{
 		Why:  "all SMs have read the same packets in gate_up, and a barrier of the warps lies between",
 		Rule: mutate.Causality},
 	{Op: "red.add.release @barrier", Classes: later, Role: "consumers", Front: "bar.sync",
+		Regions: []string{"sync after qkv", "sync after attention", "sync after merge", "sync after o",
+			"sync after gate_up", "sync after down"},
 		Why:  "arrives behind the first chunk held, which no other SM has to do with: later than it could",
 		Rule: mutate.Causality},
 	{Op: "wait.acquire @barrier", Classes: earlier, Role: "consumers", Front: "mbar.arrive @empty", Behind: "bar.sync",
@@ -108,6 +110,21 @@ var singleExcuses = slices.Concat(ringExcuses, mutate.Excuses{
 		Why:  "passes a load of the input, or of its units, which consumers have written and which are not in the stage",
 		Rule: mutate.Conflict},
 })
+
+// drawExcuses is what kernels of one row have that draw.
+var drawExcuses = mutate.Excuses{
+	{Op: "bar.sync", Classes: earlier, Role: "consumers", Regions: []string{"lm_head"}, Front: "st @draw_bins",
+		Why: "passes the clearing of histograms in global memory, which the sync behind guards", Rule: mutate.Conflict},
+	{Op: "bar.sync", Classes: later, Role: "consumers", Regions: []string{"lm_head"},
+		Front: "st @draw_bins | wait.acquire @masks_ready", Behind: "ld @draws",
+		Why: "passes a load of the row's parameters, which no thread of a launch writes", Rule: mutate.Conflict},
+	{Op: "bar.sync", Classes: later, Role: "consumers", Regions: []string{"choose"}, Front: "st @input",
+		Behind: "ld @draw_state", Why: "passes a load of the row's state, which the barrier before has published",
+		Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"choose"}, Front: "st @draw_records",
+		Behind: "red.add.release @barrier", Why: "the thread that arrives wrote what the sync publishes",
+		Rule: mutate.Causality},
+}
 
 // barrierExcuses is what attention behind a barrier and before one, and a producer that
 // leads, have beside those.

@@ -62,6 +62,7 @@ func (h *simHost) Turn(stuck bool, set func(string, int64, uint32)) {
 	if stuck && h.patience > 0 && !h.left.Load() {
 		h.stuck.Store(true)
 		h.await(time.After(h.patience))
+		h.stuck.Store(false) // the pokes may have come before the word that it is stuck, and end that it is
 	}
 	if h.late && !stuck {
 		return

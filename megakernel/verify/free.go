@@ -44,7 +44,7 @@ func (x *session) free(r *Run) error {
 	if !t.mk.Options.Repeatable() {
 		return nil // another sum may have chosen another token
 	}
-	if err := x.replay(r, first, chosen, logits); err != nil || len(r.Findings) > 0 {
+	if err := x.replay(r, first, chosen, logits, func(int) error { return nil }); err != nil || len(r.Findings) > 0 {
 		return err
 	}
 	return x.stopToken(r, first, chosen)
@@ -98,14 +98,17 @@ func (x *session) generate(r *Run, token, n int) ([]int, error) {
 	return chosen, nil
 }
 
-// replay runs the steps of one launch, which began with a token, in a launch for each.
-func (x *session) replay(r *Run, token int, chosen []int, last []float32) error {
+// replay runs the steps of one launch, which began with a token, in a launch for each. rule says how a step draws.
+func (x *session) replay(r *Run, token int, chosen []int, last []float32, rule func(step int) error) error {
 	t := x.t
 	if err := x.s.Rewind(t.context); err != nil {
 		return err
 	}
 	logits := make([]float32, len(last))
 	for i, want := range chosen {
+		if err := rule(i); err != nil {
+			return err
+		}
 		next, err := x.s.Step(token)
 		var fault *interp.Fault
 		if errors.As(err, &fault) {
