@@ -34,14 +34,14 @@ type Options struct {
 	// row for a request that is alone. Of two with the same rows one draws tokens, for launches
 	// with sampled requests. The Engine closes the devices.
 	Beside []runtime.Member
-	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go
-	// through the one with the fewest that has enough. Not where Kernel has one row.
+	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has
+	// rows go through the one with the fewest that has enough. Not where Kernel has one row.
 	Prefill []PrefillMember
-	// PrefillChunk is how many tokens of a prompt with n cached ones a launch of a prefill kernel has at most while
-	// other requests run, and with Pin, of none cached, always: more than Kernel has rows, and no more than such a kernel
-	// takes. nil for megakernel.PrefillBeside of the machine that it predicts for: launches that keep those waiting
-	// for at most megakernel.Gap that generate.
-	PrefillChunk func(cached int) int
+	// PrefillChunk is how many tokens a launch of a prefill kernel has at most while other requests generate, of a
+	// prompt with cached tokens, where the others have generating ones together; with Pin, of none cached, always.
+	// More than Kernel has rows, and no more than such a kernel takes. nil for megakernel.PrefillBeside of the
+	// machine that it predicts for: launches that keep those waiting for at most megakernel.Gap that generate.
+	PrefillChunk func(cached, generating int) int
 	Weights      runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text         *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 
@@ -70,8 +70,8 @@ type Options struct {
 	// and reads shared prefixes once.
 	Pin int
 	// Lookup has the Engine guess what a greedy request says next from tokens that it had before, and verify several
-	// guesses in a step of up to LookupRows rows: text that repeats comes faster. A request whose guesses are wrong makes
-	// none for a while. It does not go with Pin.
+	// guesses in a step of up to LookupRows rows: text that repeats comes faster. A request whose guesses are wrong
+	// makes none for a while. It does not go with Pin.
 	Lookup bool
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.

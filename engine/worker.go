@@ -82,7 +82,7 @@ func (o *Options) piece(st batch.Stepper) int {
 		rows = max(rows, p.PrefillRows())
 	}
 	if o.PrefillChunk != nil {
-		rows = min(rows, o.PrefillChunk(0))
+		rows = min(rows, o.PrefillChunk(0, 0))
 	}
 	return 1 << (bits.Len(uint(rows)) - 1)
 }

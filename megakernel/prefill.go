@@ -10,15 +10,15 @@ import (
 	"github.com/mkgen/mkgen/tasks"
 )
 
-// Prefill is the kernel of a prefill step: up to hundreds of consecutive tokens of one sequence, whose keys and values
-// it appends to the cache, and the token that follows the last one, where that is wanted. Packed weights, norm gains,
-// embedding and KV cache are those of the decode kernel it is made for.
+// Prefill is the kernel of a prefill step: up to hundreds of consecutive tokens of one sequence, whose keys and
+// values it appends to the cache, and the token that follows the last one, where that is wanted. Packed weights,
+// norm gains, embedding and KV cache are those of the decode kernel it is made for.
 type Prefill struct {
 	Of      *Kernel // the decode kernel
 	Options PrefillOptions
 	Stages  int // of the ring of tiles
-	// Rows of a tile of each matrix, by index (MatrixQKV, …), of the LM head behind the layer's: 0 where that has codes,
-	// which are multiplied without tiles.
+	// Rows of a tile of each matrix, by index (MatrixQKV, …), of the LM head behind the layer's: 0 where that has
+	// codes, which are multiplied without tiles.
 	Columns [prefillMatrices]int
 	Depth   [prefillMatrices]int // columns of a stage of each
 	IR      *ir.Kernel
@@ -35,6 +35,16 @@ type PrefillOptions struct {
 	// CTAs of a cluster, which share weights, or tokens: 1 or 2; default 2 where CTAs come in pairs and pages have 8
 	// tokens
 	Cluster int
+	// Sequences that a step's tokens are of at most, 1 to 16; default 1. There are logits of the last token of each.
+	Sequences int
+}
+
+// of is whose tokens a step has.
+func (o *PrefillOptions) of() string {
+	if o.several() {
+		return fmt.Sprintf("%d sequences", o.Sequences)
+	}
+	return "one sequence"
 }
 
 // apart is whether a cluster's CTAs share tokens: where a step has no second tile of them.
@@ -50,9 +60,9 @@ func (o *PrefillOptions) Padded() int {
 	return tasks.PrefillTokens(o.Groups) * o.Cluster
 }
 
-// Names of a prefill kernel's own buffers; BufferPrompt are the step's tokens, BufferPrefillTable the sequence's pages
-// in order, BufferChosen the token that follows, BufferLayer
-// the matrices of a layer in bf16 where weights have another format.
+// Names of a prefill kernel's own buffers; BufferPrompt are the step's tokens, BufferPrefillTable the sequence's
+// pages in order, BufferChosen the token that follows, BufferLayer the matrices of a layer in bf16 where weights
+// have another format.
 const (
 	BufferPrompt       = "prompt"
 	BufferPrefillTable = "page_table"
@@ -76,6 +86,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	if o.Groups == 0 {
 		o.Groups = 2
 	}
+	o.Sequences = max(o.Sequences, 1)
 	if o.Cluster == 0 {
 		o.Cluster = 1
 		if mk.Options.SMs%2 == 0 && mk.Options.Page >= tasks.PrefillPage {
@@ -91,6 +102,10 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	case o.Groups < 1 || o.Groups > 2 || o.Cluster < 1 || o.Cluster > 2 || mk.Options.SMs%o.Cluster != 0:
 		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple",
 			o.Groups, o.Cluster, mk.Options.SMs)
+	case o.Sequences > MaxPrefillSequences:
+		return refuse("steps of %d sequences, want 1 to %d", o.Sequences, MaxPrefillSequences)
+	case o.several() && mk.Options.otherHead() != "":
+		return refuse("steps of %d sequences with an LM head of %q, want bf16", o.Sequences, mk.Options.otherHead())
 	case mk.prefillAttentionLacks() != "":
 		return refuse("%s, which prefill kernels do not have", mk.prefillAttentionLacks())
 	case mk.Options.MLP == MLPFused:
@@ -131,21 +146,33 @@ func (p *Prefill) byHead() bool {
 // smallPrefill is the number of tokens of the kernel for short prompts: those of a CTA's tile.
 const smallPrefill = 128
 
-// BuildPrefills makes the kernel of steps of n tokens, 0 for the default, and where these are many one for short
-// prompts beside it, whose tiles have fewer rows, so that all SMs have some.
+// BuildPrefills makes the kernel of steps of n tokens, 0 for the default, and where these are many one for
+// short prompts beside it, whose tiles have fewer rows, so that all SMs have some. Their steps have as many
+// sequences as one of mk, but one where the LM head has codes.
 func BuildPrefills(mk *Kernel, tokens int) (all []*Prefill, err error) {
 	sizes := []int{tokens}
 	if tokens == 0 || tokens >= 2*smallPrefill {
 		sizes = append(sizes, smallPrefill)
 	}
 	for _, n := range sizes {
-		p, err := BuildPrefill(mk, PrefillOptions{Tokens: n})
+		p, err := BuildPrefill(mk, PrefillOptions{Tokens: n, Sequences: mk.PrefillSequences()})
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, p)
 	}
 	return all, nil
+}
+
+// MaxPrefillSequences is the most sequences of a step: a warp's rows of a tile.
+const MaxPrefillSequences = 16
+
+// PrefillSequences is how many sequences a step of BuildPrefills' kernels has at most.
+func (mk *Kernel) PrefillSequences() int {
+	if mk.Options.otherHead() != "" {
+		return 1
+	}
+	return min(max(mk.Options.Tokens, 1), MaxPrefillSequences)
 }
 
 // maxPrefill bounds the tokens of a step: their rows of every vector lie in device memory.
@@ -249,7 +276,8 @@ func (p *Prefill) matrix(i int) *pipeline.MatrixPlan {
 	return &p.plan(i).Layer[i]
 }
 
-// Scratch is the number of bytes of the image of a layer in bf16 that a step makes of codes; 0 where weights are bf16.
+// Scratch is the number of bytes of the image of a layer in bf16 that a step makes of codes; 0 where weights are
+// bf16.
 func (p *Prefill) Scratch() int64 {
 	if p.image == nil {
 		return 0

@@ -23,13 +23,14 @@ func TestThePrefillKernelOf8BDoesNotSpill(t *testing.T) {
 		tokens  int
 		weights pipeline.Format // of the LM head, too
 		scratch int64
+		of      int // sequences
 	}{
-		{tokens: 128}, {1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096)}, {tokens: 512},
-		{tokens: 1024}, {128, pipeline.FormatE4M3, 436207616}, {128, "i4g32-zeros-f16", 436207616},
+		{tokens: 128, of: 16}, {1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096), 1}, {tokens: 512},
+		{tokens: 1024, of: 16}, {128, pipeline.FormatE4M3, 436207616, 1}, {128, "i4g32-zeros-f16", 436207616, 1},
 	}, 2) {
 		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights, Head: x.weights})
 		require.NoError(t, err)
-		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens})
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens, Sequences: x.of})
 		require.NoError(t, err)
 		require.Equal(t, 2, p.Options.Cluster)
 		require.Equal(t, x.scratch, p.Scratch())

@@ -31,6 +31,7 @@ type prefillFlow struct {
 	syncs     prefillSyncs
 	cons      *pipeline.TileConsumer
 	prod      *pipeline.TileProducer
+	several   prefillSeveral // in a kernel of several sequences
 }
 
 // prefillProducers is the number of warps of the producer's warpgroup; one of them works.
@@ -46,8 +47,8 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 	c, o := &p.Of.Config, &p.Of.Options
 	consumers := 4 * p.Options.Groups
 	doc := []string{
-		fmt.Sprintf("A prefill step of %s: up to %d tokens of one sequence; %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d.",
-			c.Name, p.Options.Tokens, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate),
+		fmt.Sprintf("A prefill step of %s: up to %d tokens of %s; %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d.",
+			c.Name, p.Options.Tokens, p.Options.of(), c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate),
 		fmt.Sprintf("%d CTAs in clusters of %d; %d stages of %d bytes; tiles of %d tokens by %v rows; KV pages of %d tokens.",
 			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, tasks.PrefillTokens(p.Options.Groups), p.Columns, o.Page)}
 	k := dsl.New("mkgen_prefill", dsl.Options{Warps: consumers + prefillProducers, Grid: o.SMs, Cluster: p.Options.Cluster,
@@ -59,7 +60,9 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 		dsl.Doc("what each warp waited for when it gave up"))
 	f.watch = pipeline.NewWatch(k, f.bufs.abort, f.bufs.records, notes)
 	f.env = tasks.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers))
-	f.argmax.SharedIndex = dsl.Shared[dsl.U32](k, regionIndex, consumers)
+	if f.argmax != nil {
+		f.argmax.SharedIndex = dsl.Shared[dsl.U32](k, regionIndex, consumers)
+	}
 	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers,
 		Cluster: p.Options.Cluster}, f.watch)
 	return f
@@ -111,6 +114,10 @@ func (f *prefillFlow) declare() {
 		f.image = dsl.Global[dsl.B128](k, BufferLayer, n/16, dsl.Align(128),
 			bufDoc("matrices of a layer in bf16, packed as weights of that format"))
 	}
+	if f.p.Options.several() {
+		f.declareSeveral()
+		f.declareChoice()
+	}
 	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed,
 		MatrixDown: f.bufs.act, prefillHead: f.normed}
 	for i := range f.p.tiled() {
@@ -119,7 +126,11 @@ func (f *prefillFlow) declare() {
 		if f.gemms[i].Late {
 			w = f.image
 		}
-		f.gemms[i].Maps(k, w, f.activations(f.gemms[i].M.K), x[i])
+		in, from := f.activations(f.gemms[i].M.K), x[i]
+		if i == prefillHead && f.p.Options.several() {
+			in, from = f.several.head, f.several.choice.Picked
+		}
+		f.gemms[i].Maps(k, w, in, from)
 	}
 	f.att = &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(qRows), To: f.bufs.attn,
 		Groups: f.p.Options.Groups, Cluster: f.p.Options.Cluster, Stage: f.p.stageBytes}
@@ -129,14 +140,12 @@ func (f *prefillFlow) declare() {
 	}
 	f.attends()
 	f.att.Map(k, f.bufs.kv)
-	f.argmax = &tasks.Argmax{Vocab: c.Vocab,
-		Logits: dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16),
-			bufDoc("[%d] out, of the last token", c.Vocab)),
-		Best:  dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
-		Index: dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))}
-	f.chosen = dsl.Global[dsl.U32](k, BufferChosen, 1, bufDoc("out: the token that follows the last one"))
+	f.declareArgmax()
 	f.declareNorms()
-	f.bufs.pos = dsl.Scalar[dsl.U32](k, ScalarPos, "position of the step's first token; the cache holds tokens 0 … pos-1")
+	if !f.p.Options.several() {
+		f.bufs.pos = dsl.Scalar[dsl.U32](k, ScalarPos,
+			"position of the step's first token; the cache holds tokens 0 … pos-1")
+	}
 	f.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("tokens of the step, 1 to %d", f.p.Options.Tokens))
 	f.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses,
 		"0: the step ends behind the last layer's keys and values, without logits; else 1")
@@ -146,6 +155,11 @@ func (f *prefillFlow) declare() {
 // assemble builds the whole body.
 func (f *prefillFlow) assemble() {
 	k, e := f.k, f.env
+	if f.p.Options.several() {
+		n := f.several.count
+		k.Assert(n.GeC(1).And(n.LtC(f.p.Options.Sequences+1)),
+			"the number of sequences is one the kernel was made for")
+	}
 	k.Assert(f.count.GeC(1).And(f.count.LtC(f.p.Options.Tokens+1)), "the number of tokens is one the kernel was made for")
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), f.ring.Init)
@@ -185,6 +199,12 @@ func (f *prefillFlow) consumers() {
 		f.dequantize(MatrixQKV, k.U32(0))
 	})
 	qkv := &tasks.PrefillQKV{QKV: f.qkv(), Input: f.norms[0]}
+	if f.p.Options.several() {
+		qkv.Place = func(token dsl.Val[dsl.U32]) (pos, page dsl.Val[dsl.U32]) {
+			w := f.several.rows.LoadN(token.MulC(2), 2)
+			return w[0].Named("position"), w[1].Named("page")
+		}
+	}
 	wide := qkv.Norm != nil && !f.p.byHead()
 	if f.p.byHead() {
 		qkv.ByHead, qkv.Norm = qkv.Norm, nil
@@ -205,7 +225,9 @@ func (f *prefillFlow) consumers() {
 		k.If(f.goesOn(l), func() {
 			span := f.span(l)
 			f.phase("attention", true, func() {
-				f.att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
+				f.each(s, span, func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
+					f.att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
+				})
 				f.dequantize(MatrixO, l)
 			})
 			f.product(MatrixO, span, f.residual(s, MatrixO, f.gainRow(l, models.RolePreMLP)),
@@ -245,48 +267,14 @@ func (f *prefillFlow) goesOn(layer dsl.Val[dsl.U32]) dsl.Pred {
 	return layer.NeC(f.p.Of.Config.Layers - 1).Or(f.chooses.NeC(0))
 }
 
-// span is the tokens whose vectors are wanted behind a layer's keys and values: behind those of the last layer of the
-// last token alone.
+// span is the tokens whose vectors are wanted behind a layer's keys and values: of one sequence behind those of the
+// last layer of the last token alone.
 func (f *prefillFlow) span(layer dsl.Val[dsl.U32]) tasks.PrefillSpan {
 	last := layer.EqC(f.p.Of.Config.Layers - 1)
+	if f.p.Options.several() {
+		last = last.And(f.several.count.EqC(1))
+	}
 	return tasks.PrefillSpan{N: f.count, Last: &last}
-}
-
-// only is the span of the last tile of tokens.
-func (f *prefillFlow) only() tasks.PrefillSpan {
-	always := f.count.GeC(1)
-	return tasks.PrefillSpan{N: f.count, Last: &always}
-}
-
-// choose is the LM head for the last token, and the largest of its logits.
-func (f *prefillFlow) choose() {
-	e := f.env
-	head := f.p.matrix(prefillHead)
-	f.phase(head.Name, false, func() {
-		scale := f.final.Of(e, f.count.SubC(1))
-		by := scale
-		if !f.mk.plainLogits() {
-			by = f.k.F32(1)
-		}
-		of, publish := f.argmax.Start(e, by)
-		search := of
-		if !f.mk.plainLogits() {
-			search = func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
-				of(row, f.logit(y0.Mul(scale)), f.logit(y1.Mul(scale)))
-			}
-		}
-		if g := f.gemms[prefillHead]; g != nil {
-			g.Consume(e, f.cons, f.ring, f.only(), f.p.stageBytes, tasks.PrefillLogits(e, f.count, search))
-		} else {
-			(&tasks.PrefillHead{M: head, Plan: f.mk.Plan, Weights: f.bufs.weights, In: f.activations(head.K),
-				X: f.normed}).Emit(e, f.count.SubC(1), search)
-		}
-		publish()
-	})
-	f.k.Region("choose", func() {
-		token := f.argmax.Choose(e)
-		f.k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.chosen.Store(dsl.At(0), token) })
-	})
 }
 
 // phase runs a phase and its sync. fence is whether tensor maps read what it writes.
@@ -311,8 +299,8 @@ func (f *prefillFlow) product(i int, span tasks.PrefillSpan, epilogue tasks.Pref
 	})
 }
 
-// dequantize makes matrix i of a layer bf16, where it is not, at the end of the phase before its product: an SM begins
-// when it is done with that phase.
+// dequantize makes matrix i of a layer bf16, where it is not, at the end of the phase before its product: an SM
+// begins when it is done with that phase.
 func (f *prefillFlow) dequantize(i int, layer dsl.Val[dsl.U32]) {
 	p := f.p
 	if p.image == nil {
@@ -353,7 +341,14 @@ func (f *prefillFlow) producer() {
 			produce(MatrixQKV, l, l, tasks.PrefillSpan{N: f.count})
 			k.If(f.goesOn(l), func() {
 				k.Region("attention", func() {
-					f.att.Produce(e, f.prod, f.step(l), f.span(l), f.p.Options.Padded(), func() { input(l, f.syncs.keys) })
+					ready := func() { input(l, f.syncs.keys) }
+					if f.p.Options.several() {
+						ready()
+						ready = func() {}
+					}
+					f.each(f.step(l), f.span(l), func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
+						f.att.Produce(e, f.prod, s, span, f.p.Options.Padded(), ready)
+					})
 				})
 				for _, i := range []int{MatrixO, MatrixGateUp, MatrixDown} {
 					produce(i, l, l, f.span(l))

@@ -28,6 +28,9 @@ func (p *Prefill) layerSyncs() (s prefillSyncs) {
 	s.inputs[MatrixGateUp] = s.inputs[MatrixO] + 1 + branch
 	s.inputs[MatrixDown] = s.inputs[MatrixGateUp] + 1
 	s.all = s.inputs[MatrixDown] + 1 + branch
+	if p.Options.several() { // behind the picked vectors
+		s.inputs[prefillHead] = 1
+	}
 	return s
 }
 

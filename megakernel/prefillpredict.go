@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/pipeline/machine"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // What a prefill step of a Hopper GPU takes, measured on an H100 (docs/prefill.md): operations a second of products
@@ -40,42 +41,61 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	}
 	head := p.matrix(prefillHead)
 	seconds := float64(c.Layers)*layer + float64(head.TileBytes())*float64(head.Tiles)/memory
-	for l := range c.Layers {
-		seen := float64(cached) + float64(n+1)/2 // by a token
-		if window, _ := p.Of.specs[p.Of.pattern[l%len(p.Of.pattern)]].window(); window > 0 {
-			seen = min(seen, float64(window))
-		}
-		seconds += 4 * float64(n) * seen * float64(c.Heads*c.HeadDim) / prefillAttention
-	}
-	return seconds
+	return seconds + p.attends(float64(n), float64(cached)+float64(n+1)/2)
 }
 
 // Gap is how long a sequence that decodes waits for its next token at most while a prompt is read, by prediction, in
 // seconds.
 const Gap = 20e-3
 
-// besideContext is the tokens that a sequence has in the cache which decodes beside a prompt, by prediction.
-const besideContext = 1024
+// launchTime is what a launch takes beside its kernel, with what the host does before the next one, in seconds.
+const launchTime = 0.5e-3
 
-// PrefillBeside returns how many tokens of a prompt behind cached ones a launch of the prefill kernels has at most
-// while other sequences decode with mk: as many as keep that launch and a step of mk within Gap by prediction, in
-// whole tiles, but at least those of the smallest kernel.
-func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cached int) int {
+// PrefillBeside returns how many tokens a launch of the prefill kernels has at most while other sequences decode
+// with mk, of a prompt behind cached ones, those that decode having decoding tokens in the cache together: as many,
+// in whole tiles, as take Gap by prediction, but at least those of the smallest kernel. Kernels of several sequences
+// take those that decode along; else a step of mk is in the gap, too.
+func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cached, decoding int) int {
 	kernels = slices.SortedFunc(slices.Values(kernels), func(a, b *Prefill) int {
 		return a.Options.Tokens - b.Options.Tokens
 	})
-	step := rowsCost * mk.Predict(m, besideContext, mk.Options.Tokens).Total
-	return func(cached int) int {
+	step := rowsCost * mk.Predict(m, 0, 1).Total
+	beside := func(p *Prefill, decoding int) float64 {
+		if p.Options.several() {
+			return p.attends(float64(p.tileTokens()), float64(decoding))
+		}
+		return step + float64(mk.KVBytes(1))*float64(decoding)/(m.Ceiling.Median*1e9)
+	}
+	return func(cached, decoding int) int {
 		chunk := kernels[0].Options.Tokens
 		for _, p := range kernels {
 			by := p.Options.Padded()
 			for n := by; n < p.Options.Tokens+by; n += by {
 				n := min(n, p.Options.Tokens)
-				if n > chunk && p.Predict(m, n, cached)+step <= Gap {
+				if n > chunk && p.Predict(m, n, cached)+beside(p, decoding)+launchTime <= Gap {
 					chunk = n
 				}
 			}
 		}
 		return chunk
 	}
+}
+
+// attends is how long attention of n tokens takes, each of which sees seen tokens, in seconds.
+func (p *Prefill) attends(n, seen float64) (seconds float64) {
+	c := &p.Of.Config
+	for l := range c.Layers {
+		sees := seen
+		if window, _ := p.Of.specs[p.Of.pattern[l%len(p.Of.pattern)]].window(); window > 0 {
+			sees = min(seen, float64(window))
+		}
+		seconds += 4 * n * sees * float64(c.Heads*c.HeadDim) / prefillAttention
+	}
+	return seconds
+}
+
+// tileTokens is how many tokens of a sequence attention takes at once: one that has fewer takes as long.
+func (p *Prefill) tileTokens() int {
+	c := &p.Of.Config
+	return tasks.PrefillTokens(p.Options.Groups) * p.Options.Cluster / (c.Heads / c.KVHeads)
 }

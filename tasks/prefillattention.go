@@ -172,8 +172,11 @@ func (p *prefillPieces) page(i u32) u32 {
 // pieces deals out a step whose first token is at s.Pos, of which the products take padded tokens at once.
 func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) *prefillPieces {
 	n := span.N
-	p := &prefillPieces{t: t, e: e, s: s, n: n, begin: span.Begin, room: n.AddC(padded - 1).DivC(padded).MulC(padded),
-		end: s.Pos.Add(n).Named("end")}
+	p := &prefillPieces{t: t, e: e, s: s, n: n, begin: span.Begin,
+		room: dsl.Optional(n.AddC(padded - 1).DivC(padded).MulC(padded)), end: s.Pos.Add(n).Named("end")}
+	if span.Begin != nil && span.Begin.Room != nil {
+		p.room = *span.Begin.Room
+	}
 	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
 	if t.Window != nil {
 		p.window = t.Window(s)

@@ -95,8 +95,12 @@ type PrefillSpan struct {
 	Begin *PrefillBegin
 }
 
-// PrefillBegin is where a sequence's rows and page entries begin, see PrefillSpan.
-type PrefillBegin struct{ Row, Entry u32 }
+// PrefillBegin is where a sequence's rows and page entries begin, see PrefillSpan. Room is how many rows it has, with
+// those that pad it; nil for as many as the products take at once.
+type PrefillBegin struct {
+	Row, Entry u32
+	Room       *u32
+}
 
 // tiles is the number of pieces of size tokens, at least one, that are worked on, and the first of them.
 func (s PrefillSpan) tiles(k *dsl.Kernel, size int) (all, count, first u32) {

@@ -6,9 +6,13 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 )
 
-// PrefillQKV is QKV of consecutive tokens of one sequence, the first at position Step.Pos. Q is [T][Heads][D].
+// PrefillQKV is QKV of consecutive tokens of one sequence, the first at position Step.Pos, or of tokens that Place
+// finds. Q is [T][Heads][D].
 type PrefillQKV struct {
 	QKV
+	// Place is the position of a step's token and the page it lies on; nil for tokens of one sequence.
+	Place func(token u32) (pos, page u32)
+
 	Input *PrefillNorm // of the product's input
 
 	// ByHead normalises every head of q and k by itself; nil for none. Tiles then have whole heads, so that the four lanes
@@ -36,8 +40,8 @@ func (t *PrefillQKV) Epilogue(e *Env, s Step, n u32) PrefillEpilogue {
 		var st [2]stores
 		for half, token := range p.Tokens {
 			scale[half] = t.Input.Of(e, token)
-			at[half] = s.Pos.Add(token.Min(n.SubC(1)))
-			page := s.Table.Load(at[half].DivC(t.KV.Page)).Named("page")
+			var page u32
+			at[half], page = t.place(s, token.Min(n.SubC(1)))
 			st[half] = t.stores(place{t: &t.QKV, e: e, s: s, page: page, slot: at[half].RemC(t.KV.Page).Named("slot"),
 				row: token})
 		}
@@ -59,6 +63,15 @@ func (t *PrefillQKV) Epilogue(e *Env, s Step, n u32) PrefillEpilogue {
 			finish(v, &own, y0, y1)
 		})
 	}
+}
+
+// place is the position and the page of a token of the step.
+func (t *PrefillQKV) place(s Step, token u32) (pos, page u32) {
+	if t.Place != nil {
+		return t.Place(token)
+	}
+	pos = s.Pos.Add(token)
+	return pos, s.Table.Load(pos.DivC(t.KV.Page)).Named("page")
 }
 
 // normed is the projection of a pair of rows, its head normalised where it is one of q or of k.
@@ -109,8 +122,7 @@ func (t *PrefillQKV) Normalise(e *Env, s Step, n u32) {
 	keys := int(t.Norm.Raw.Len()) / t.RawLen(1) * t.Heads // rows of queries before those of keys
 	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), n.MulC(all), e.Grid*e.Consumers, func(i u32) {
 		token, head := i.DivC(all).Named("token"), i.RemC(all).Named("head")
-		at := s.Pos.Add(token)
-		page := s.Table.Load(at.DivC(t.KV.Page)).Named("page")
+		at, page := t.place(s, token)
 		to := t.cache(place{t: &t.QKV, e: e, s: s, page: page, slot: at.RemC(t.KV.Page).Named("slot")})
 		k.IfElse(head.LtC(t.Heads), func() {
 			row := token.MulC(t.Heads).Add(head)

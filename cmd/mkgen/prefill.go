@@ -34,7 +34,7 @@ func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first 
 	}
 	switch {
 	case chunk > 0:
-		o.PrefillChunk = func(int) int { return chunk }
+		o.PrefillChunk = func(_, _ int) int { return chunk }
 	case r.of != nil:
 		o.PrefillChunk = megakernel.PrefillBeside(of, all, r.of)
 	}

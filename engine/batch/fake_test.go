@@ -117,22 +117,23 @@ type sizes struct {
 	piece                               int // with one, results depend on which tokens come together
 	// tokens of a launch of one prompt alone, where they are more than rows, and how many are worth it
 	long, least int
+	several     int // sequences of such a launch, where it may have several
 	beside      int // of them, while others run
 	short       int // tokens of short sequences
 	most        int // tokens of all sequences when a launch ends, 0 for any number
 }
 
 // launches is beside as an option has it.
-func (z *sizes) launches() func(int) int {
+func (z *sizes) launches() func(int, int) int {
 	if z.beside == 0 {
 		return nil
 	}
-	return func(cached int) int { return max(z.beside-cached/8, 0) } // fewer and fewer
+	return func(cached, _ int) int { return max(z.beside-cached/8, 0) } // fewer and fewer
 }
 
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
-	f := &batchtest.Stepper{T: z.rows, Long: z.long, Least: z.least, Page: z.page, Pages: z.pages, Ahead: 2,
+	f := &batchtest.Stepper{T: z.rows, Long: z.long, Of: z.several, Least: z.least, Page: z.page, Pages: z.pages, Ahead: 2,
 		Pieces: z.piece > 0, Most: z.most, Few: z.few}
 	if z.positions == 0 {
 		z.positions = 1000

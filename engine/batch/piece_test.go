@@ -163,8 +163,38 @@ func TestAPromptBesideOthersHasShorterLaunches(t *testing.T) {
 	b.close()
 	for _, wrong := range []int{4, 17} {
 		_, err := batch.New(batch.Options{Stepper: b.f, Pool: pages.New(5), Page: 4, Vocab: 9, Positions: 9,
-			StepsPerLaunch: 1, Beside: func(int) int { return wrong }})
+			StepsPerLaunch: 1, Beside: func(int, int) int { return wrong }})
 		require.ErrorContains(t, err,
 			"tokens of a prompt beside others, want more than the 4 rows of a step and at most the 16 of a launch")
 	}
+}
+
+// Where a launch may have several sequences those that decode ride along with a prompt, and prompts share it; who draws
+// on the host has a part in every second launch.
+func TestSequencesThatDecodeRideWithAPrompt(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, long: 16, several: 3, page: 4, pages: 80, steps: 1})
+	one := b.add([]int{1}, 9)
+	b.step()
+	long, short := b.add(count(40, 38), 2), b.add(count(3, 7), 2)
+	for b.Busy() {
+		b.step()
+	}
+	require.Equal(t, []string{"1 0+1", "1 1+1 0+15", "1 2+1 15+8 0+7", "1 3+1 23+14 7+1", "1 4+1 37+1",
+		"1 5+1 38+1"}, b.f.Log[:6])
+	for _, c := range []*client{one, long, short} {
+		require.Equal(t, c.alone(c.want), c.got)
+	}
+	b.close()
+
+	b = newBench(t, sizes{rows: 4, long: 16, several: 3, beside: 6, page: 4, pages: 80, steps: 1})
+	drawn := b.add([]int{1}, 4)
+	drawn.draws = true
+	rider := b.add([]int{2}, 9)
+	b.step()
+	b.add(count(40, 20), 1)
+	b.all()
+	require.Equal(t, []string{"1 0+1 0+1", "1 1+1 0+5", "1 1+1 2+1 5+2", "1 3+1 7+5"}, b.f.Log[:4])
+	require.Equal(t, drawn.alone(4), drawn.got)
+	require.Equal(t, rider.alone(9), rider.got)
+	b.close()
 }

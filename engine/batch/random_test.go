@@ -28,6 +28,7 @@ func TestWhateverHappensEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		}
 		if seed%3 == 1 {
 			z.long = z.rows + r.IntN(40)
+			z.several = r.IntN(3) * 8
 			if z.long > z.rows && seed%2 == 0 {
 				z.beside = z.rows + 1 + r.IntN(z.long-z.rows)
 			}

@@ -29,8 +29,8 @@ func (s *Scheduler) share() []part {
 			parts = append(parts, part{j: j, rows: 1})
 		}
 	}
-	if p := s.prefill(parts); p != nil {
-		return []part{*p}
+	if all := s.prefill(parts); all != nil {
+		return all
 	}
 	left := s.o.Stepper.Rows() - len(parts)
 	for i := 0; left > 0; i++ {
@@ -50,29 +50,6 @@ func (s *Scheduler) share() []part {
 		s.draft(parts)
 	}
 	return parts
-}
-
-// prefill is a launch of one job's prompt alone, where the stepper has such, or nil: of those that have enough to
-// feed for it, the one that has had none for longest. Where others run, every second launch is theirs.
-func (s *Scheduler) prefill(parts []part) *part {
-	st, ok := s.o.Stepper.(Prefiller)
-	if !ok || s.prefilled && len(parts) > 1 {
-		return nil
-	}
-	var of *job
-	for _, p := range parts {
-		if p.j.pending() >= st.PrefillLeast() && !p.j.scores() && (of == nil || p.j.served < of.served) {
-			of = p.j
-		}
-	}
-	if of == nil || st.PrefillRows() <= st.Rows() {
-		return nil
-	}
-	rows := min(st.PrefillRows(), of.pending())
-	if s.o.Beside != nil && len(parts) > 1 {
-		rows = min(rows, max(s.o.Beside(of.cached), st.Rows()+1))
-	}
-	return &part{j: of, rows: rows}
 }
 
 // waits reports whether one of the parts before computes the page that the job
@@ -96,7 +73,7 @@ func (s *Scheduler) plan() (parts []part, steps int) {
 		steps = s.steps(parts)
 		if s.reserve(parts, steps) || undraft(parts) && s.reserve(parts, steps) {
 			s.turn++
-			s.prefilled = len(parts) == 1 && parts[0].rows > s.o.Stepper.Rows()
+			s.prefilled = s.leavesOut(parts)
 			return parts, steps
 		}
 		s.preempt()

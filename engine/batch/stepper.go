@@ -50,12 +50,14 @@ type StepRequest struct {
 // NoToken is what a quiet step chooses.
 const NoToken = -1
 
-// Prefiller is a Stepper that takes more tokens of one sequence alone, in launches of one step, of which it has the
-// last token's logits.
+// Prefiller is a Stepper that takes more tokens in launches of one step, of one sequence or of several, of each of
+// which it has the last token's logits.
 type Prefiller interface {
 	Stepper
 	// PrefillRows is how many tokens such a launch feeds at most; 0: no more than others.
 	PrefillRows() int
+	// PrefillSequences is how many sequences such a launch has at most, at least 1.
+	PrefillSequences() int
 	// PrefillLeast is with how many tokens such a launch is no slower than steps of Rows tokens, above Rows.
 	PrefillLeast() int
 }
@@ -75,8 +77,8 @@ type Stepper interface {
 	// Logits reads those of the last step of the last launch that follow the last
 	// new token of sequence i; dst is a vocabulary long.
 	Logits(i int, dst []float32) error
-	// Logprobs are those of the token that sequence i chose in a step of the last launch, whose Draw wanted scores: from
-	// Each on, which such a launch calls when it has ended. It has at most draw.ScoredSteps steps.
+	// Logprobs are those of the token that sequence i chose in a step of the last launch, whose Draw wanted scores:
+	// from Each on, which such a launch calls when it has ended. It has at most draw.ScoredSteps steps.
 	Logprobs(i, step, token int) (sampling.Logprobs, error)
 	// TokenLogprobs are those of the token that Scored of sequence i named for its new token k, in the last launch,
 	// when it has ended: from Each on where the kernel draws. token and tops are what the sequence said.

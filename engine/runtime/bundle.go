@@ -37,7 +37,7 @@ type Bundle struct {
 	last   *Session // that ran the last launch; nil: another one did, or nobody
 	prompt *Prefill // the same
 	logits []float32
-	asked  draw.Rule // of the first sequence of the last launch
+	asked  []draw.Rule // of the sequences of the last launch
 }
 
 // OpenBundle allocates and fills every buffer of the kernels, in whatever order they come: one or
@@ -92,6 +92,18 @@ func (b *Bundle) PrefillRows() int {
 		return oneRows
 	}
 	return 0
+}
+
+// PrefillSequences is how many sequences a launch of a prefill kernel may be of.
+func (b *Bundle) PrefillSequences() int {
+	n := 1
+	for i, r := range b.long {
+		if i == 0 {
+			n = r.Sequences()
+		}
+		n = min(n, r.Sequences())
+	}
+	return n
 }
 
 // codedLeast is PrefillLeast of weights that a prefill step makes bf16: it takes longer than four steps of 16 rows,
@@ -191,8 +203,11 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 		rows += len(q.Sequences[i].New)
 		draws = draws || q.Sequences[i].Draw.Modes() != 0 || q.Sequences[i].Scored != nil
 	}
-	b.last, b.prompt, b.asked = nil, nil, q.Sequences[0].Draw
-	if len(b.long) > 0 && rows > b.Rows() && len(q.Sequences) == 1 && q.Steps == 1 {
+	b.last, b.prompt, b.asked = nil, nil, b.asked[:0]
+	for i := range q.Sequences {
+		b.asked = append(b.asked, q.Sequences[i].Draw)
+	}
+	if len(b.long) > 0 && rows > b.Rows() && len(q.Sequences) <= b.PrefillSequences() && q.Steps == 1 {
 		return b.prefill(ctx, q)
 	}
 	b.last = b.narrowest(rows, draws)
@@ -210,16 +225,19 @@ func (b *Bundle) narrowest(rows int, draws bool) *Session {
 	return b.of[len(b.of)-1]
 }
 
-// prefill runs a launch of the prefill kernel that fits. That kernel takes the highest logit; a sequence that draws has
-// its first token drawn here, as a kernel would.
+// prefill runs a launch of the prefill kernel that fits. That kernel takes the highest logits; a sequence that draws
+// has its token drawn here, as a kernel would.
 func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	s := &q.Sequences[0]
+	n := 0
+	for i := range q.Sequences {
+		n += len(q.Sequences[i].New)
+	}
 	r := b.long[len(b.long)-1] // which refuses more
 	for _, fits := range slices.Backward(b.long) {
-		if len(s.New) <= fits.Tokens() {
+		if n <= fits.Tokens() {
 			r = fits
 		}
 	}
@@ -227,27 +245,31 @@ func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, err
 	if err := r.SetShort(q.Short); err != nil {
 		return nil, err
 	}
-	chosen, err := r.Run(ctx, s.New, s.Cached, s.Pages, q.Quiet)
+	chosen, err := r.RunAll(ctx, q.Sequences, q.Quiet)
 	if err != nil {
 		return nil, err
 	}
-	if !q.Quiet && s.Draw.Modes() != 0 {
-		if err := b.readPrompt(); err != nil {
+	for i := range q.Sequences {
+		s := &q.Sequences[i]
+		if q.Quiet || s.Draw.Modes() == 0 {
+			continue
+		}
+		if err := b.readPrompt(i); err != nil {
 			return nil, err
 		}
-		chosen = s.Draw.Choose(b.logits, uint32(s.Cached+len(s.New)))
+		chosen[i] = s.Draw.Choose(b.logits, uint32(s.Cached+len(s.New)))
 	}
 	if !q.Quiet && q.Each != nil {
-		q.Each([]int{chosen})
+		q.Each(chosen)
 	}
-	return [][]int{{chosen}}, ctx.Err()
+	return [][]int{chosen}, ctx.Err()
 }
 
-// readPrompt reads the logits of the prefill kernel that ran last.
-func (b *Bundle) readPrompt() error {
+// readPrompt reads the logits of sequence i of the prefill kernel that ran last.
+func (b *Bundle) readPrompt(i int) error {
 	vocab := b.prompt.mk.Config.Vocab
 	b.logits = slices.Grow(b.logits[:0], vocab)[:vocab]
-	return b.prompt.Logits(b.logits)
+	return b.prompt.Logits(i, b.logits)
 }
 
 // Choice is the token that follows new token k of sequence i of the last launch, which had several rows; see
@@ -281,8 +303,6 @@ func (b *Bundle) Logits(i int, dst []float32) error {
 		return b.last.Logits(i, dst)
 	case b.prompt == nil:
 		return errors.New("logits before the first launch")
-	case i != 0:
-		return fmt.Errorf("logits of sequence %d, the last launch had 1", i)
 	}
-	return b.prompt.Logits(dst)
+	return b.prompt.Logits(i, dst)
 }

@@ -15,7 +15,7 @@ import (
 type Prefill struct {
 	runner
 	table  []uint32 // as the device has it
-	chosen int      // what the last launch chose: perhaps batch.NoToken
+	chosen []int    // what the last launch chose, of each sequence: perhaps batch.NoToken
 }
 
 // OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache are those
@@ -29,7 +29,7 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 // the matrices of a layer in bf16 in the same place, which the other's device owns.
 func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, guard uint32) (*Prefill, error) {
 	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from},
-		table: slices.Repeat([]uint32{guard}, pages)}
+		table: slices.Repeat([]uint32{guard}, pages*p.Options.Sequences)}
 	for _, buf := range p.IR.Globals() {
 		if buf.Map != nil {
 			continue // the device makes it of its description
@@ -45,7 +45,7 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 		}
 		bytes := buf.Bytes()
 		if buf.Name == megakernel.BufferPrefillTable {
-			bytes = 4 * int64(pages)
+			bytes = 4 * int64(len(r.table))
 		}
 		if err := dev.Alloc(buf.Name, bytes); err != nil {
 			return nil, fmt.Errorf("buffer %s of %d bytes: %w", buf.Name, bytes, err)
@@ -62,82 +62,129 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 	if err := dev.Write(megakernel.BufferPrefillTable, 0, words(r.table)); err != nil {
 		return nil, err
 	}
-	return r, r.zero("barrier", "epoch", "abort", "records", megakernel.BufferPrompt)
+	names := []string{"barrier", "epoch", "abort", "records", megakernel.BufferPrompt}
+	if p.Options.Sequences > 1 {
+		names = append(names, megakernel.BufferPicked)
+	}
+	return r, r.zero(names...)
 }
 
 // Tokens is how many a step takes at most.
 func (r *Prefill) Tokens() int { return r.long.Options.Tokens }
 
-// Run appends the keys and values of tokens to a sequence of cached tokens, whose pages are given in order, and
-// returns the token that follows, by argmax; batch.NoToken if it is quiet, which makes no logits. After a *HangError
-// the next launch can run, the tokens of this one are lost; after any other error of a launch none can. It does not end
-// before its time when ctx does.
+// Sequences is how many a step's tokens are of at most.
+func (r *Prefill) Sequences() int { return r.long.Options.Sequences }
+
+// Run is RunAll of one sequence: tokens behind cached ones, and its pages in order.
 func (r *Prefill) Run(ctx context.Context, tokens []int, cached int, pages []uint32,
 	quiet bool) (chosen int, err error) {
-	r.chosen = batch.NoToken
-	chosen = batch.NoToken
-	if err := r.feed(tokens, cached, pages); err != nil {
+	all, err := r.RunAll(ctx, []batch.Sequence{{New: tokens, Cached: cached, Pages: pages}}, quiet)
+	return all[0], err
+}
+
+// RunAll appends the keys and values of the new tokens of each sequence, and returns the token that follows each, by
+// argmax; batch.NoToken if it is quiet, which makes no logits. Of a sequence New, Cached and Pages count. After a
+// *HangError the next launch can run, the tokens of this one are lost; after any other error of a launch none can. It
+// does not end before its time when ctx does.
+func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (chosen []int, err error) {
+	r.chosen = nil
+	chosen = slices.Repeat([]int{batch.NoToken}, max(1, len(of)))
+	n, err := r.feed(of)
+	if err != nil {
 		return chosen, err
 	}
-	scalars := map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)),
-		megakernel.ScalarPages: uint64(r.pages), megakernel.ScalarChooses: 1}
+	scalars := map[string]uint64{megakernel.ScalarRows: uint64(n), megakernel.ScalarPages: uint64(r.pages),
+		megakernel.ScalarChooses: 1}
 	if quiet {
 		scalars[megakernel.ScalarChooses] = 0
+	}
+	if r.Sequences() > 1 {
+		scalars[megakernel.ScalarSequences] = uint64(len(of))
+	} else {
+		scalars[megakernel.ScalarPos] = uint64(of[0].Cached)
 	}
 	l := &launch{s: &r.runner, ctx: context.WithoutCancel(ctx)}
 	err = l.run(scalars)
 	var hang *HangError
 	if errors.As(err, &hang) {
-		hang.Pos = cached
+		hang.Pos = of[0].Cached
 	}
 	if err != nil || quiet {
 		return chosen, err
 	}
-	word, err := r.read(megakernel.BufferChosen, 0, 1)
+	words, err := r.read(megakernel.BufferChosen, 0, len(of))
 	if err != nil {
 		return chosen, err
 	}
-	if int64(word[0]) >= int64(r.mk.Config.Vocab) {
-		return chosen, &ResultError{fmt.Sprintf("a prefill step chose token %d, want 0 to %d", word[0], r.mk.Config.Vocab-1)}
+	for i, w := range words {
+		if int64(w) >= int64(r.mk.Config.Vocab) {
+			return chosen, &ResultError{fmt.Sprintf("a prefill step chose token %d, want 0 to %d", w, r.mk.Config.Vocab-1)}
+		}
+		chosen[i] = int(w)
 	}
-	r.chosen = int(word[0])
-	return r.chosen, nil
+	r.chosen = chosen
+	return slices.Clone(chosen), nil
 }
 
-// Logits reads those that follow the last token of the last launch into dst, Vocab long.
-func (r *Prefill) Logits(dst []float32) error {
-	if r.chosen == batch.NoToken {
-		return errQuiet
-	}
-	return r.logits(0, dst)
-}
-
-// feed refuses a step that cannot be, and writes its tokens and pages.
-func (r *Prefill) feed(tokens []int, cached int, pages []uint32) error {
-	page, all := r.mk.KV.Page, cached+len(tokens)
+// Logits reads those that follow the last token of sequence i of the last launch into dst, Vocab long.
+func (r *Prefill) Logits(i int, dst []float32) error {
 	switch {
-	case len(tokens) < 1 || len(tokens) > r.Tokens():
-		return fmt.Errorf("a prefill step of %d tokens, want 1 to %d", len(tokens), r.Tokens())
-	case cached < 0 || all > r.mk.Config.MaxPositions || (all+page-1)/page > len(pages):
-		return fmt.Errorf("a prefill step of %d tokens behind %d cached ones on %d pages of %d, want pages for all, and at most %d tokens", len(tokens), cached, len(pages), page, r.mk.Config.MaxPositions)
-	case len(pages) > len(r.table) || slices.ContainsFunc(pages, func(p uint32) bool { return int(p) >= r.pages }):
-		return fmt.Errorf("pages %v, the cache has %d", pages, r.pages)
+	case r.chosen == nil:
+		return errQuiet
+	case i < 0 || i >= len(r.chosen):
+		return fmt.Errorf("logits of sequence %d, the last launch had %d", i, len(r.chosen))
 	}
-	feed := make([]uint32, len(tokens))
-	for i, t := range tokens {
+	return r.logits(i, dst)
+}
+
+// feed refuses a step that cannot be, and writes its tokens and pages. It returns how many tokens there are.
+func (r *Prefill) feed(of []batch.Sequence) (n int, err error) {
+	if len(of) < 1 || len(of) > r.Sequences() {
+		return 0, fmt.Errorf("a prefill step of %d sequences, want 1 to %d", len(of), r.Sequences())
+	}
+	var feed, rows, sequences, table []uint32
+	for i := range of {
+		s := &of[i]
+		if err := r.check(s); err != nil {
+			return 0, err
+		}
+		sequences = append(sequences, uint32(len(feed)), uint32(len(s.New)), uint32(s.Cached), uint32(len(table)))
+		for k, t := range s.New {
+			at := s.Cached + k
+			feed, rows = append(feed, uint32(t)), append(rows, uint32(at), s.Pages[at/r.mk.KV.Page])
+		}
+		table = append(table, s.Pages...)
+	}
+	if n = len(feed); n > r.Tokens() {
+		return 0, fmt.Errorf("a prefill step of %d tokens, want 1 to %d", n, r.Tokens())
+	}
+	err = r.dev.Write(megakernel.BufferPrompt, 0, words(feed))
+	if r.Sequences() > 1 {
+		err = errors.Join(err, r.dev.Write(megakernel.BufferPrefillRows, 0, words(rows)),
+			r.dev.Write(megakernel.BufferPrefillSequences, 0, words(sequences)))
+	}
+	if !slices.Equal(r.table[:len(table)], table) {
+		copy(r.table, table)
+		err = errors.Join(err, r.dev.Write(megakernel.BufferPrefillTable, 0, words(r.table)))
+	}
+	return n, errors.Join(err, r.failed)
+}
+
+// check refuses a sequence that cannot be.
+func (r *Prefill) check(s *batch.Sequence) error {
+	page, all := r.mk.KV.Page, s.Cached+len(s.New)
+	switch {
+	case len(s.New) < 1 || len(s.New) > r.Tokens():
+		return fmt.Errorf("a prefill step of %d tokens, want 1 to %d", len(s.New), r.Tokens())
+	case s.Cached < 0 || all > r.mk.Config.MaxPositions || (all+page-1)/page > len(s.Pages):
+		return fmt.Errorf("a prefill step of %d tokens behind %d cached ones on %d pages of %d, want pages for all, and at most %d tokens", len(s.New), s.Cached, len(s.Pages), page, r.mk.Config.MaxPositions)
+	case len(s.Pages) > r.pages || slices.ContainsFunc(s.Pages, func(p uint32) bool { return int(p) >= r.pages }):
+		return fmt.Errorf("pages %v, the cache has %d", s.Pages, r.pages)
+	}
+	for _, t := range s.New {
 		if t < 0 || t >= r.mk.Config.Vocab {
 			return fmt.Errorf("token %d, want 0 to %d", t, r.mk.Config.Vocab-1)
 		}
-		feed[i] = uint32(t)
 	}
-	if err := r.dev.Write(megakernel.BufferPrompt, 0, words(feed)); err != nil {
-		return err
-	}
-	if !slices.Equal(r.table[:len(pages)], pages) {
-		copy(r.table, pages)
-		if err := r.dev.Write(megakernel.BufferPrefillTable, 0, words(r.table)); err != nil {
-			return err
-		}
-	}
-	return r.failed
+	return nil
 }

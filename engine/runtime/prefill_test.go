@@ -123,7 +123,7 @@ func promptThroughPrefill(t *testing.T, format pipeline.Format) {
 	t.Logf("relative error of keys and values: %.2g", math.Sqrt(worst/size))
 	require.Less(t, math.Sqrt(worst/size), 0.01)
 	got := make([]float32, mk.Config.Vocab)
-	require.NoError(t, r.Logits(got))
+	require.NoError(t, r.Logits(0, got))
 	error := relative([][]float64{want}, [][]float64{widened(got)})
 	t.Logf("relative error of logits: %.2g", error)
 	require.Less(t, error, 0.03)
@@ -168,7 +168,7 @@ func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
 				cached += n
 			}
 			logits := make([]float32, mk.Config.Vocab)
-			require.NoError(t, r.Logits(logits))
+			require.NoError(t, r.Logits(0, logits))
 			require.Equal(t, slices.Max(logits), logits[chosen])
 			require.NotContains(t, logits[:chosen], logits[chosen])
 			got := make([]byte, mk.Config.Layers*pages*mk.KV.PageBytes())

@@ -105,8 +105,8 @@ func (b *Bundle) Logprobs(i, step, token int) (sampling.Logprobs, error) {
 	case b.prompt == nil:
 		return sampling.Logprobs{}, errors.New("log-probabilities before the first launch")
 	}
-	if err := b.readPrompt(); err != nil {
+	if err := b.readPrompt(i); err != nil {
 		return sampling.Logprobs{}, err
 	}
-	return sampling.LogprobsOf(b.logits, token, b.asked.Tops())
+	return sampling.LogprobsOf(b.logits, token, b.asked[i].Tops())
 }

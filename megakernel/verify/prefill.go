@@ -281,7 +281,7 @@ func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefi
 		}
 	}
 	got := make([]float32, t.mk.Config.Vocab)
-	if err := r.Logits(got); err != nil {
+	if err := r.Logits(0, got); err != nil {
 		return err
 	}
 	logits := Comparison{What: fmt.Sprintf("logits behind the prompt, seed %d", seed), Tolerance: logitTolerance * t.scale}

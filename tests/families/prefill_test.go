@@ -59,7 +59,7 @@ func prefilled(t *testing.T, mk *megakernel.Kernel, p *megakernel.Prefill, w ref
 	for _, n := range steps {
 		_, err := r.Run(t.Context(), tokens[cached:][:n], cached, table, false)
 		require.NoError(t, err, "%d tokens behind %d", n, cached)
-		require.NoError(t, r.Logits(out))
+		require.NoError(t, r.Logits(0, out))
 		logits, cached = append(logits, wide(out)), cached+n
 	}
 	require.NoError(t, s.Skip(cached))

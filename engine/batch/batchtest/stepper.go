@@ -17,7 +17,8 @@ import (
 // by another, a slot read that was never written.
 type Stepper struct {
 	T     int          // rows of a step
-	Long  int          // tokens of a launch of one sequence and one step, where they are more
+	Long  int          // tokens of a launch of one sequence, or Of, and one step, where they are more
+	Of    int          // sequences of such a launch at most, where it may have several
 	Least int          // tokens of such a launch at least that are worth it, where they are more than T
 	Page  int          // tokens a page
 	Pages int          // of the cache
@@ -59,6 +60,9 @@ func (f *Stepper) Rows() int { return f.T }
 
 // PrefillRows is Long.
 func (f *Stepper) PrefillRows() int { return f.Long }
+
+// PrefillSequences is Of, or 1.
+func (f *Stepper) PrefillSequences() int { return max(1, f.Of) }
 
 // PrefillLeast is Least, or T + 1.
 func (f *Stepper) PrefillLeast() int { return max(f.Least, f.T+1) }
@@ -131,7 +135,7 @@ func (f *Stepper) check(r batch.StepRequest) error {
 	if r.Quiet && r.Steps != 1 {
 		return fmt.Errorf("%d steps of which nobody wants the tokens, want 1", r.Steps)
 	}
-	if f.Long > f.T && r.Steps == 1 && len(r.Sequences) == 1 && rows > f.T && rows <= f.Long {
+	if f.Long > f.T && r.Steps == 1 && len(r.Sequences) <= f.PrefillSequences() && rows > f.T && rows <= f.Long {
 		return nil
 	}
 	if rows < 1 || rows > f.T || r.Steps < 1 {
