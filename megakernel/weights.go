@@ -89,6 +89,10 @@ func (r *rounded) Row(tensor string, row int, dst []half.BF16) error {
 // RoundInput rounds the input of a product of the layers' matrices as the kernel does, in place: one that
 // has been passed through memory, or a norm's output.
 func (mk *Kernel) RoundInput(v []float64, passed bool) {
+	if mk.Ragged() {
+		tasks.RoundColumns(mk.Options.Weights, v)
+		return
+	}
 	tasks.RoundInput(mk.Options.Weights, v, passed)
 }
 
@@ -98,7 +102,11 @@ func (mk *Kernel) RoundHeadInput(v []float64) {
 	if mk.Ragged() && mk.Options.otherHead() != "" && mk.Options.otherWeights() == "" {
 		tasks.RoundInput(pipeline.FormatBF16, v, true)
 	}
-	tasks.RoundInput(mk.Options.Head, v, mk.Ragged())
+	if mk.Ragged() {
+		tasks.RoundColumns(mk.Options.Head, v)
+		return
+	}
+	tasks.RoundInput(mk.Options.Head, v, false)
 }
 
 // WeightBytes is what a step of one row must read of weights: all matrices and gains once, and one

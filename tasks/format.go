@@ -65,6 +65,14 @@ func RoundInput(f pipeline.Format, v []float64, passed bool) {
 	}
 }
 
+// RoundColumns is RoundInput of a GEMM's input, which has gone through memory: of weights of 4 bits it stays f16.
+func RoundColumns(f pipeline.Format, v []float64) {
+	if inNibbles(f) {
+		f = pipeline.FormatE4M3 // whose input is that f16, too
+	}
+	RoundInput(f, v, true)
+}
+
 // roundFixed rounds a group to fixed point, in place.
 func roundFixed(group []float64) {
 	x := make([]float32, len(group))

@@ -14,7 +14,7 @@ import (
 func (g *GEMM) int4(r *pipeline.Ring) *Int4 {
 	p := int4Of(g.Name, g.M, r, nil)
 	if p != nil {
-		p.Columns, p.Exchanged = g.In.Padded(), g.Exchanged
+		p.Columns, p.Half, p.Exchanged = g.In.Padded(), inNibbles(g.M.Format), g.Exchanged
 	}
 	return p
 }
@@ -115,6 +115,14 @@ func (x *fragments) int4Input(i int) *Int4Input {
 	return in
 }
 
+// halfInput is the input of a warp's i-th piece in f16.
+func (x *fragments) halfInput(i int) (sets [][]*halfBlock) {
+	for _, blocks := range x.half {
+		sets = append(sets, blocks[i*x.piece:][:x.piece])
+	}
+	return sets
+}
+
 func values[T dsl.Elem](vars []*dsl.Var[T]) (all []dsl.Val[T]) {
 	for _, v := range vars {
 		all = append(all, v.Get())
@@ -147,6 +155,14 @@ func (g *GEMM) multiplyInt4(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *f
 	}, func(w [][]*Int4Weights) {
 		for i := range groups(e, chunk/n) {
 			step := func() {
+				if p.Half {
+					var tiles []*Int4Weights
+					for t := range w {
+						tiles = append(tiles, w[t][i])
+					}
+					g.multiplyNibbles(e, p, acc, tiles, x.halfInput(i))
+					return
+				}
 				in := x.int4Input(i)
 				for t := range w {
 					p.Multiply(e, &Int4Sums{y: acc[t]}, w[t][i], in)

@@ -64,6 +64,9 @@ func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilog
 		e.EachConsumer(m.tiles*tilePairs(m.g.In.Padded()), func(i u32) {
 			m.g.pair(e, i, first, from, tiles, n, func(row, token u32) {
 				y0, y1 := m.sum(base.Add(i.MulC(2)))
+				if p := m.g.int4(nil); p != nil && p.Half {
+					y0, y1 = y0.Mul(k.F32(p.back())), y1.Mul(k.F32(p.back()))
+				}
 				if m.g.Scales != nil {
 					v := m.g.Scales(row)
 					y0, y1 = y0.Mul(v[0]), y1.Mul(v[1])
@@ -105,10 +108,12 @@ func (g *GEMM) pairOf(e *Env, share Share, n u32, body func(row, token u32)) {
 // [token][row].
 func (m *meeting) write(at u32, acc tilePair, which int) {
 	e, to := m.e, m.g.Part.Buf
-	if m.g.In.Padded() == 8 && !inFixed(m.g.M.Format) { // lane 4g+t has row g of tokens 2t and 2t+1
+	if m.g.rowsOfA() { // lane 4g+t has row g of tokens 2t and 2t+1 of each set of 8
 		at = at.Add(e.Lane.RemC(4).MulC(2 * pipeline.TileRows)).Add(e.Lane.DivC(4))
-		to.Store(at, acc[0][2*which].Get())
-		to.Store(at.AddC(pipeline.TileRows), acc[0][2*which+1].Get())
+		for set, v := range acc {
+			to.Store(at.AddC(8*pipeline.TileRows*set), v[2*which].Get())
+			to.Store(at.AddC((8*set+1)*pipeline.TileRows), v[2*which+1].Get())
+		}
 		return
 	}
 	v := acc[which] // lane 4g+t has rows 2t and 2t+1 of tokens g and g+8

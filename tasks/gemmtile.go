@@ -14,6 +14,7 @@ type fragments struct {
 	unit      u32                      // laneUnit
 	now, next [][]*dsl.Var[dsl.BF16x2] // [half·groups + group][4]: 8 tokens of a k group
 	fixed     [][]*fixedBlock          // [half][tile group] of integers, instead of now
+	half      [][]*halfBlock           // of those of 4 bits, instead of fixed
 	piece     int                      // tile groups that lie side by side
 }
 
@@ -30,11 +31,11 @@ func (g *GEMM) newFragments(e *Env, n u32) *fragments {
 		if p == nil {
 			break
 		}
-		var blocks []*fixedBlock
-		for range each {
-			blocks = append(blocks, newFixedBlock(e.K, p.Shape))
+		if p.Half {
+			x.half = append(x.half, many(each, func() *halfBlock { return newHalfBlock(e.K, p) }))
+		} else {
+			x.fixed = append(x.fixed, many(each, func() *fixedBlock { return newFixedBlock(e.K, p.Shape) }))
 		}
-		x.fixed = append(x.fixed, blocks)
 	}
 	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
 	for range g.M.Format.Parts() * each * g.In.Padded() / 8 {
@@ -44,6 +45,13 @@ func (g *GEMM) newFragments(e *Env, n u32) *fragments {
 		x.next = append(x.next, dsl.NewArray(zero, 4, "x_next"))
 	}
 	return x
+}
+
+func many[T any](n int, of func() T) (all []T) {
+	for range n {
+		all = append(all, of())
+	}
+	return all
 }
 
 // fetch loads chunk c's fragments. Lanes of tokens that the step does not have
@@ -133,6 +141,11 @@ func (x *fragments) advance(c u32) {
 			b.set(k, x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
 		}
 	}
+	for half, blocks := range x.half {
+		for i, b := range blocks {
+			b.set(k, x.g.int4(nil), x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
+		}
+	}
 	for i, four := range x.next[:len(x.now)] {
 		for j, v := range four {
 			x.now[i][j].Set(v.Get())
@@ -165,7 +178,10 @@ func (g *GEMM) accumulators(k *dsl.Kernel) []tilePair {
 	out := make([]tilePair, ceilDiv(g.M.Batch, 2))
 	for i := range out {
 		n, each := 1, 4
-		if g.In.Padded() == 16 || inFixed(g.M.Format) {
+		switch {
+		case inNibbles(g.M.Format):
+			n = g.In.Padded() / 8
+		case g.In.Padded() == 16 || inFixed(g.M.Format):
 			n, each = min(2, g.M.Batch-2*i), g.In.Padded()/4
 		}
 		for range n {

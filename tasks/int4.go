@@ -28,6 +28,7 @@ type Int4 struct {
 	Data    dsl.Buf[dsl.B128] // where runs of weights are
 	X       *FixedInput       // nil where the input is in registers (GEMM), of Columns tokens
 	Columns int               // 8 or 16, without X
+	Half    bool              // products are in f16, and weights two tiles' rows: see GEMM.multiplyNibbles
 	// Exchanged plants a fault: high bytes of the input count as low ones, and low ones as high ones.
 	Exchanged bool
 	// Zero is −Shape.Times times the zero point of a row of the tile, where a row is one scale group and the shape has
@@ -90,7 +91,7 @@ func (p *Int4) Begin(e *Env) *Int4Sums {
 // rows are the rows whose sums a lane has: A's row is lane/4, and two of B's columns are
 // neighbours.
 func (p *Int4) rows(e *Env) []u32 {
-	if p.weightsAreA() {
+	if p.weightsAreA() || p.Half {
 		return []u32{e.Lane.DivC(4)}
 	}
 	row := e.Lane.RemC(4).MulC(2)
