@@ -3,14 +3,15 @@ package tasks
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
 // How a GEMM multiplies weights of 4 bits: in f16, as which their input comes from memory.
 //
 // Codes become f16 by masks alone. A nibble of an integer, with its top bit turned a number from 0 to 15, is as the
 // lowest bits of an f16 2⁻²⁴ of that number, and as bits 4 to 7 sixteen times as much. What is too much, 8 and with
-// zero points these, is taken away where sums begin: with so many times the input's sum, which is a product, too. An
-// E2M1 is an f16 of 2⁻¹⁴ of it with its sign and its three other bits each in their places.
+// zero points these, is taken away from each scale group's sum: so many times the sum of its input, which is a product,
+// too. An E2M1 is an f16 of 2⁻¹⁴ of it with its sign and its three other bits each in their places.
 //
 // Weights of two tiles are the 16 rows of operand A, and eight tokens are the columns of B. A product is of a word of
 // each tile, four columns of a lane: bytes 0 and 2 are one pair of A, and 1 and 3 the other. Columns of a scale group
@@ -45,46 +46,44 @@ func (p *Int4) back() float64 {
 
 // halfBlock is a block's input of eight tokens, in f16: the lane's of one of them.
 type halfBlock struct {
-	words  [2][]*dsl.Var[dsl.BF16x2] // [half of the block][2·word + pair]
-	before [2][]*dsl.Var[dsl.F32]    // [half][2·chain]: −8 times the sums of two tokens' input, as the codes are scaled
+	words [2][]*dsl.Var[dsl.BF16x2] // [half of the block][2·word + pair]
+	less  [][]*dsl.Var[dsl.F32]     // [scale group][token]: −8 times the input's sum, of integers; two of the tokens
+}
+
+// offsets is how many scale groups of a block have a sum of their input: none of E2M1, and one for whole rows.
+func (p *Int4) offsets() int {
+	if p.Shape.E2M1 {
+		return 0
+	}
+	return max(1, p.Shape.PerBlock())
 }
 
 func newHalfBlock(k *dsl.Kernel, p *Int4) *halfBlock {
-	b := &halfBlock{}
-	n, _ := p.chains()
+	b := &halfBlock{less: many(p.offsets(), func() []*dsl.Var[dsl.F32] { return dsl.NewArray(k.F32(0), 2, "x_less") })}
 	for half := range b.words {
 		b.words[half] = dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), 8, "x")
-		if !p.Shape.E2M1 {
-			b.before[half] = dsl.NewArray(k.F32(0), 2*n, "x_before")
-		}
 	}
 	return b
 }
 
 // set takes the block's four k groups: x is two words' pairs of neighbours of each.
-func (b *halfBlock) set(k *dsl.Kernel, p *Int4, x [][]*dsl.Var[dsl.BF16x2]) {
-	n, words := p.chains()
-	for half := range b.words {
-		for j := range 4 {
-			group := x[2*half+j/2]
-			lo, hi := dsl.Bits[dsl.U32](group[j%2*2].Get()), dsl.Bits[dsl.U32](group[j%2*2+1].Get())
-			b.words[half][2*j].Set(dsl.Bits[dsl.BF16x2](dsl.Permute(lo, hi, 0x5410)))
-			b.words[half][2*j+1].Set(dsl.Bits[dsl.BF16x2](dsl.Permute(lo, hi, 0x7632)))
+func (b *halfBlock) set(k *dsl.Kernel, x [][]*dsl.Var[dsl.BF16x2]) {
+	for i := range 8 { // words of the block
+		group, at := x[i/2], b.words[i/4][i%4*2:]
+		lo, hi := dsl.Bits[dsl.U32](group[i%2*2].Get()), dsl.Bits[dsl.U32](group[i%2*2+1].Get())
+		at[0].Set(dsl.Bits[dsl.BF16x2](dsl.Permute(lo, hi, 0x5410)))
+		at[1].Set(dsl.Bits[dsl.BF16x2](dsl.Permute(lo, hi, 0x7632)))
+	}
+	eight := dsl.Lit[dsl.BF16x2](k, 0x80088008) // −8·2⁻²⁴ twice
+	for g, less := range b.less {
+		d, each := fourF32Zeros(k), 8/len(b.less)
+		for i := each * g; i < each*(g+1); i++ {
+			d = productInHalf([4]pair{eight, eight, eight, eight}, b.pairs(i/4, i%4), d)
 		}
-		if p.Shape.E2M1 {
-			continue
-		}
-		eight := dsl.Lit[dsl.BF16x2](k, []int64{0x80088008, 0x80808080}[half]) // −8·2⁻²⁴, and −8·2⁻²⁰
-		for c := range n {
-			d := fourF32Zeros(k)
-			for j := words * c; j < words*(c+1); j++ {
-				d = productInHalf([4]pair{eight, eight, eight, eight}, b.pairs(half, j), d)
-			}
-			b.before[half][2*c].Set(d[0])
-			b.before[half][2*c+1].Set(d[1])
-			dsl.Optional(d[2])
-			dsl.Optional(d[3])
-		}
+		less[0].Set(d[0])
+		less[1].Set(d[1])
+		dsl.Optional(d[2])
+		dsl.Optional(d[3])
 	}
 }
 
@@ -97,7 +96,7 @@ func fourF32Zeros(k *dsl.Kernel) [4]f32 { return [4]f32{k.F32(0), k.F32(0), k.F3
 
 // nibbles are the four codes of a word in a half of a block, as f16: bytes 0 and 2's, and 1 and 3's; of E2M1 those of a
 // half's columns 0 and 2, and 1 and 3.
-func (p *Int4) nibbles(k *dsl.Kernel, w u32, half int) [2]pair {
+func (p *Int4) nibbles(w u32, half int) [2]pair {
 	asPair := dsl.Bits[dsl.BF16x2, dsl.U32]
 	if p.Shape.E2M1 {
 		bytes := []uint16{0x1100, 0x3322}[half] // each twice: a nibble at the top of each half of a word, or below it
@@ -107,34 +106,47 @@ func (p *Int4) nibbles(k *dsl.Kernel, w u32, half int) [2]pair {
 		odd := dsl.Permute(w, w, bytes)
 		return [2]pair{signed(odd.ShlC(4)), signed(odd)}
 	}
-	mask, top := 0x000f000f, 0x00080008
-	if half == 1 {
-		mask, top = 0x00f000f0, 0x00800080
-	}
-	return [2]pair{asPair(w.AndC(mask).XorC(top)), asPair(w.ShrC(8).AndC(mask).XorC(top))}
+	mask := []int{0x000f000f, 0x00f000f0}[half]
+	return [2]pair{asPair(w.AndC(mask)), asPair(w.ShrC(8).AndC(mask))}
 }
 
-// nibbleScale are a row's scale of a chain as the chain is scaled, and what its sum begins with is multiplied by; the
-// first is nothing where a row is one scale group, the other where there are no zero points.
-type nibbleScale struct{ scale, zero f32 }
+// turned are a block's codes, of integers with their top bits turned.
+func (p *Int4) turned(codes []u32) (w []u32) {
+	for _, v := range codes {
+		if !p.Shape.E2M1 {
+			v = v.XorC(0x88888888)
+		}
+		w = append(w, v)
+	}
+	return w
+}
+
+// nibbleScale is what a chain's sum is multiplied by, and what the input's sum times −8 is; without the scale where a
+// row is one scale group.
+type nibbleScale struct{ ofSum, less f32 }
 
 // nibbleScales are those of a tile, [half][block·chains + chain].
-func (p *Int4) nibbleScales(e *Env, w *Int4Weights, blocks int) (all [2][]nibbleScale) {
-	n, words := p.chains()
-	scales := p.scales(e, w)
+func (p *Int4) nibbleScales(e *Env, w *Int4Weights) (all [2][]nibbleScale) {
+	n, _ := p.chains()
+	scales, sixteenth := p.scales(e, w), e.K.F32(1.0/16)
 	for half := range all {
-		for i := range blocks {
+		for i := range w.codes {
 			for c := range n {
 				at := p.scaleOf(i, c)
 				if p.sixteen() {
-					at = 4*i + c*words
+					at = 4*i + c
 				}
-				by, s := scales[half][at], nibbleScale{}
-				if s.scale = by.scale; half == 1 && !p.Shape.E2M1 && p.Shape.Group != 0 {
-					s.scale = by.scale.Mul(e.K.F32(1.0 / 16))
+				by := scales[half][at]
+				if p.Shape.Group == i4.Whole {
+					by.scale = e.K.F32(1)
+				}
+				s := nibbleScale{ofSum: by.scale, less: by.scale}
+				if half == 1 && !p.Shape.E2M1 {
+					s.ofSum = by.scale.Mul(sixteenth)
 				}
 				if p.Shape.Zeros { // 1 + zero point / 8
-					s.zero = dsl.FMA(dsl.Cast[dsl.F32](by.zero), e.K.F32(-1.0/128), e.K.F32(1))
+					zero := dsl.FMA(dsl.Cast[dsl.F32](by.zero), e.K.F32(-1.0/128), e.K.F32(1))
+					s.less = dsl.Optional(by.scale.Mul(dsl.Optional(zero)))
 				}
 				all[half] = append(all[half], s)
 			}
@@ -145,78 +157,71 @@ func (p *Int4) nibbleScales(e *Env, w *Int4Weights, blocks int) (all [2][]nibble
 
 // multiplyNibbles adds the products of the warp's i-th piece of one or two tiles.
 func (g *GEMM) multiplyNibbles(e *Env, p *Int4, acc tilePair, w []*Int4Weights, x [][]*halfBlock) {
-	k := e.K
 	n, words := p.chains()
-	blocks := len(w[0].codes)
 	var scales [][2][]nibbleScale // [tile]
+	var codes [][][]u32           // [tile][block]
 	for _, tile := range w {
-		scales = append(scales, p.nibbleScales(e, tile, blocks))
+		scales = append(scales, p.nibbleScales(e, tile))
+		var blocks [][]u32
+		for _, block := range tile.codes {
+			blocks = append(blocks, p.turned(block))
+		}
+		codes = append(codes, blocks)
 	}
-	zero := dsl.Lit[dsl.BF16x2](k, 0)
-	for c := range n { // chains of all blocks and halves take turns
-		d := map[[3]int][4]f32{} // of block, half and set
-		begin := func(block, half, set int) [4]f32 {
-			if p.Shape.E2M1 {
-				return fourF32Zeros(k)
-			}
-			var sum [4]f32
-			for t := range 2 {
-				for i := range 2 {
-					v := x[set][block].before[half][2*c+i].Get()
-					if p.Shape.Zeros && t < len(w) {
-						v = v.Mul(scales[t][half][block*n+c].zero)
-					}
-					sum[2*t+i] = v
-				}
-			}
-			return sum
+	blocks, zero := len(w[0].codes), dsl.Lit[dsl.BF16x2](e.K, 0)
+	for c := range n { // chains of all blocks, halves and sets take turns
+		sums := make([][4]f32, 2*blocks*len(x))
+		for i := range sums {
+			sums[i] = fourF32Zeros(e.K)
 		}
 		for j := words * c; j < words*(c+1); j++ {
-			for block := range blocks {
-				for half := range 2 {
-					a := [4]pair{zero, zero, zero, zero}
-					for t, tile := range w {
-						v := p.nibbles(k, tile.codes[block][j], half)
-						a[t], a[2+t] = v[0], v[1]
-					}
-					for set := range x {
-						at := [3]int{block, half, set}
-						if j == words*c {
-							d[at] = begin(block, half, set)
-						}
-						from := half
-						if p.Exchanged {
-							from = 1 - half
-						}
-						d[at] = productInHalf(a, x[set][block].pairs(from, j), d[at])
-					}
+			for i := range 2 * blocks {
+				block, half := i/2, i%2
+				a := [4]pair{zero, zero, zero, zero}
+				for t := range codes {
+					v := p.nibbles(codes[t][block][j], half)
+					a[t], a[2+t] = v[0], v[1]
+				}
+				if p.Exchanged {
+					half = 1 - half
+				}
+				for set := range x {
+					sum := &sums[i*len(x)+set]
+					*sum = productInHalf(a, x[set][block].pairs(half, j), *sum)
 				}
 			}
 		}
-		for block := range blocks {
-			for half := range 2 {
-				for set := range x {
-					g.addNibbles(k, p, acc[set], d[[3]int{block, half, set}], scales, half, block*n+c)
-				}
+		for i := range sums {
+			block, half, set := i/len(x)/2, i/len(x)%2, i%len(x)
+			var of []nibbleScale
+			for t := range scales {
+				of = append(of, scales[t][half][block*n+c])
 			}
+			p.addNibbles(acc[set], sums[i], of, x[set][block].lessOf(half, c))
 		}
 	}
 }
 
-// addNibbles adds a chain's sums times their scales.
-func (g *GEMM) addNibbles(k *dsl.Kernel, p *Int4, acc []*dsl.Var[dsl.F32], d [4]f32, scales [][2][]nibbleScale, half, at int) {
-	for i, v := range d {
-		if i/2 >= len(scales) {
+// lessOf is what comes with a chain of a half: with the first half's where both share it.
+func (b *halfBlock) lessOf(half, chain int) []*dsl.Var[dsl.F32] {
+	switch n := len(b.less); {
+	case n == 0 || n == 1 && half == 1:
+		return nil
+	default:
+		return b.less[half*(n/2)+chain]
+	}
+}
+
+// addNibbles adds a chain's sums, of two tokens for each tile, times their scales, and what less is for each token.
+func (p *Int4) addNibbles(acc []*dsl.Var[dsl.F32], sums [4]f32, of []nibbleScale, less []*dsl.Var[dsl.F32]) {
+	for i, v := range sums {
+		if i/2 >= len(of) {
 			dsl.Optional(v)
 			continue
 		}
-		if p.Shape.Group == 0 {
-			if half == 1 && !p.Shape.E2M1 {
-				v = v.Mul(k.F32(1.0 / 16))
-			}
-			acc[i].Set(acc[i].Get().Add(v))
-			continue
+		acc[i].Set(dsl.FMA(v, of[i/2].ofSum, acc[i].Get()))
+		if less != nil {
+			acc[i].Set(dsl.FMA(less[i%2].Get(), of[i/2].less, acc[i].Get()))
 		}
-		acc[i].Set(dsl.FMA(v, scales[i/2][half][at].scale, acc[i].Get()))
 	}
 }

@@ -143,7 +143,7 @@ func (x *fragments) advance(c u32) {
 	}
 	for half, blocks := range x.half {
 		for i, b := range blocks {
-			b.set(k, x.g.int4(nil), x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
+			b.set(k, x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
 		}
 	}
 	for i, four := range x.next[:len(x.now)] {
