@@ -27,7 +27,11 @@ func (mk *Kernel) plan() (err error) {
 			r.InFlight = manyCopies
 		}
 	}
-	if dense := 16 / mk.Options.Weights.Bits(); mk.Ragged() && dense > 1 && r.InFlight == 0 && r.Stages == 0 {
+	dense := 16 / mk.Options.Weights.Bits()
+	if dense == 4 { // several tiles share a stage
+		dense = 1
+	}
+	if mk.Ragged() && dense > 1 && r.InFlight == 0 && r.Stages == 0 {
 		few := r
 		r.InFlight = rowsCopies * dense / r.BatchWide // chunks are so much shorter
 		if mk.Plan, err = pipeline.New(r); err == nil {

@@ -43,6 +43,7 @@ type MatrixPlan struct {
 	ChunksPerTile int   // ceil(KPadded / ChunkK)
 	TailK         int   // columns of a tile's last chunk, 1 to ChunkK, a multiple of GroupK
 	Batch         int   // row tiles whose chunks are streamed in turn; 0: one tile after the other
+	Together      int   // tiles of a batch whose chunks of the same columns share a stage; 1: none
 	First, Count  []int // per SM: its first tile and how many; in order of SMs, without gaps
 	Start         int64 // first byte in the image of its layer (or of the final phase)
 
@@ -141,6 +142,7 @@ func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, bytes i
 	for i := range plans {
 		m := &plans[i]
 		m.Batch = batch(m.MaxCount(), r.BatchTiles)
+		m.Together = tilesOfStage(m, stageBytes)
 		m.Start = bytes
 		bytes += m.Bytes()
 	}
@@ -154,6 +156,15 @@ func batch(count, most int) int {
 		return 0
 	}
 	return ceilDiv(count, ceilDiv(count, most))
+}
+
+// tilesOfStage is how many tiles of a batch share a stage: of weights of 4 bits, whose chunks a batch makes shorter than a
+// stage, as many as have room, and an even number.
+func tilesOfStage(m *MatrixPlan, stageBytes int) int {
+	if m.Batch == 0 || m.Format.Bits() != 4 {
+		return 1
+	}
+	return max(1, min(stageBytes/m.ChunkBytes(0), m.Batch+m.Batch%2)/2*2)
 }
 
 // sharing is how many warps share a chunk as a rule.

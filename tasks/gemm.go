@@ -65,6 +65,12 @@ func (g *GEMM) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.
 	}
 	g.eachBatch(k, share, func(first, tiles u32) {
 		g.eachChunk(k, func(c u32, columns int) {
+			if g.M.Together > 1 {
+				g.produceTogether(e, p, w, tiles, g.M.Format.Of(columns), func(i u32) dsl.Val[dsl.U64] {
+					return chunkAt(g.M, from, share.First.Add(first).Add(i), c)
+				})
+				return
+			}
 			k.For(k.U32(0), tiles, func(i u32) {
 				fill(e, p, w, g.M.Format.Of(columns), chunkAt(g.M, from, share.First.Add(first).Add(i), c))
 			}, dsl.Unroll(1))
@@ -74,6 +80,12 @@ func (g *GEMM) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.
 
 // Drop drains what Produce streamed for this CTA without using it.
 func (g *GEMM) Drop(e *Env, c *pipeline.Consumer, share Share) {
+	if n := g.M.Together; n > 1 {
+		g.eachBatch(e.K, share, func(_, tiles u32) {
+			e.K.For(e.K.U32(0), tiles.AddC(n-1).DivC(n).MulC(g.M.ChunksPerTile), func(u32) { c.Skip() }, dsl.Unroll(1))
+		})
+		return
+	}
 	e.K.For(e.K.U32(0), share.Count.MulC(g.M.ChunksPerTile), func(u32) { c.Skip() }, dsl.Unroll(1))
 }
 
@@ -125,6 +137,10 @@ func (g *GEMM) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		acc := g.accumulators(k)
 		g.eachChunk(k, func(chunk u32, columns int) {
 			x.advance(chunk)
+			if g.M.Together > 1 {
+				g.multiplyTogether(e, c, r, x, acc, tiles, columns/g.M.Format.Columns())
+				return
+			}
 			for pair := range acc {
 				g.multiply(e, c, r, x, acc[pair], tiles, 2*pair, columns/g.M.Format.Columns())
 			}

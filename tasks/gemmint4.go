@@ -152,27 +152,30 @@ func (g *GEMM) multiplyInt4(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *f
 	inTurn(g, e.K, tiles, first, func() (w []*Int4Weights) {
 		c.Drain(func(base u32) { w = g.weightsInt4(e, p, base, chunk) })
 		return w
-	}, func(w [][]*Int4Weights) {
-		for i := range groups(e, chunk/n) {
-			step := func() {
-				if p.Half {
-					var tiles []*Int4Weights
-					for t := range w {
-						tiles = append(tiles, w[t][i])
-					}
-					g.multiplyNibbles(e, p, acc, tiles, x.halfInput(i))
-					return
-				}
-				in := x.int4Input(i)
+	}, func(w [][]*Int4Weights) { g.productsInt4(e, p, x, acc, w, chunk/n) })
+}
+
+// productsInt4 adds the products of one or two tiles' weights, of so many pieces.
+func (g *GEMM) productsInt4(e *Env, p *Int4, x *fragments, acc tilePair, w [][]*Int4Weights, pieces int) {
+	for i := range groups(e, pieces) {
+		step := func() {
+			if p.Half {
+				var tiles []*Int4Weights
 				for t := range w {
-					p.Multiply(e, &Int4Sums{y: acc[t]}, w[t][i], in)
+					tiles = append(tiles, w[t][i])
 				}
+				g.multiplyNibbles(e, p, acc, tiles, x.halfInput(i))
+				return
 			}
-			if (i+1)*e.Consumers <= chunk/n {
-				step()
-			} else {
-				e.K.If(e.Warp.AddC(i*e.Consumers).LtC(chunk/n), step)
+			in := x.int4Input(i)
+			for t := range w {
+				p.Multiply(e, &Int4Sums{y: acc[t]}, w[t][i], in)
 			}
 		}
-	})
+		if (i+1)*e.Consumers <= pieces {
+			step()
+		} else {
+			e.K.If(e.Warp.AddC(i*e.Consumers).LtC(pieces), step)
+		}
+	}
 }
