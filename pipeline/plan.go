@@ -158,8 +158,8 @@ func batch(count, most int) int {
 	return ceilDiv(count, ceilDiv(count, most))
 }
 
-// tilesOfStage is how many tiles of a batch share a stage: of weights of 4 bits, whose chunks a batch makes shorter than a
-// stage, as many as have room, and an even number.
+// tilesOfStage is how many tiles of a batch share a stage: of weights of 4 bits, whose chunks batches make shorter, as
+// many as have room, and an even number.
 func tilesOfStage(m *MatrixPlan, stageBytes int) int {
 	if m.Batch == 0 || m.Format.Bits() != 4 {
 		return 1

@@ -6,7 +6,7 @@ import (
 )
 
 // How chunks of several tiles share a stage (pipeline.MatrixPlan.Together): chunks of the same columns, one behind
-// another, that are copied by a lane each. Without that the chunks of a warp's columns would fill a part of a stage only.
+// another, that are copied by a lane each. A chunk of the columns whose input a warp keeps fills a part of a stage only.
 
 // produceTogether streams the chunks of size bytes of so many tiles, of which i's lies at at(i).
 func (g *GEMM) produceTogether(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128], tiles u32, size int,
@@ -23,33 +23,46 @@ func (g *GEMM) produceTogether(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128]
 }
 
 // multiplyTogether drains the stages of a chunk of so many tile groups of all tiles of a batch, and adds their products
-// to acc, two tiles at a time.
+// to acc, two tiles at a time. A stage that is not whole, the last of a share, has a path of its own: without conditions
+// between them the products of all tiles of a stage take turns.
 func (g *GEMM) multiplyTogether(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc []tilePair, tiles u32,
 	chunk int) {
 	k, p, pieces := e.K, g.int4(r), chunk/g.piece(e.Consumers)
 	size := g.M.Format.Of(chunk*g.M.Format.Columns()) / 16
 	for first := 0; first < g.M.Batch; first += g.M.Together {
-		k.If(tiles.Gt(k.U32(first)), func() {
-			c.Drain(func(base u32) {
-				for at := 0; at < g.M.Together && first+at < g.M.Batch; at += 2 {
-					load := func(i int) []*Int4Weights { return g.weightsInt4(e, p, base.AddC((at+i)*size), chunk) }
-					one := func() { g.productsInt4(e, p, x, acc[(first+at)/2], [][]*Int4Weights{load(0)}, pieces) }
-					both := func() {
-						g.productsInt4(e, p, x, acc[(first+at)/2], [][]*Int4Weights{load(0), load(1)}, pieces)
-					}
-					some := func() {
-						if first+at+1 == g.M.Batch {
-							one()
-						} else {
-							k.IfElse(tiles.Gt(k.U32(first+at+1)), both, one)
-						}
-					}
-					if at == 0 {
-						some()
-					} else {
-						k.If(tiles.Gt(k.U32(first+at)), some)
-					}
+		n := min(g.M.Together, g.M.Batch-first)
+		there := func(i int) dsl.Pred { return tiles.Gt(k.U32(first + i)) }
+		multiply := func(base u32, from, n int) {
+			var w [][]*Int4Weights
+			for i := range n {
+				w = append(w, g.weightsInt4(e, p, base.AddC((from+i)*size), chunk))
+			}
+			for i := 0; i < n; i += 2 {
+				g.productsInt4(e, p, x, acc[(first+from+i)/2], w[i:min(i+2, n)], pieces)
+			}
+		}
+		rest := func(base u32) {
+			for i := 0; i < n-1; i += 2 {
+				one := func() { multiply(base, i, 1) }
+				switch {
+				case i == 0 && n == 2:
+					one()
+				case i == 0:
+					k.IfElse(there(1), func() { multiply(base, 0, 2) }, one)
+				case i == n-2:
+					k.If(there(i), one)
+				default:
+					k.If(there(i), func() { k.IfElse(there(i+1), func() { multiply(base, i, 2) }, one) })
 				}
+			}
+		}
+		k.If(there(0), func() {
+			c.Drain(func(base u32) {
+				if n == 1 {
+					multiply(base, 0, 1)
+					return
+				}
+				k.IfElse(there(n-1), func() { multiply(base, 0, n) }, func() { rest(base) })
 			})
 		})
 	}

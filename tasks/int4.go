@@ -29,7 +29,8 @@ type Int4 struct {
 	X       *FixedInput       // nil where the input is in registers (GEMM), of Columns tokens
 	Columns int               // 8 or 16, without X
 	Half    bool              // products are in f16, and weights two tiles' rows: see GEMM.multiplyNibbles
-	// Exchanged plants a fault: high bytes of the input count as low ones, and low ones as high ones.
+	// Exchanged plants a fault: high bytes of the input count as low ones, and low ones as high ones; with Half the two
+	// halves of a block have each other's input.
 	Exchanged bool
 	// Zero is −Shape.Times times the zero point of a row of the tile, where a row is one scale group and the shape has
 	// zero points.

@@ -21,7 +21,9 @@ const (
 	ScalesNotCopied = "scales_not_copied"
 	NibblesSwapped  = "nibbles_swapped" // low and high nibbles have changed places
 	HalvesSwapped   = "halves_swapped"  // of 8 bits: the halves of each block have
-	BytesExchanged  = "bytes_exchanged" // high and low bytes of its input have: in the kernel, of all layers
+	// high and low bytes of its input have: in the kernel, of all layers; with several rows of 4 bits, whose input is
+	// f16, the input of both halves of each block
+	BytesExchanged = "bytes_exchanged"
 )
 
 // formatFaults lists those that are planted in the packed weights of a kernel.
