@@ -136,7 +136,7 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 	if m.Across() {
 		return piece.Tiles * size, p.across(dst[:piece.Tiles*size], piece, m, o, names, read)
 	}
-	if coded != nil {
+	if coded != nil && m.Format.Bits() < 16 {
 		return piece.Tiles * size, codedTiles(coded, dst, piece, m, o, names)
 	}
 	for n := range piece.Tiles {

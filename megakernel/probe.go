@@ -76,16 +76,17 @@ func (f *single) probeResidual(s tasks.Step, phase string) []tasks.Keep {
 
 // seesAttention is that of an input in fixed point: it stores the elements as they come.
 func (f *single) seesAttention(s tasks.Step) func(i dsl.Val[dsl.U32], x []dsl.Val[dsl.F32]) {
-	if !f.mk.Options.Probe || !f.mk.Options.Weights.Integers() {
+	format := f.mk.matrix(MatrixO).Format
+	if !f.mk.Options.Probe || !format.Integers() {
 		return nil
 	}
 	n := f.mk.Config.Heads * f.mk.Config.HeadDim
-	return tasks.CopyFours(f.env, f.mk.Options.Weights, f.bufs.probeOutputs, s.Layer.MulC(n))
+	return tasks.CopyFours(f.env, format, f.bufs.probeOutputs, s.Layer.MulC(n))
 }
 
 // probeAttention stores attention's output, which has just been staged as o's input.
 func (f *single) probeAttention(s tasks.Step) {
-	if f.mk.Options.Probe && !f.mk.Options.Weights.Integers() {
+	if f.mk.Options.Probe && !f.mk.matrix(MatrixO).Format.Integers() {
 		n := f.mk.Config.Heads * f.mk.Config.HeadDim
 		tasks.CopyInput(f.env, f.x, n, f.bufs.probeOutputs, s.Layer.MulC(n))
 	}

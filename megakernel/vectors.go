@@ -86,7 +86,7 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 }
 
 // outputPlanes is how many planes attention's output is handed on in.
-func (mk *Kernel) outputPlanes() int { return tasks.InputPlanes(mk.Options.Weights) }
+func (mk *Kernel) outputPlanes() int { return tasks.InputPlanes(mk.matrix(MatrixO).Format) }
 
 // vectors are what phases hand on to all SMs: the residual vector, and attention's output.
 type vectors struct{ f *single }

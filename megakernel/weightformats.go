@@ -40,8 +40,9 @@ func (o *Options) completeFormats() error {
 	return nil
 }
 
-// severalFormats refuses formats of single matrices that a kernel cannot have beside each other. Integers, e2m1 among
-// them, have inputs of one form, whichever they are.
+// severalFormats refuses formats of single matrices that a kernel cannot have beside each other. The first is one of
+// integers, e2m1 among them, and says how vectors are passed; e4m3 with scales of blocks has matrices of rows beside it
+// nowhere.
 func severalFormats(f pipeline.Format) error {
 	known, names := slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), []string{"qkv", "o", "gate_up", "down"}
 	parts := strings.Split(string(f), ",")
@@ -59,10 +60,12 @@ func severalFormats(f pipeline.Format) error {
 				part, string(f))
 		case !slices.Contains(known, g):
 			return refuse("Weights", "found %q in %q, want %s", format, string(f), plural.Or(pipeline.Formats()))
-		case !g.Integers():
-			return refuse("Weights",
-				"found %q in %q, want formats of integers, i8, mxfp4 or nvfp4 where matrices differ: inputs of others are not passed "+
-					"as theirs are", format, string(f))
+		case i == 0 && !g.Integers():
+			return refuse("Weights", "found %q first in %q, want a format of integers, i8, mxfp4 or nvfp4 first where matrices "+
+				"differ, and bf16 and e4m3 behind it", format, string(f))
+		case g.Blocks():
+			return refuse("Weights", "found %q in %q, want formats without scales of blocks where matrices differ", format,
+				string(f))
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
@@ -86,24 +87,25 @@ func (r *rounded) Row(tensor string, row int, dst []half.BF16) error {
 	return nil
 }
 
-// RoundInput rounds the input of a product of the layers' matrices as the kernel does, in place: one that
-// has been passed through memory, or a norm's output.
-func (mk *Kernel) RoundInput(v []float64, passed bool) {
+// RoundInput rounds the input of a product of the layers' matrices as the kernel does, in place: of the one that
+// follows on a point of the reference. Attention's output and the MLP's have been passed through memory, and with
+// several rows a norm's.
+func (mk *Kernel) RoundInput(at reference.Point, v []float64) {
+	m := map[reference.Point]int{reference.AttnNorm: MatrixQKV, reference.AttnOut: MatrixO,
+		reference.MLPNorm: MatrixGateUp, reference.Activated: MatrixDown}[at]
+	own := mk.matrix(m).Format
 	if mk.Ragged() {
-		tasks.RoundColumns(mk.Options.Weights, v)
+		tasks.RoundColumns(mk.Options.Weights.For(""), own, v)
 		return
 	}
-	tasks.RoundInput(mk.Options.Weights, v, passed)
+	tasks.RoundInput(own, v, at == reference.AttnOut || at == reference.Activated)
 }
 
 // RoundHeadInput rounds the input of the LM head as the kernel does, in place: with several rows it has been passed
 // through memory, in the type of the layers' products.
 func (mk *Kernel) RoundHeadInput(v []float64) {
-	if mk.Ragged() && mk.Options.otherHead() != "" && mk.Options.otherWeights() == "" {
-		tasks.RoundInput(pipeline.FormatBF16, v, true)
-	}
 	if mk.Ragged() {
-		tasks.RoundColumns(mk.Options.Head, v)
+		tasks.RoundColumns(mk.Options.Weights.For(""), mk.Options.Head, v)
 		return
 	}
 	tasks.RoundInput(mk.Options.Head, v, false)

@@ -11,7 +11,7 @@ import (
 // code, less the zero point, times the scale in f32, rounded to bf16. Codes that mkgen has rounded weights to lose
 // nothing so: RoundRow.
 type Dequantize struct {
-	M       *pipeline.MatrixPlan // as it is packed, in another format than bf16
+	M       *pipeline.MatrixPlan // as it is packed; bf16, beside others, is copied
 	Plan    *pipeline.Plan       // M's
 	To      *pipeline.MatrixPlan // M of Plan.InBF16
 	Weights dsl.Buf[dsl.B128]    // packed weights

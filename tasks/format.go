@@ -65,12 +65,18 @@ func RoundInput(f pipeline.Format, v []float64, passed bool) {
 	}
 }
 
-// RoundColumns is RoundInput of a GEMM's input, which has gone through memory: of weights of 4 bits it stays f16.
-func RoundColumns(f pipeline.Format, v []float64) {
-	if inNibbles(f) {
-		f = pipeline.FormatE4M3 // whose input is that f16, too
+// RoundColumns is RoundInput of a GEMM's input, which has gone through memory as that of a format passed's; of weights
+// of 4 bits it stays f16.
+func RoundColumns(passed, own pipeline.Format, v []float64) {
+	half := pipeline.FormatE4M3 // whose input is f16
+	if passedInHalf(passed) {
+		passed = half
 	}
-	RoundInput(f, v, true)
+	if inNibbles(own) {
+		own = half
+	}
+	RoundInput(passed, v, true)
+	RoundInput(own, v, true)
 }
 
 // roundFixed rounds a group to fixed point, in place.

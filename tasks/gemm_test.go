@@ -79,7 +79,7 @@ func (c columns) check(t *testing.T) {
 	even := (c.rows + 1) / 2 * 2
 	for i, v := range x {
 		exact := wide(v)
-		tasks.RoundColumns(c.format, exact)
+		tasks.RoundColumns(c.of, c.format, exact)
 		near(t, reference.MatVec(w, exact), f32s(got)[i*even:][:c.rows], gemvTolerance(w, exact), "token %d of %s", i, c)
 	}
 	for i, bits := range u32s(got)[c.n*even:] {

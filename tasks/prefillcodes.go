@@ -6,7 +6,7 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// laneCodes reads a matrix of another format than bf16 as it is packed, a piece of a row tile at a time: a run of
+// laneCodes reads a matrix as it is packed, a piece of a row tile at a time: a run of
 // blocks of integers, or of e4m3 as many tile groups. A lane has weights of row lane/4 of the tile: in f32 a code,
 // less the zero point, times the scale.
 type laneCodes struct {
@@ -26,8 +26,7 @@ func (c *laneCodes) problem() string {
 		shape = p.Shape
 	}
 	return firstOf(
-		need(c.m.Format.Parts() > 1 && !c.m.Across(), "%s: weights of format %q by columns %v, want codes by rows", name,
-			c.m.Format, c.m.Across()),
+		need(!c.m.Across(), "%s: weights by columns, want rows", name),
 		need(!shape.Zeros || shape.Group != i4.Whole, "%s: zero points of whole rows, want those of groups", name))
 }
 
@@ -76,6 +75,12 @@ func (c *laneCodes) rowScale(e *Env, src u64) (scale f32) {
 func (c *laneCodes) each(e *Env, src u64, rowScale f32, at func(j int) laneWeights) {
 	if p := c.int4(); p != nil {
 		c.integers(e, p, src, rowScale, at)
+		return
+	}
+	if c.m.Format.Bits() == 16 {
+		for i, unit := range c.words(e, src, c.columns()/pipeline.GroupK) {
+			at(0)(i, 4, func(n int) (lo, hi f32) { return dsl.Unpack(dsl.Bits[dsl.BF16x2](unit[n])) })
+		}
 		return
 	}
 	scales := []f32{rowScale}

@@ -148,7 +148,9 @@ func asKernel(t *testing.T, shape models.Config, w reference.Weights, format, he
 	tokens []int) (rows [][]float32) {
 	t.Helper()
 	m, err := reference.NewModel(shape, w,
-		reference.AsKernelWith(shape, func(v []float64, passed bool) { tasks.RoundInput(format, v, passed) },
+		reference.AsKernelWith(shape, func(at reference.Point, v []float64) {
+			tasks.RoundInput(format, v, at == reference.AttnOut || at == reference.Activated)
+		},
 			func(v []float64) { tasks.RoundInput(head, v, false) }))
 	require.NoError(t, err)
 	for _, token := range tokens {

@@ -123,19 +123,58 @@ func (c *choice) withLayersCodes(cmd *cobra.Command, q *quant.Model, note string
 		return nil, note
 	}
 	coded, why := q.Coded()
-	if coded == nil {
-		if q.Integers() {
-			note += " Integers are multiplied as they are where all layers have one form: " + why + "."
-		}
-		return nil, note
-	}
 	own, ok := formatOf(coded)
+	left := ""
+	if coded == nil {
+		if coded, own, left = mixedCodes(q); coded == nil {
+			if q.Integers() {
+				note += " Integers are multiplied as they are where all layers have one form: " + why + "."
+			}
+			return nil, note
+		}
+		ok = true
+	}
 	if !ok || c.opts.Weights != "" && cmd.Flags().Changed("weight-format") && c.opts.Weights != own {
 		return nil, note
 	}
 	c.opts.Weights = own
 	return coded, strings.Replace(note, widened,
-		fmt.Sprintf("the kernel's format is %s, which has just these codes and scales.", own), 1)
+		fmt.Sprintf("the kernel's format is %s, which has just these codes and scales%s.", own, left), 1)
+}
+
+// mixedCodes are the codes of those matrices that have one form in all layers, the kernel's format that has them, and
+// what is widened beside, and why; nil where no matrix has integers or e2m1, or nothing may stand beside it.
+func mixedCodes(q *quant.Model) (c *quant.Coded, own pipeline.Format, left string) {
+	forms, why := q.Mixed()
+	of, first := map[string]pipeline.Format{}, pipeline.Format("")
+	for _, m := range quant.Matrices {
+		of[m] = pipeline.FormatBF16
+		switch f, ok := formatOf(forms[m]); {
+		case !ok || f.Blocks():
+			delete(forms, m)
+		default:
+			of[m] = f
+			if first == "" && f.Integers() {
+				first = f
+			}
+		}
+	}
+	if first == "" {
+		return nil, "", ""
+	}
+	own = first
+	for _, m := range quant.Matrices {
+		if of[m] != first {
+			own += pipeline.Format("," + m + "=" + string(of[m]))
+		}
+		if forms[m] == nil {
+			left += fmt.Sprintf("; %s is widened to bf16", m)
+			if why[m] != "" {
+				left += ", as " + why[m]
+			}
+		}
+	}
+	return q.Join(forms), own, left
 }
 
 // codesOr are tensors with their codes, or where there are none as they are widened.

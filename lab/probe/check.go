@@ -111,7 +111,7 @@ func (c *Checker) step(f *Figures, l int, layer *reference.Layer, s *Sample, row
 	c.attention(f, l, &view{rows, s.Position, mk.Options.Page, k, v}, q, got, where)
 	middle, after := s.residualOf(mk, l, 0), s.residualOf(mk, l, 1)
 	input := slices.Clone(got) // of o: 4-bit weights' is fixed point of what was stored
-	mk.RoundInput(input, true)
+	mk.RoundInput(reference.AttnOut, input)
 	f.note(AttnResidual, relative(less(middle, before), less(layer.AfterAttention(before, input), before)), where(""))
 	f.note(MLPResidual, relative(less(after, middle), less(layer.AfterMLP(middle), middle)), where(""))
 	return nil
@@ -187,7 +187,7 @@ func (s *Sample) outputOf(mk *megakernel.Kernel, l int) []float64 {
 	n := mk.Config.Heads * mk.Config.HeadDim
 	out, raw := make([]float64, n), s.output[2*n*l:]
 	for i := range out {
-		out[i] = tasks.InputValue(mk.Options.Weights, binary.LittleEndian.Uint16(raw[2*i:]))
+		out[i] = tasks.InputValue(mk.Options.Weights.For("o"), binary.LittleEndian.Uint16(raw[2*i:]))
 	}
 	return out
 }

@@ -27,6 +27,7 @@ func TestFormatsOfTheHeadPass(t *testing.T) {
 		{Tokens: 5, Weights: pipeline.FormatE4M3B128, Head: pipeline.FormatMXFP4}, {Head: pipeline.FormatE4M3B128},
 		{Tokens: 8, Head: pipeline.FormatE4M3B128}, {Weights: pipeline.FormatI8, Head: "i4g32-zeros"},
 		{Weights: "i8,qkv=nvfp4,down=i4g32-zeros", Head: "mxfp4"}, {Tokens: 8, Weights: "i4g32,o=i8,gate_up=nvfp4"},
+		{Weights: "i4g32,qkv=bf16,down=e4m3"}, {Tokens: 8, Weights: "nvfp4,o=bf16,gate_up=e4m3"},
 		{Weights: pipeline.FormatNVFP4}, {Tokens: 16, Weights: pipeline.FormatNVFP4, Head: pipeline.FormatNVFP4},
 	}, 2) {
 		c := tied

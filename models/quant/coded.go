@@ -21,6 +21,8 @@ type Coded struct {
 	F16   bool // scales are binary16, else bfloat16
 
 	Head *Coded // the LM head in a form of its own, where its codes are wanted, too; nil: it is widened
+
+	tensors map[string]*Coded // those of matrices that have forms of their own: see Mixed
 }
 
 // blockSize is the rows, and the columns, of blocks that Coded delivers.
@@ -38,6 +40,48 @@ func (m *Model) Coded() (c *Coded, why string) {
 		why = "no matrix of a layer is quantised"
 	}
 	return c, why
+}
+
+// Matrices are the matrices of a layer that a kernel multiplies, of one tensor or of several below each other.
+var Matrices = []string{"qkv", "o", "gate_up", "down"}
+
+// matrices are the names of the tensors of each in all layers, in the order of the layers.
+func (m *Model) matrices() map[string][]string {
+	of := map[models.Role]string{models.RoleQ: "qkv", models.RoleK: "qkv", models.RoleV: "qkv", models.RoleO: "o",
+		models.RoleGate: "gate_up", models.RoleUp: "gate_up", models.RoleDown: "down"}
+	all := map[string][]string{}
+	for _, stored := range m.config.Stored() {
+		if matrix, ok := of[stored.First.Role]; ok {
+			all[matrix] = append(all[matrix], stored.Name)
+		}
+	}
+	return all
+}
+
+// Mixed returns the form of each of Matrices that has one in all layers; of the others why they have none.
+func (m *Model) Mixed() (forms map[string]*Coded, why map[string]string) {
+	forms, why = map[string]*Coded{}, map[string]string{}
+	for matrix, names := range m.matrices() {
+		if c, reason := m.codedForm(names); c != nil {
+			forms[matrix] = c
+		} else {
+			why[matrix] = reason
+		}
+	}
+	return forms, why
+}
+
+// Join returns the model with the codes of some of its matrices, of which forms are Mixed's; the others are widened.
+func (m *Model) Join(forms map[string]*Coded) *Coded {
+	c := &Coded{Model: m, tensors: map[string]*Coded{}}
+	for matrix, names := range m.matrices() {
+		for _, name := range names {
+			if forms[matrix] != nil {
+				c.tensors[name] = forms[matrix]
+			}
+		}
+	}
+	return c
 }
 
 // CodedHead returns the LM head in such a form, for Coded.Head; otherwise why it has none, "" where it is not
@@ -114,6 +158,9 @@ func (m *Model) codedForm(names []string) (c *Coded, why string) {
 func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
 	if c.Head != nil && tensor == c.config.TensorName(models.RoleHead) {
 		return c.Head.Int4Row(tensor, row, codes, scales, zeros)
+	}
+	if own := c.tensors[tensor]; own != nil {
+		return own.Int4Row(tensor, row, codes, scales, zeros)
 	}
 	w := c.found[tensor]
 	if w == nil {
