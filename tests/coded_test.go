@@ -43,19 +43,7 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 			require.NoError(t, m.Close())
 			continue
 		}
-		format, ok := pipeline.FormatE4M3, true
-		switch {
-		case c.Bits == 4 && c.Group == 16:
-			format = pipeline.FormatNVFP4
-		case c.Bits == 4:
-			format = pipeline.FormatMXFP4
-		case c.Group > 0:
-			format = pipeline.FormatE4M3B128
-		}
-		if !c.Float {
-			format, ok = pipeline.Own(c.Bits, c.Group, c.Zeros, c.F16)
-		}
-		require.True(t, ok, dir)
+		format := formatOf(t, c, dir)
 		o := megakernel.Options{SMs: 2, Consumers: 2, Weights: format}
 		if i%2 == 0 {
 			o.Tokens = 3
@@ -76,6 +64,64 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 	}
 	require.Greater(t, len(formats), 3)
 	require.True(t, formats[pipeline.FormatNVFP4] && formats[pipeline.FormatMXFP4])
+}
+
+// formatOf is the kernel's format of codes.
+func formatOf(t *testing.T, c *quant.Coded, dir string) pipeline.Format {
+	format, ok := pipeline.FormatE4M3, true
+	switch {
+	case c.Bits == 4 && c.Group == 16:
+		format = pipeline.FormatNVFP4
+	case c.Bits == 4:
+		format = pipeline.FormatMXFP4
+	case c.Group > 0:
+		format = pipeline.FormatE4M3B128
+	}
+	if !c.Float {
+		format, ok = pipeline.Own(c.Bits, c.Group, c.Zeros, c.F16)
+	}
+	require.True(t, ok, dir)
+	return format
+}
+
+// Checkpoints whose matrices have forms of their own keep the codes of each that has one in all layers; the others are
+// bf16 beside them. Kernels compute what float64 does with the package's numbers.
+func TestCodesOfMixedCheckpoints(t *testing.T) {
+	for name, want := range map[string]pipeline.Format{
+		"gptq_dynamic":              "i8,qkv=bf16,o=bf16,down=i4g32-f16",
+		"awq_i4g128":                "i4g128-zeros-f16,o=bf16",
+		"awq_i4g64_skipped_sharded": "i4g128-zeros-f16,qkv=bf16,down=i4g64-zeros-f16",
+	} {
+		dir := "../models/quant/testdata/" + name
+		m, err := quant.OpenModel(dir)
+		require.NoError(t, err, dir)
+		c, why := m.Coded()
+		require.Nil(t, c, dir)
+		require.NotEmpty(t, why)
+		forms, reasons := m.Mixed()
+		require.Equal(t, len(quant.Matrices), len(forms)+len(reasons))
+		for _, matrix := range quant.Matrices {
+			own := pipeline.FormatBF16
+			if forms[matrix] != nil {
+				own = formatOf(t, forms[matrix], dir)
+			} else {
+				require.Contains(t, reasons[matrix], "model.layers.0.", dir)
+			}
+			require.Equal(t, want.For(matrix), own, "%s: %s", dir, matrix)
+		}
+		c = m.Join(forms)
+		mk, err := megakernel.Build(m.Config(), megakernel.Options{SMs: 2, Consumers: 2, Weights: want})
+		require.NoError(t, err, dir)
+		image := make([]byte, mk.Plan.LayerBytes)
+		require.NoError(t, mk.PackLayer(image, 0, c))
+		for i := range mk.Plan.Layer {
+			if p := &mk.Plan.Layer[i]; forms[p.Name] != nil {
+				holdsRows(t, mk, m, forms[p.Name], 0, i, p, image, dir)
+			}
+		}
+		runsRightOn(t, mk, c, m.Config(), dir)
+		require.NoError(t, m.Close())
+	}
 }
 
 // holdsCodes looks at every weight of the layers' images.

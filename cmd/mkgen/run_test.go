@@ -48,6 +48,20 @@ func TestAQuantisedCheckpointRuns(t *testing.T) {
 	require.Equal(t, "The checkpoint is gptq: 7 matrices of i4g32 with f16 scales; the kernel's format is i4g32-f16, which has just these codes and scales.\n", err.String())
 }
 
+// Of a checkpoint that mixes formats a kernel has each matrix's own, and a line says what is widened beside them: with
+// one row, several, and a prefill kernel.
+func TestAMixedCheckpointRuns(t *testing.T) {
+	for _, args := range [][]string{nil, {"--rows", "3"}, {"--prefill", "64"}} {
+		code, out, told := mkgen(append([]string{"run", "--checkpoint", "../../models/quant/testdata/gptq_dynamic", "--device",
+			"sim", "--max-tokens", "4", "1 2 3"}, args...)...)
+		require.Zero(t, code, told)
+		require.Len(t, strings.Fields(out), 4)
+		require.Contains(t, told, "the kernel's format is i8,qkv=bf16,o=bf16,down=i4g32-f16, which has just these codes and "+
+			"scales; qkv is widened to bf16, as model.layers.0.self_attn.k_proj.weight is bf16; o is widened to bf16, as "+
+			"model.layers.0.self_attn.o_proj.weight has groups of 16 columns, want 32, 64, 128 or a whole row.")
+	}
+}
+
 // What a model of the config.json cannot have is refused by name.
 func TestAQuantisedCheckpointOfAnotherModelIsRefused(t *testing.T) {
 	dir := t.TempDir()
