@@ -29,11 +29,11 @@ func TestFormatsThatCannotStandBesideEachOther(t *testing.T) {
 		"bf16,down=i4g32":     `found "bf16" first in "bf16,down=i4g32", want a format of integers`,
 		"e4m3,down=i8":        `found "e4m3" first in "e4m3,down=i8", want a format of integers`,
 		"i4g32,down=e4m3b128": `found "e4m3b128" in "i4g32,down=e4m3b128", want formats without scales of blocks`,
-		"i4g32,up=i8":     `found "up=i8" in "i4g32,up=i8", want a format, and behind it MATRIX=FORMAT`,
-		"i4g32,i8":        `found "i8" in "i4g32,i8", want a format, and behind it`,
-		"i8,o=i4,o=i4":    `found "o=i4" in "i8,o=i4,o=i4", want`,
-		"i8,o=i5":         `found "i5" in "i8,o=i5", want bf16, e4m3`,
-		"down=i8":         `found "down=i8", want bf16`,
+		"i4g32,up=i8":         `found "up=i8" in "i4g32,up=i8", want a format, and behind it MATRIX=FORMAT`,
+		"i4g32,i8":            `found "i8" in "i4g32,i8", want a format, and behind it`,
+		"i8,o=i4,o=i4":        `found "o=i4" in "i8,o=i4,o=i4", want`,
+		"i8,o=i5":             `found "i5" in "i8,o=i5", want bf16, e4m3`,
+		"down=i8":             `found "down=i8", want bf16`,
 	} {
 		_, err := Build(c, Options{SMs: 4, Weights: text})
 		require.ErrorContains(t, err, want, "%s", text)

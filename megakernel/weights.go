@@ -5,7 +5,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
@@ -87,18 +86,15 @@ func (r *rounded) Row(tensor string, row int, dst []half.BF16) error {
 	return nil
 }
 
-// RoundInput rounds the input of a product of the layers' matrices as the kernel does, in place: of the one that
-// follows on a point of the reference. Attention's output and the MLP's have been passed through memory, and with
-// several rows a norm's.
-func (mk *Kernel) RoundInput(at reference.Point, v []float64) {
-	m := map[reference.Point]int{reference.AttnNorm: MatrixQKV, reference.AttnOut: MatrixO,
-		reference.MLPNorm: MatrixGateUp, reference.Activated: MatrixDown}[at]
-	own := mk.matrix(m).Format
+// RoundInput rounds the input of a matrix of the layers, "qkv", "o", "gate_up" or "down", as the kernel does, in place.
+// Attention's output and the MLP's have been passed through memory, and with several rows a norm's.
+func (mk *Kernel) RoundInput(matrix string, v []float64) {
+	own := mk.Options.Weights.For(matrix)
 	if mk.Ragged() {
 		tasks.RoundColumns(mk.Options.Weights.For(""), own, v)
 		return
 	}
-	tasks.RoundInput(own, v, at == reference.AttnOut || at == reference.Activated)
+	tasks.RoundInput(own, v, matrix == "o" || matrix == "down")
 }
 
 // RoundHeadInput rounds the input of the LM head as the kernel does, in place: with several rows it has been passed

@@ -6,7 +6,7 @@ import (
 )
 
 // How chunks of several tiles share a stage (pipeline.MatrixPlan.Together): chunks of the same columns, one behind
-// another, that are copied by a lane each. A chunk of the columns whose input a warp keeps fills a part of a stage only.
+// another, that are copied by a lane each. One chunk of the columns whose input a warp keeps leaves most of it empty.
 
 // produceTogether streams the chunks of size bytes of so many tiles, of which i's lies at at(i).
 func (g *GEMM) produceTogether(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128], tiles u32, size int,
@@ -23,8 +23,8 @@ func (g *GEMM) produceTogether(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128]
 }
 
 // multiplyTogether drains the stages of a chunk of so many tile groups of all tiles of a batch, and adds their products
-// to acc, two tiles at a time. A stage that is not whole, the last of a share, has a path of its own: without conditions
-// between them the products of all tiles of a stage take turns.
+// to acc, two tiles at a time. A stage that is not whole, the last of a share, has a path of its own: so products of
+// all tiles of a stage take turns, without conditions between them.
 func (g *GEMM) multiplyTogether(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc []tilePair, tiles u32,
 	chunk int) {
 	k, p, pieces := e.K, g.int4(r), chunk/g.piece(e.Consumers)

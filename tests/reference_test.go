@@ -148,8 +148,8 @@ func asKernel(t *testing.T, shape models.Config, w reference.Weights, format, he
 	tokens []int) (rows [][]float32) {
 	t.Helper()
 	m, err := reference.NewModel(shape, w,
-		reference.AsKernelWith(shape, func(at reference.Point, v []float64) {
-			tasks.RoundInput(format, v, at == reference.AttnOut || at == reference.Activated)
+		reference.AsKernelWith(shape, func(matrix string, v []float64) {
+			tasks.RoundInput(format, v, matrix == "o" || matrix == "down")
 		},
 			func(v []float64) { tasks.RoundInput(head, v, false) }))
 	require.NoError(t, err)

@@ -111,7 +111,7 @@ func (c *Checker) step(f *Figures, l int, layer *reference.Layer, s *Sample, row
 	c.attention(f, l, &view{rows, s.Position, mk.Options.Page, k, v}, q, got, where)
 	middle, after := s.residualOf(mk, l, 0), s.residualOf(mk, l, 1)
 	input := slices.Clone(got) // of o: 4-bit weights' is fixed point of what was stored
-	mk.RoundInput(reference.AttnOut, input)
+	mk.RoundInput("o", input)
 	f.note(AttnResidual, relative(less(middle, before), less(layer.AfterAttention(before, input), before)), where(""))
 	f.note(MLPResidual, relative(less(after, middle), less(layer.AfterMLP(middle), middle)), where(""))
 	return nil

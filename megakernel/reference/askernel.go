@@ -14,12 +14,15 @@ import (
 // weights, float32 accumulation, and roundings that fall the other way for that.
 // The hooks belong to one Model.
 func AsKernel(c models.Config) Hooks {
-	return AsKernelWith(c, func(_ Point, v []float64) { roundBF16(v) }, roundBF16)
+	return AsKernelWith(c, func(_ string, v []float64) { roundBF16(v) }, roundBF16)
 }
 
-// AsKernelWith is AsKernel of a kernel whose weights have formats: input rounds the input of the layers' products, in
-// place, at the point behind which the product is; head rounds the LM head's.
-func AsKernelWith(c models.Config, input func(at Point, v []float64), head func(v []float64)) Hooks {
+// behind is which matrix is multiplied with what a point is of.
+var behind = map[Point]string{AttnNorm: "qkv", AttnOut: "o", MLPNorm: "gate_up", Activated: "down"}
+
+// AsKernelWith is AsKernel of a kernel whose weights have formats: input rounds the input of a matrix of the layers, of
+// that name, in place; head rounds the LM head's.
+func AsKernelWith(c models.Config, input func(matrix string, v []float64), head func(v []float64)) Hooks {
 	scale := 1.0 // of the norm to come
 	arch := c.Arch()
 	query := arch.Kinds[0].Attn.Scale * math.Log2E
@@ -33,10 +36,10 @@ func AsKernelWith(c models.Config, input func(at Point, v []float64), head func(
 			scale = 1 / math.Sqrt(sum/float64(len(v))+c.NormEps)
 		case AttnNorm, MLPNorm:
 			if arch.Layers() > 0 && arch.Layer(l).PreAttn.Kind == models.NoNorm { // of the MLP alike
-				input(p, v)
+				input(behind[p], v)
 				return
 			}
-			roundScaled(v, scale, func(v []float64) { input(p, v) })
+			roundScaled(v, scale, func(v []float64) { input(behind[p], v) })
 		case FinalNorm:
 			roundScaled(v, scale, head)
 		case Query:
@@ -44,7 +47,7 @@ func AsKernelWith(c models.Config, input func(at Point, v []float64), head func(
 		case Key, Value:
 			roundBF16(v)
 		case AttnOut, Activated:
-			input(p, v)
+			input(behind[p], v)
 		}
 	}}
 }
