@@ -157,6 +157,23 @@ func BulkCopy[D, S Elem](dst Buf[D], di Index, src Buf[S], si Index, bytes Val[U
 	k.emit(&ir.Instr{Op: ir.OpBulkG2S, Args: []*ir.Value{bytes.v}, Mem: mem, Attr: attr(0, opts)})
 }
 
+// CopyAsync starts an asynchronous copy of 16 bytes of each lane from global element si of src to shared element di of
+// dst, both 16-byte aligned. The lane's CopyCommit and CopyWait tell when it has ended: until then nobody may touch
+// the place, nor write what is copied. It writes in the generic proxy, as a store does.
+func CopyAsync[D, S Elem](dst Buf[D], di Index, src Buf[S], si Index) {
+	dst.aligned(16)
+	src.aligned(16)
+	kern(dst.k, src.k).emit(&ir.Instr{Op: ir.OpCopyAsync, Mem: append(dst.addr(di), src.addr(si)...)})
+}
+
+// CopyCommit makes a group of each lane's CopyAsyncs since the last one.
+func (k *Kernel) CopyCommit() { k.emit(&ir.Instr{Op: ir.OpCopyCommit}) }
+
+// CopyWait waits until at most pending (0 to 7) of each lane's own groups are under way.
+func (k *Kernel) CopyWait(pending int) {
+	k.emit(&ir.Instr{Op: ir.OpCopyWait, Attr: ir.Attr{N: pending}})
+}
+
 // Cond is a condition of WaitUntil.
 type Cond = ir.Cond
 

@@ -129,6 +129,24 @@ func bulk(k *dsl.Kernel) {
 	bar.ArriveN(dsl.At(0), k.U32(3))
 }
 
+// copies has two groups of a lane's copies under way.
+func copies(k *dsl.Kernel) {
+	in := dsl.Global[dsl.BF16](k, "in", 4096, dsl.ReadOnly(), dsl.Align(16))
+	out := dsl.Global[dsl.U32](k, "out", 512)
+	stage := dsl.Shared[dsl.B128](k, "stage", 256)
+	at := k.Tid().Named("at")
+	for i := range 2 {
+		dsl.CopyAsync(stage, at.AddC(128*i), in, at.MulC(8).AddC(1024*i))
+		k.CopyCommit()
+	}
+	k.CopyWait(1)
+	k.FenceProxyAsyncShared()
+	k.CopyWait(0)
+	k.Barrier()
+	words := dsl.View[dsl.U32](stage)
+	out.StoreN(at.MulC(4), words.LoadN(at.XorC(33).MulC(4), 4))
+}
+
 func barriers(k *dsl.Kernel) {
 	k.Region("halves", func() {
 		k.Roles(

@@ -117,6 +117,11 @@ func memoryOps(t *[256]row) {
 		return call(p.fixed(name), p.address(in.Mem[0]))
 	}}
 	t[ir.OpBulkG2S] = row{expr: spellBulk}
+	t[ir.OpCopyAsync] = row{expr: func(p *printer, in *ir.Instr) expr {
+		return call(p.fixed("copy_async"), p.address(in.Mem[0]), p.address(in.Mem[1]))
+	}}
+	t[ir.OpCopyCommit] = row{expr: helperCall("copy_commit")}
+	t[ir.OpCopyWait] = row{expr: withNumber("copy_wait")}
 }
 
 func synchroOps(t *[256]row) {

@@ -213,6 +213,19 @@ DEVICE void bulk_g2s_hint(void* dst, const void* src, u32 bytes, u64* bar, u64 p
       : : "r"(shared_address(dst)), "l"(__cvta_generic_to_global(src)), "r"(bytes), "r"(shared_address(bar)), "l"(policy)
       : "memory");
 }`},
+	{"copy_async", 1, "shared_address", `
+// Starts a copy of 16 bytes from global to shared memory, past L1.
+DEVICE void copy_async(void* dst, const void* src) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+               : : "r"(shared_address(dst)), "l"(__cvta_generic_to_global(src)) : "memory");
+}`},
+	{"copy_commit", 1, "", `
+// Makes a group of this thread's copies since the last one.
+DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }`},
+	{"copy_wait", 1, "", `
+// Waits until at most so many of this thread's groups are under way.
+template <int pending>
+DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory"); }`},
 	{"ldmatrix", 1, "shared_address", `
 // Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
 DEVICE uint4 ldmatrix(const void* row) {

@@ -116,6 +116,7 @@ func stepExit(m *machine, w *warp, in *inst) {
 	m.live--
 	m.sched.stop(w)
 	m.leaveGroup(w, in)
+	m.leaveCopies(w, in)
 	if w.cta.live == 0 {
 		m.checkExit(w, in)
 	}

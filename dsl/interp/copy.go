@@ -133,17 +133,20 @@ func (m *machine) complete(i int) {
 }
 
 // moveBytes moves n bytes and tells which are initialised.
-func (f *flight) moveBytes(dst, src, n int64) {
-	copy(f.dst.data[dst:dst+n], f.src.data[src:])
-	if f.src.valid == nil {
-		f.dst.setValid(dst, n)
+func (f *flight) moveBytes(dst, src, n int64) { f.dst.moveFrom(f.src, dst, src, n) }
+
+// moveFrom moves n bytes of another region here and tells which are initialised.
+func (rg *region) moveFrom(from *region, dst, src, n int64) {
+	copy(rg.data[dst:dst+n], from.data[src:])
+	if from.valid == nil {
+		rg.setValid(dst, n)
 		return
 	}
 	for n > 0 { // as many bytes at a time as lie in one word of both
 		k := min(n, 64-src&63, 64-dst&63)
 		mask := ^uint64(0) >> (64 - k)
-		valid := &f.dst.valid[dst>>6]
-		*valid = *valid&^(mask<<(dst&63)) | f.src.valid[src>>6]>>(src&63)&mask<<(dst&63)
+		valid := &rg.valid[dst>>6]
+		*valid = *valid&^(mask<<(dst&63)) | from.valid[src>>6]>>(src&63)&mask<<(dst&63)
 		dst, src, n = dst+k, src+k, n-k
 	}
 }

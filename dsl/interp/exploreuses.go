@@ -45,9 +45,8 @@ func (in *inst) visible() bool {
 		return in.exits
 	case ir.OpFence:
 		return in.attr.Order == ir.SeqCst
-	case ir.OpSyncWarp, ir.OpFenceProxy, ir.OpFenceMBar, ir.OpNanosleep, ir.OpAssert, ir.OpWGMMAFence, ir.OpWGMMACommit:
-		return false
-	case ir.OpLdMatrix:
+	case ir.OpSyncWarp, ir.OpFenceProxy, ir.OpFenceMBar, ir.OpNanosleep, ir.OpAssert, ir.OpWGMMAFence, ir.OpWGMMACommit,
+		ir.OpLdMatrix, ir.OpCopyAsync, ir.OpCopyCommit, ir.OpCopyWait:
 		return false
 	}
 	e := in.op.Info().Effect

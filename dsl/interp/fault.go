@@ -139,7 +139,7 @@ func (f *Fault) record(m *machine, what string, r record) *Fault {
 		return f.side(what, m.ctas[cta].warps[wi], int(r.lane()), in)
 	}
 	if n := int(wi) - m.p.kernel.Warps - m.p.mbars; n >= 0 {
-		return f.side(what, m.ctas[cta].warps[n], anyLane, in)
+		return f.side(what, m.ctas[cta].warps[n%m.p.kernel.Warps], int(r.lane()), in)
 	}
 	b := &m.ctas[cta].mbars[int(wi)-m.p.kernel.Warps]
 	f.Sides = append(f.Sides, Side{What: what, Region: in.region, Pos: in.pos, Op: in.name(),

@@ -46,6 +46,7 @@ func (l *loader) scanAccess(s *ir.Instr) {
 			l.p.groupVars[x] = int32(len(l.p.groupVars))
 		}
 	}
+	l.p.copies = l.p.copies || s.Op == ir.OpCopyAsync
 	l.p.overlaps = l.p.overlaps || s.Op == ir.OpGridWait || s.Op == ir.OpGridLaunch
 	for i, a := range s.Mem {
 		r, ok := l.p.rootOf[a.Buf.Base()]
@@ -66,9 +67,9 @@ func (l *loader) scanAccess(s *ir.Instr) {
 		case s.Op == ir.OpTensorG2S || s.Op == ir.OpWGMMA:
 			size = 16
 			info.written = info.written || s.Op == ir.OpTensorG2S
-		case s.Op == ir.OpBulkG2S || s.Op == ir.OpLdMatrix:
+		case s.Op == ir.OpBulkG2S || s.Op == ir.OpLdMatrix || s.Op == ir.OpCopyAsync:
 			size = 16
-			info.written = info.written || s.Op == ir.OpBulkG2S && i == 0
+			info.written = info.written || s.Op != ir.OpLdMatrix && i == 0
 		case i == 2 && s.Op.Waits():
 			info.written = true
 		case s.Op.Waits():

@@ -114,6 +114,7 @@ func memoryRows() map[ir.Op]binder {
 		ir.OpLdMatrix:  fixedStep(stepLdMatrix),
 		ir.OpBulkG2S:   fixedStep(stepBulk),
 		ir.OpTensorG2S: fixedStep(stepTensor),
+		ir.OpCopyAsync: fixedStep(stepCopyAsync),
 	}
 }
 
@@ -126,6 +127,8 @@ func syncRows() map[ir.Op]binder {
 		ir.OpSyncWarp:     fixedStep(stepSyncWarp),
 		ir.OpFence:        fixedStep(stepFence),
 		ir.OpFenceProxy:   fixedStep(stepFenceProxy),
+		ir.OpCopyCommit:   fixedStep(stepCopyCommit),
+		ir.OpCopyWait:     fixedStep(stepCopyWait),
 		ir.OpFenceMBar:    fixedStep(stepFenceMBar),
 		ir.OpMBarInit:     fixedStep(stepMBarInit),
 		ir.OpMBarArrive:   fixedStep(stepMBarArrive),

@@ -79,6 +79,7 @@ type Program struct {
 	mbars     int               // mbarriers a CTA
 	groupVars map[*ir.Var]int32 // numbers of the Vars that wgmmas name
 
+	copies   bool // it has a cp.async
 	overlaps bool // its launches may overlap with others: it has a griddep op
 }
 

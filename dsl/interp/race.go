@@ -94,8 +94,11 @@ func (m *machine) splitComp(comp int32) (cta, wi int32) {
 	return p.cta, p.wi
 }
 
-// isAsync reports whether a record was left by a bulk copy.
-func (m *machine) isAsync(r record) bool { return m.places[r.comp()].wi >= m.warpsPer }
+// isAsync reports whether a record was left in the async proxy, by a bulk copy or a wgmma.
+func (m *machine) isAsync(r record) bool {
+	wi := m.places[r.comp()].wi
+	return wi >= m.warpsPer && wi < m.firstCopy
+}
 
 // before reports whether the access behind r happens before a (base causality
 // order: program order, warp-level synchronisation, and what a knows).
@@ -221,7 +224,7 @@ func (m *machine) recordRead(rg *region, c *cell, a *accessor) {
 	case m.replaces(c.r, a):
 		c.r = a.rec
 	case m.joins(c.r, a, a.w.mask == fullMask):
-		c.r = pack(a.w.comp, a.rec.epoch(), anyLane, a.in.pc)
+		c.r = pack(a.rec.comp(), a.rec.epoch(), anyLane, a.in.pc)
 	default:
 		c.r = rg.newSet(m.insert([]record{c.r}, a, false)...)
 	}

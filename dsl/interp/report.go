@@ -36,8 +36,11 @@ func verb(write, async bool, in *inst) string {
 	if write {
 		v = "write"
 	}
-	if async && in.op == ir.OpWGMMA {
+	switch {
+	case async && in.op == ir.OpWGMMA:
 		return "wgmma " + v
+	case in.op == ir.OpCopyAsync:
+		return "cp.async " + v
 	}
 	if async {
 		return "bulk-copy " + v

@@ -65,20 +65,22 @@ type machine struct {
 	comps    int32 // clock components a CTA: warps, then mbarriers
 	places   []compPlace
 	warpsPer int32
-	sched    scheduler
-	flight   []*flight
-	params   map[*ir.Param]uint64
-	since    int64 // steps of the launches before this one
-	steps    int64
-	limit    int64
-	live     int
-	fault    *Fault
-	counts   []int64
-	sc       stamp // fence.sc of gpu and wider scope
-	unif     uniformLog
-	turnAt   int64     // the step from which the host has its turn
-	void     bool      // a wait was abandoned
-	ex       *explorer // chooses instead of the scheduler; nil: none
+	// the number in a CTA of the component of its first warp's cp.asyncs, the last ones of all
+	firstCopy int32
+	sched     scheduler
+	flight    []*flight
+	params    map[*ir.Param]uint64
+	since     int64 // steps of the launches before this one
+	steps     int64
+	limit     int64
+	live      int
+	fault     *Fault
+	counts    []int64
+	sc        stamp // fence.sc of gpu and wider scope
+	unif      uniformLog
+	turnAt    int64     // the step from which the host has its turn
+	void      bool      // a wait was abandoned
+	ex        *explorer // chooses instead of the scheduler; nil: none
 
 	parts   int   // of a clock: one a CTA, the prior's where there is one, and the host's
 	prior   int32 // the part of the launches that may not have ended; −1: none
@@ -123,6 +125,7 @@ type warp struct {
 	wait   waiting
 	clk    warpClock
 	group  *groupState // nil: it has no wgmmas
+	copies copyState   // its cp.asyncs
 	nreg   int         // registers a thread; 0: what it began with
 }
 
@@ -176,6 +179,9 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 	}
 	m.comps, m.parts, m.prior, m.host = int32(k.Warps+p.mbars), o.Grid, -1, -1
 	if len(p.groupVars) > 0 {
+		m.comps += int32(k.Warps)
+	}
+	if m.firstCopy = m.comps; p.copies {
 		m.comps += int32(k.Warps)
 	}
 	m.clusters = make([]barrier, o.Grid/max(k.ClusterSize, 1)+1)

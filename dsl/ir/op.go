@@ -88,6 +88,9 @@ const (
 	// tensor.g2s @dst[v0], @map[0], @bar[v1], v2, v3, v4: the box of a tensor map at three coordinates; with
 	// mask=3 into CTAs 0 and 1 of the cluster, at the same places, each completing on its own mbarrier
 	OpTensorG2S
+	// cp.async @dst[v0], @src[v1]: 16 bytes a lane, in the generic proxy, at some time before the cp.async.wait that
+	// covers its group: until then nobody may touch the place, nor write what is copied
+	OpCopyAsync
 
 	// Synchronisation.
 	OpBarCTA       // bar.cta                   all threads of the CTA
@@ -97,6 +100,8 @@ const (
 	OpSyncWarp     // syncwarp                  all 32 lanes
 	OpFence        // fence.acq_rel.gpu         orders strong operations around it
 	OpFenceProxy   // fence.proxy.async         generic proxy ↔ async proxy; Imm says which space
+	OpCopyCommit   // cp.async.commit           the lane's cp.asyncs since the last one are a group
+	OpCopyWait     // cp.async.wait 1           until at most 1 group of the lane's is under way; knows no other lane's
 	OpFenceMBar    // fence.mbarrier_init       makes mbarrier.init visible to the async proxy and the cluster
 	OpMBarInit     // mbar.init @bar[v0], v1    v1 arrivals a phase
 	OpMBarArrive   // mbar.arrive @bar[v0]      release, cta

@@ -74,6 +74,7 @@ var ops = [numOps]OpInfo{
 	OpLdMatrix:  {"ldmatrix", Reads, Warp, ldmatrix},
 	OpBulkG2S:   {"bulk.g2s", Synchro, Thread, bulk},
 	OpTensorG2S: {"tensor.g2s", Synchro, Thread, tensorCopy},
+	OpCopyAsync: {"cp.async", Synchro, Thread, copyAsync},
 
 	OpBarCTA:       {"bar.cta", Synchro, CTA, fixed(nil)},
 	OpBarCluster:   {"bar.cluster", Synchro, CTA, fixed(nil)},
@@ -82,6 +83,8 @@ var ops = [numOps]OpInfo{
 	OpSyncWarp:     {"syncwarp", Synchro, Warp, fixed(nil)},
 	OpFence:        {"fence", Synchro, Thread, fence},
 	OpFenceProxy:   {"fence.proxy.async", Synchro, Thread, fenceProxy},
+	OpCopyCommit:   {"cp.async.commit", Synchro, Warp, fixed(nil)},
+	OpCopyWait:     {"cp.async.wait", Synchro, Warp, groupWait},
 	OpFenceMBar:    {"fence.mbarrier_init", Synchro, Thread, fixed(nil)},
 	OpMBarInit:     {"mbar.init", Synchro, Thread, mbar(1)},
 	OpMBarArrive:   {"mbar.arrive", Synchro, Thread, mbar(0)},
@@ -113,7 +116,7 @@ var ops = [numOps]OpInfo{
 	OpWGMMA:       {"wgmma", Writes, Warp, wgmma},
 	OpWGMMAFence:  {"wgmma.fence", Synchro, Warp, fixed(nil)},
 	OpWGMMACommit: {"wgmma.commit", Synchro, Warp, fixed(nil)},
-	OpWGMMAWait:   {"wgmma.wait", Synchro, Warp, wgmmaWait},
+	OpWGMMAWait:   {"wgmma.wait", Synchro, Warp, groupWait},
 	OpSetMaxReg:   {"setmaxreg", Synchro, Warp, setMaxReg},
 
 	OpUniform: {"uniform", Pure, Thread, uniform},

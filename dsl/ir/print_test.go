@@ -171,9 +171,12 @@ func (e *everything) sync() {
 			k.FenceProxyAsyncGlobal()
 			e.full.ArriveExpect(dsl.At(0), k32(k, 512))
 			dsl.BulkCopy(e.tile, dsl.At(0), e.in, nil, k32(k, 128), e.full, dsl.At(0), dsl.CacheHint(ir.EvictFirst))
+			dsl.CopyAsync(e.tile, dsl.At(8), e.in, dsl.At(8))
 			e.full.Arrive(dsl.At(1))
 			e.full.ArriveN(dsl.At(1), k32(k, 2))
 		})
+		k.CopyCommit()
+		k.CopyWait(0)
 		k.NamedArrive(1, 3)
 	}
 	consumer := func() {

@@ -106,7 +106,7 @@ func (s *Instr) suffix() string {
 		}
 	case OpWGMMA:
 		fmt.Fprintf(&b, " n=%d tiles=%v", s.Columns(), a.Tiles)
-	case OpWGMMAWait, OpSetMaxReg:
+	case OpWGMMAWait, OpCopyWait, OpSetMaxReg:
 		fmt.Fprintf(&b, " %d", a.N)
 	case OpAssert:
 		fmt.Fprintf(&b, " %q", a.Text)

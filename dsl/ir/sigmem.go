@@ -119,6 +119,21 @@ func bulk(in *Instr) ([]Type, error) {
 	return nil, wantTypes(in, []Type{U32})
 }
 
+// copyAsync checks dst and src.
+func copyAsync(in *Instr) ([]Type, error) {
+	if err := counts(in, 0, 2); err != nil {
+		return nil, err
+	}
+	dst, src := in.Mem[0].Buf, in.Mem[1].Buf
+	switch {
+	case dst.Space != Shared || dst.Elem == MBar:
+		return nil, fmt.Errorf("copies into %s, want a data buffer in shared memory", dst)
+	case src.Space != Global:
+		return nil, fmt.Errorf("copies from %s, want global memory", src)
+	}
+	return nil, nil
+}
+
 func named(in *Instr) ([]Type, error) {
 	if err := counts(in, 0, 0); err != nil {
 		return nil, err

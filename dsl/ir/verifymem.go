@@ -122,7 +122,7 @@ func (s *Instr) Touches(i int) (bytes int64, align int) {
 		if i == 2 {
 			return int64(NoteWords * e), NoteWords * e
 		}
-	case OpLdMatrix:
+	case OpLdMatrix, OpCopyAsync:
 		return 16, 16
 	case OpTensorG2S:
 		if i == 0 {

@@ -56,7 +56,7 @@ func wgmma(in *Instr) ([]Type, error) {
 	return nil, nil
 }
 
-func wgmmaWait(in *Instr) ([]Type, error) {
+func groupWait(in *Instr) ([]Type, error) {
 	if in.Attr.N < 0 || in.Attr.N > 7 {
 		return nil, fmt.Errorf("leaves %d groups under way, want 0 to 7", in.Attr.N)
 	}

@@ -163,6 +163,15 @@ func machineKind(in *instruction) string {
 		return kindBulk
 	case "UTMALDG":
 		return kindTensor
+	case "LDGSTS":
+		return kindAsync
+	case "LDGDEPBAR":
+		return kindCommit
+	case "DEPBAR":
+		if len(in.args) == 2 && in.args[0] == "SB0" { // the one that LDGDEPBAR counts
+			n, _ := strconv.ParseInt(strings.TrimPrefix(in.args[1], "0x"), 16, 32)
+			return copyWait(int(n))
+		}
 	case "LDG", "LD":
 		switch {
 		case has("STRONG"):

@@ -18,6 +18,8 @@ const (
 	kindTest      = "mbarrier test_wait"
 	kindBulk      = "bulk copy"
 	kindTensor    = "tensor copy"
+	kindAsync     = "cp.async"
+	kindCommit    = "cp.async commit"
 	kindClusterIn = "cluster arrive"
 	kindCluster   = "cluster wait"
 	kindGroup     = "wgmma fence"
@@ -62,6 +64,8 @@ func lets(event, space string) bool {
 
 func access(what string, s ir.Scope, bits int) string { return fmt.Sprintf("%s.%s.%d", what, s, bits) }
 
+func copyWait(groups int) string { return fmt.Sprintf("cp.async wait %d", groups) }
+
 func membar(s ir.Scope) string { return "membar." + s.String() }
 
 func proxyFence(space int64) string {
@@ -97,6 +101,12 @@ func items(in *ir.Instr) ([]item, error) {
 		return one(kindBulk)
 	case ir.OpTensorG2S:
 		return one(kindTensor)
+	case ir.OpCopyAsync:
+		return one(kindAsync)
+	case ir.OpCopyCommit:
+		return one(kindCommit)
+	case ir.OpCopyWait:
+		return one(copyWait(in.Attr.N))
 	case ir.OpBarCTA:
 		return one("bar.sync 0")
 	case ir.OpBarCluster:

@@ -201,6 +201,12 @@ func ptxKinds(in *instruction) []string {
 			return nil
 		case in.has("tensor") && in.has("global"):
 			return []string{kindTensor}
+		case in.has("cg", "ca") && in.has("global"):
+			return []string{kindAsync}
+		case in.has("commit_group") && !in.has("bulk"):
+			return []string{kindCommit}
+		case in.has("wait_group") && !in.has("bulk"):
+			return []string{"cp.async wait " + last(in.args)}
 		case len(in.op) > 4 && in.op[2] == "bulk" && strings.HasPrefix(in.op[3], "shared::") && in.op[4] == "global":
 			return []string{kindBulk}
 		}

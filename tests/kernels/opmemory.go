@@ -102,6 +102,24 @@ func weakMemory(r *rows) {
 	}
 }
 
+// asyncCopies copies each thread's unit, which another warp's reads, in two groups.
+func asyncCopies(r *rows) {
+	in, _ := r.area("copied")
+	k := r.k
+	n := rowThreads / rowGrid
+	to := dsl.Shared[dsl.B128](k, "copied_to", 2*n)
+	dsl.CopyAsync(to, k.Tid(), in, r.at)
+	k.CopyCommit()
+	dsl.CopyAsync(to, k.Tid().AddC(n), in, r.at.XorC(1))
+	k.CopyCommit()
+	k.CopyWait(1)
+	r.put(ir.OpCopyWait, "own unit, one group under way", toWord(to.Load(k.Tid())))
+	k.CopyWait(0)
+	k.Barrier()
+	r.put(ir.OpCopyAsync, "another warp's unit", toWord(to.Load(k.Tid().XorC(33))))
+	r.put(ir.OpCopyCommit, "the second group", toWord(to.Load(k.Tid().XorC(34).AddC(n))))
+}
+
 func orderedMemory(r *rows) {
 	in, mid := r.area("ordered")
 	sh := dsl.Shared[dsl.B128](r.k, "ordered_sh", rowThreads/rowGrid)

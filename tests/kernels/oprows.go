@@ -68,6 +68,7 @@ func NewOpRows() (*OpRows, error) {
 		{"integers", integers}, {"wide integers", wideIntegers}, {"floats", floats}, {"comparisons", comparisons},
 		{"conversions", conversions}, {"registers and variables", registersAndVars}, {"weak memory", weakMemory},
 		{"ordered memory", orderedMemory}, {"atomics", atomics}, {"shared atomics", sharedAtomics}, {"bulk copy", bulkCopy},
+		{"asynchronous copies", asyncCopies},
 		{"named barriers", namedBarriers}, {"waits", waits}, {"warp", warpOps}, {"tensor core", tensorCore},
 		{"tensor core, bytes", tensorBytes},
 		{"clusters", clusterOps}, {"tensor maps", tensorMaps}, {"warpgroups", warpgroups},

@@ -116,7 +116,7 @@ func (a *analysis) instr(in *ir.Instr) {
 			}
 		}
 	case ir.OpSt, ir.OpAtomAdd, ir.OpAtomMax, ir.OpAtomMin, ir.OpAtomOr, ir.OpAtomExch, ir.OpAtomCAS, ir.OpRedAdd,
-		ir.OpBulkG2S, ir.OpTensorG2S:
+		ir.OpBulkG2S, ir.OpTensorG2S, ir.OpCopyAsync:
 		a.store(in)
 		a.opaque(in)
 	default:

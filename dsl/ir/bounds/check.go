@@ -83,7 +83,7 @@ func (a *analysis) check(in *ir.Instr) {
 		case in.Op == ir.OpWGMMA:
 			n, _ := in.Touches(i)
 			elems = n / size
-		case in.Op == ir.OpLdMatrix:
+		case in.Op == ir.OpLdMatrix || in.Op == ir.OpCopyAsync:
 			elems = max(1, 16/size)
 		case i == 0 && (in.Op == ir.OpLd || in.Op == ir.OpSt):
 			elems = int64(max(1, in.Attr.Lanes))

@@ -48,7 +48,7 @@ func (s *slice) roots(in *ir.Instr) {
 	case ir.OpSt, ir.OpAtomAdd, ir.OpAtomMax, ir.OpAtomMin, ir.OpAtomOr, ir.OpAtomExch, ir.OpAtomCAS, ir.OpRedAdd:
 		b := in.Mem[0].Buf.Base()
 		s.stores[b] = append(s.stores[b], in)
-	case ir.OpBulkG2S, ir.OpTensorG2S:
+	case ir.OpBulkG2S, ir.OpTensorG2S, ir.OpCopyAsync:
 		s.want(in.Args...)
 		b := in.Mem[0].Buf.Base()
 		s.stores[b] = append(s.stores[b], in)

@@ -22,7 +22,8 @@ func removable(in *ir.Instr) bool {
 	switch in.Op {
 	case ir.OpBarCTA, ir.OpBarSync, ir.OpBarArrive, ir.OpSyncWarp, ir.OpFence, ir.OpFenceProxy, ir.OpFenceMBar,
 		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarArriveAt, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem,
-		ir.OpWaitTag, ir.OpGridWait, ir.OpBarCluster, ir.OpWGMMAFence, ir.OpWGMMACommit, ir.OpWGMMAWait:
+		ir.OpWaitTag, ir.OpGridWait, ir.OpBarCluster, ir.OpWGMMAFence, ir.OpWGMMACommit, ir.OpWGMMAWait, ir.OpCopyCommit,
+		ir.OpCopyWait:
 		return true
 	}
 	return publishes(in)
@@ -123,7 +124,7 @@ func miscounts(in *ir.Instr) []Mutation {
 				return nil
 			}))
 		}
-	case ir.OpWGMMAWait:
+	case ir.OpWGMMAWait, ir.OpCopyWait:
 		out = append(out, named(Count, in, "one group more", func(e *edit) error { e.in.Attr.N++; return nil }))
 	case ir.OpMBarArriveAt:
 		out = append(out, named(Count, in, "at another CTA", func(e *edit) error {
