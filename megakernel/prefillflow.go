@@ -64,7 +64,7 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 		f.argmax.SharedIndex = dsl.Shared[dsl.U32](k, regionIndex, consumers)
 	}
 	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers,
-		Cluster: p.Options.Cluster}, f.watch)
+		Cluster: p.Options.Cluster, Producers: p.Of.KV.Producers()}, f.watch)
 	return f
 }
 
@@ -133,7 +133,7 @@ func (f *prefillFlow) declare() {
 		f.gemms[i].Maps(k, w, in, from)
 	}
 	f.att = &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(qRows), To: f.bufs.attn,
-		Groups: f.p.Options.Groups, Cluster: f.p.Options.Cluster, Stage: f.p.stageBytes}
+		Groups: f.p.Options.Groups, Cluster: f.p.Options.Cluster, Stage: f.p.stageBytes, Producers: mk.KV.Producers()}
 	if n := f.att.QueryBytes(); n > 0 {
 		f.att.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024),
 			dsl.Doc("of attention's tiles, which registers have no room for"))
@@ -318,7 +318,7 @@ func (f *prefillFlow) producer() {
 	if f.p.Options.Groups == 2 {
 		k.FewerRegisters(prefillProducerRegisters)
 	}
-	k.If(e.Warp.EqC(e.Consumers), func() {
+	e.Producing(f.att.Producers, func() {
 		f.prod = f.ring.Producer()
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
 		input := func(layer dsl.Val[dsl.U32], barrier int) {

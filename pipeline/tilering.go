@@ -22,7 +22,24 @@ type TileStages struct {
 	Bytes   int // of a stage, a multiple of 1024
 	Warps   int // consumer warps of a CTA
 	Cluster int // CTAs of a cluster, 1 or 2
+
+	// Producers is the number of producer warps, behind those of the consumers, where they gather (TileProducer.Gather): all
+	// of them run the producer's role, in which the first alone starts what one warp starts. 0: one, which gathers nothing.
+	Producers int
 }
+
+// gatherLag is how many stages that are gathered a producer has under way beside the one that it gathers, where the ring
+// has two more: what consumers wait for is a stage behind one that they have not released.
+const gatherLag = 2
+
+// gatherBarrier is the named barrier of the warps that gather.
+const gatherBarrier = 2
+
+// producers is Producers, 1 for 0.
+func (s TileStages) producers() int { return max(1, s.Producers) }
+
+// lag is gatherLag, or less in a short ring.
+func (s TileStages) lag() int { return min(gatherLag, s.Stages-2) }
 
 // NewTileRing declares the ring's shared memory. watch, unless nil, makes its waits end when the launch is given up, by
 // the second wish only: what hangs at first is a barrier of the grid, and once that lets go the ring runs on in step.
@@ -50,15 +67,34 @@ func (r *TileRing) Init() {
 	k.FenceMBarInit()
 }
 
-// TileProducer is the producer warp's position.
+// TileProducer is a producer warp's position.
 type TileProducer struct {
-	r    *TileRing
-	next cursor
+	r     *TileRing
+	next  cursor
+	first *dsl.Pred         // whether this is the first of several producer warps; nil: there is one
+	kept  *dsl.Var[dsl.U32] // stages that are gathered and not announced; nil: none ever
 }
 
-// Producer starts the producer warp at the first stage, at the top of its role.
+// Producer starts a producer warp at the first stage, at the top of its role.
 func (r *TileRing) Producer() *TileProducer {
-	return &TileProducer{r: r, next: newCursor(r.k, r.shape.Stages, 0, 1, "fill")}
+	p := &TileProducer{r: r, next: newCursor(r.k, r.shape.Stages, 0, 1, "fill")}
+	if r.shape.Producers > 0 {
+		p.kept = dsl.NewVar(r.k.U32(0), "kept")
+	}
+	if r.shape.producers() > 1 {
+		first := r.k.Warp().EqC(r.shape.Warps)
+		p.first = &first
+	}
+	return p
+}
+
+// alone runs body in the first producer warp.
+func (p *TileProducer) alone(body func()) {
+	if p.first == nil {
+		body()
+		return
+	}
+	p.r.k.If(*p.first, body)
 }
 
 // TileStage is a stage being filled, or read.
@@ -81,35 +117,73 @@ func (s TileStage) Copy(at dsl.Val[dsl.U32], m dsl.TensorMap, coordinates [3]dsl
 // bytes into this CTA's stage, those of other CTAs with a mask included.
 func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
 	r, k := p.r, p.r.k
-	stage := p.free()
-	k.If(k.Elect(), func() {
-		r.full.ArriveExpect(stage, k.U32(bytes))
-		copy(TileStage{r, stage})
+	p.alone(func() {
+		stage := p.free()
+		k.If(k.Elect(), func() {
+			r.full.ArriveExpect(stage, k.U32(bytes))
+			copy(TileStage{r, stage})
+		})
+		k.SyncWarp()
 	})
-	k.SyncWarp()
 	p.next.advance()
 }
 
 // FillByLanes is Fill with copy in the warp's first lanes.
 func (p *TileProducer) FillByLanes(bytes, lanes int, copy func(s TileStage)) {
 	r, k := p.r, p.r.k
-	stage := p.free()
-	k.If(k.Elect(), func() { r.full.ArriveExpect(stage, k.U32(bytes)) })
-	k.SyncWarp()
-	k.If(k.Lane().LtC(lanes), func() { copy(TileStage{r, stage}) })
-	k.SyncWarp()
+	p.alone(func() {
+		stage := p.free()
+		k.If(k.Elect(), func() { r.full.ArriveExpect(stage, k.U32(bytes)) })
+		k.SyncWarp()
+		k.If(k.Lane().LtC(lanes), func() { copy(TileStage{r, stage}) })
+		k.SyncWarp()
+	})
 	p.next.advance()
 }
 
-// FillByStores fills this CTA's next stage with what store, in all lanes, stores from its first element of data on.
-func (p *TileProducer) FillByStores(store func(base dsl.Val[dsl.U32], data dsl.Buf[dsl.B128])) {
-	r, k := p.r, p.r.k
-	stage := p.free()
-	store(TileStage{r, stage}.Base(), r.Data)
-	k.FenceProxyAsyncShared()
-	k.SyncWarp()
-	k.If(k.Elect(), func() { r.full.Arrive(stage) })
+// Gather fills this CTA's next stage with what copy, in all lanes of all producer warps, starts CopyAsyncs of, to
+// elements of data from base on. The stage is announced when they have ended, which a later Gather or Announce waits for.
+func (p *TileProducer) Gather(copy func(base dsl.Val[dsl.U32], data dsl.Buf[dsl.B128])) {
+	k, lag := p.r.k, p.r.shape.lag()
+	copy(TileStage{p.r, p.free()}.Base(), p.r.Data)
+	k.CopyCommit()
+	kept := p.kept.Get()
+	k.IfElse(kept.EqC(lag), func() {
+		p.ended(lag)
+		p.arrive(lag)
+	}, func() { p.kept.Set(kept.AddC(1)) })
 	p.next.advance()
+}
+
+// Announce announces all stages that are gathered: behind the last Gather, before another Fill, and before the end.
+func (p *TileProducer) Announce() {
+	k := p.r.k
+	k.If(p.kept.Get().NeC(0), func() {
+		p.ended(0)
+		for n := p.r.shape.lag(); n > 0; n-- {
+			k.If(p.kept.Get().GeC(n), func() { p.arrive(n) })
+		}
+	})
+	p.kept.Set(k.U32(0))
+}
+
+// ended waits, in all producer warps, until all but so many stages are copied, as wgmma reads them.
+func (p *TileProducer) ended(but int) {
+	k := p.r.k
+	k.CopyWait(but)
+	k.FenceProxyAsyncShared()
+	if n := p.r.shape.producers(); n > 1 {
+		k.NamedBarrier(gatherBarrier, n)
+	} else {
+		k.SyncWarp()
+	}
+}
+
+// arrive announces the stage n before the next one.
+func (p *TileProducer) arrive(n int) {
+	r, k := p.r, p.r.k
+	stage := p.next.stage.Get().AddC(r.shape.Stages - n).RemC(r.shape.Stages)
+	p.alone(func() { k.If(k.Elect(), func() { r.full.Arrive(stage) }) })
 }
 
 // free waits for the next stage to be free.
@@ -126,8 +200,10 @@ func (p *TileProducer) At() dsl.Val[dsl.U32] { return p.next.stage.Get() }
 // and not started.
 func (p *TileProducer) Add(first, n dsl.Val[dsl.U32], copy func(s TileStage)) {
 	k := p.r.k
-	k.If(k.Elect(), func() { copy(TileStage{p.r, first.Add(n).RemC(p.r.shape.Stages).Named("stage")}) })
-	k.SyncWarp()
+	p.alone(func() {
+		k.If(k.Elect(), func() { copy(TileStage{p.r, first.Add(n).RemC(p.r.shape.Stages).Named("stage")}) })
+		k.SyncWarp()
+	})
 }
 
 // TileConsumer is a consumer warp's position.

@@ -81,6 +81,16 @@ func (e *Env) Threads() int { return e.Consumers * dsl.WarpSize }
 // Sync makes the consumer warps of the CTA wait for each other.
 func (e *Env) Sync() { e.K.NamedBarrier(consumerBarrier, e.Consumers) }
 
+// Producing runs body in the producer warps of a warpgroup behind the consumers: in its first warp, or where producers
+// (pipeline.TileStages.Producers) is not 0, in all of them.
+func (e *Env) Producing(producers int, body func()) {
+	if producers > 0 {
+		body()
+		return
+	}
+	e.K.If(e.Warp.EqC(e.Consumers), body)
+}
+
 // maxUnrolled is how many rounds of EachConsumer are written out. Few warps over
 // a wide vector would make hundreds, and nvcc take minutes.
 const maxUnrolled = 16

@@ -19,10 +19,12 @@ type PrefillAttention struct {
 	Q       dsl.Buf[dsl.BF16]  // [T][Heads][D], scaled by log2(e)/√D
 	Out     PrefillActivations // K is Heads·D
 	To      dsl.Buf[dsl.BF16]
-	Groups  int  // consumer warpgroups: 1 or 2
-	Cluster int  // CTAs of a cluster: 1 or 2
-	Stage   int  // bytes of a stage
-	Blind   bool // no query sees the token right before it: a planted fault
+	Groups  int // consumer warpgroups: 1 or 2
+	Cluster int // CTAs of a cluster: 1 or 2
+	Stage   int // bytes of a stage
+	// Producers is the number of producer warps, see KVLayout.Producers.
+	Producers int
+	Blind     bool // no query sees the token right before it: a planted fault
 
 	// Queries is shared memory of QueryBytes, aligned to 1024, where that is not 0.
 	Queries dsl.Buf[dsl.B128]
@@ -75,6 +77,8 @@ func (t *PrefillAttention) Problem() string {
 		need(t.whole() || t.Cluster == 1,
 			"prefill attention: pages of %d tokens in clusters of %d CTAs, want at least %d tokens", t.KV.Page, t.Cluster,
 			PrefillPage),
+		need(t.whole() || t.Producers >= 1, "prefill attention: pages of %d tokens and %d producer warps, want at least 1",
+			t.KV.Page, t.Producers),
 		need(t.block() >= blockTokens, "prefill attention: stages of %d bytes, want room for the keys of %d tokens",
 			t.Stage, blockTokens))
 }
@@ -119,6 +123,14 @@ func (t *PrefillAttention) box() int { return min(t.KV.Page, t.block()/t.Cluster
 const PrefillPage = 8
 
 func (t *PrefillAttention) whole() bool { return t.KV.Page >= PrefillPage }
+
+// Producers is pipeline.TileStages.Producers of a ring for pages of so many tokens: small ones are gathered.
+func (l KVLayout) Producers() int {
+	if l.Page >= PrefillPage {
+		return 0
+	}
+	return dsl.WarpsPerGroup
+}
 
 // Map declares the tensor map of the cache.
 func (t *PrefillAttention) Map(k *dsl.Kernel, cache dsl.Buf[dsl.B128]) {
@@ -217,7 +229,7 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 }
 
 // Produce streams the keys and values of this CTA's pieces, once ready has waited for them: keys a block ahead. All
-// lanes of the producer warp run it.
+// lanes of the producer warp run it, or of all Producers.
 func (t *PrefillAttention) Produce(e *Env, c *pipeline.TileProducer, s Step, span PrefillSpan, padded int,
 	ready func()) {
 	k := e.K
@@ -227,22 +239,17 @@ func (t *PrefillAttention) Produce(e *Env, c *pipeline.TileProducer, s Step, spa
 	}
 	ready()
 	p := t.pieces(e, s, span, padded)
+	if !t.whole() {
+		p.gather(c)
+		return
+	}
 	p.each(func(piece prefillPiece) {
 		k.For(piece.from, piece.blocks, func(b u32) {
-			p.fetch(c, piece, 0, b)
-			k.If(b.Ne(piece.from), func() { p.fetch(c, piece, 1, b.SubC(1)) })
+			p.copyPages(c, piece, 0, b)
+			k.If(b.Ne(piece.from), func() { p.copyPages(c, piece, 1, b.SubC(1)) })
 		}, dsl.Unroll(1))
-		k.If(piece.blocks.NeC(0), func() { p.fetch(c, piece, 1, piece.blocks.SubC(1)) })
+		k.If(piece.blocks.NeC(0), func() { p.copyPages(c, piece, 1, piece.blocks.SubC(1)) })
 	})
-}
-
-// fetch fills a stage with the keys (v = 0) or values of a block.
-func (p *prefillPieces) fetch(c *pipeline.TileProducer, piece prefillPiece, v int, block u32) {
-	if p.t.whole() {
-		p.copyPages(c, piece, v, block)
-	} else {
-		p.copyUnits(c, piece, v, block)
-	}
 }
 
 // row is the token's row in the cache, one behind the last being that one.
@@ -271,24 +278,5 @@ func (p *prefillPieces) copyPages(c *pipeline.TileProducer, piece prefillPiece, 
 			at := box.MulC(16 * t.rowUnits()).AddC(i * t.panelBytes())
 			s.Copy(at, t.pages, [3]dsl.Val[dsl.I32]{k.I32(0), k.I32(first + i), dsl.Bits[dsl.I32](row)}, mask)
 		}
-	})
-}
-
-// copyUnits copies tokens of pages too small to be permuted as wgmma wants, a unit at a time.
-func (p *prefillPieces) copyUnits(c *pipeline.TileProducer, piece prefillPiece, v int, block u32) {
-	t, e, k := p.t, p.e, p.e.K
-	first, panels := t.panels(v)
-	every, m := t.KV.fullPermutation()
-	_, own := t.KV.permutation()
-	c.FillByStores(func(base u32, data dsl.Buf[dsl.B128]) {
-		k.ForStep(e.Lane, k.U32(panels*t.panelBytes()/16), dsl.WarpSize, func(i u32) {
-			token, panel := i.DivC(m).RemC(t.block()), i.DivC(m*t.block())
-			row, slot := p.row(piece, block.MulC(t.block()).Add(token))
-			unit := panel.AddC(first).MulC(m).Add(i.RemC(m).Xor(token.DivC(every).RemC(m)))
-			if own > 1 {
-				unit = unit.Xor(slot.DivC(every).RemC(own))
-			}
-			data.Store(base.Add(i), p.s.Cache.Load(dsl.Cast[dsl.U64](row).MulC(t.KV.TokenUnits()).Add(dsl.Cast[dsl.U64](unit))))
-		}, dsl.Unroll(1))
 	})
 }

@@ -105,7 +105,8 @@ func (c promptAttention) build(t *testing.T) (r *rig, q []half.BF16, kv [2][][]f
 	stage := (c.block*max(2*c.d, 128) + 1023) / 1024 * 1024
 	a := &tasks.PrefillAttention{Heads: c.heads, KV: layout, Q: in[dsl.BF16](r, "q", bf16Bytes(q), len(q)), Out: out,
 		To: inOut[dsl.BF16](r, "to", make([]byte, 2*out.Len()),
-			out.Len()), Groups: c.groups, Cluster: c.cluster, Stage: stage}
+			out.Len()), Groups: c.groups, Cluster: c.cluster, Stage: stage,
+		Producers: layout.Producers()}
 	s := tasks.Step{Pos: r.scalar("pos", uint32(c.pos)), Pages: r.scalar("pages", uint32(pages)), Layer: r.k.U32(1),
 		Table: in[dsl.U32](r, "table", u32Bytes(words...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(cache), 0)}
 	n := r.scalar("n", uint32(c.n))
@@ -118,7 +119,7 @@ func (c promptAttention) build(t *testing.T) (r *rig, q []half.BF16, kv [2][][]f
 		a.Window = func(tasks.Step) dsl.Val[dsl.U32] { return k.U32(c.window) }
 	}
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: max(c.stages, 3), Bytes: stage, Warps: consumers,
-		Cluster: c.cluster}, nil)
+		Cluster: c.cluster, Producers: layout.Producers()}, nil)
 	k.If(r.e.Tid.EqC(0), ring.Init)
 	k.ClusterBarrier()
 	k.Roles(dsl.Role{Name: "consumers", First: 0, End: consumers, Body: func() {
@@ -130,7 +131,7 @@ func (c promptAttention) build(t *testing.T) (r *rig, q []half.BF16, kv [2][][]f
 		if c.groups == 2 {
 			k.FewerRegisters(40)
 		}
-		k.If(r.e.Warp.EqC(consumers), func() {
+		r.e.Producing(a.Producers, func() {
 			a.Produce(r.e, ring.Producer(), s, tasks.PrefillSpan{N: n}, padded,
 				func() {})
 		})

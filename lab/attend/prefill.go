@@ -114,14 +114,14 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 	att := &tasks.PrefillAttention{Heads: c.Heads, KV: p.Layout(), Out: tasks.PrefillActivations{K: c.Heads * c.HeadDim},
 		Q:      dsl.Global[dsl.BF16](k, BufferPrefillQ, 0, dsl.ReadOnly(), dsl.Align(16), dsl.Doc("queries, scaled")),
 		To:     dsl.Global[dsl.BF16](k, BufferOut, 0, dsl.Align(16), dsl.Doc("outputs, as tiles of 8 tokens")),
-		Groups: c.Groups, Cluster: c.Cluster, Stage: stage}
+		Groups: c.Groups, Cluster: c.Cluster, Stage: stage, Producers: p.Layout().Producers()}
 	k.Assert(sequences.GeC(1).And(n.GeC(1)), "a launch has at least one prompt of at least one token")
 	if n := att.QueryBytes(); n > 0 {
 		att.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024))
 	}
 	att.Map(k, s.Cache)
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: stage, Warps: consumers,
-		Cluster: c.Cluster}, nil)
+		Cluster: c.Cluster, Producers: att.Producers}, nil)
 	k.If(e.Tid.EqC(0), ring.Init)
 	k.ClusterBarrier()
 	each := func(body func(e *tasks.Env, span tasks.PrefillSpan)) {
@@ -144,7 +144,7 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 		if c.Groups == 2 {
 			k.FewerRegisters(40)
 		}
-		k.If(e.Warp.EqC(consumers), func() {
+		e.Producing(att.Producers, func() {
 			prod := ring.Producer()
 			each(func(e *tasks.Env, span tasks.PrefillSpan) { att.Produce(e, prod, s, span, p.padded(), func() {}) })
 		})
