@@ -321,6 +321,7 @@ func (f *prefillFlow) producer() {
 	e.Producing(f.att.Producers, func() {
 		f.prod = f.ring.Producer()
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
+		f.prod.Meet() // the first warp does not end the launch before all have read its epoch
 		input := func(layer dsl.Val[dsl.U32], barrier int) {
 			want := first.Add(layer.MulC(f.syncs.all).AddC(barrier).MulC(e.Grid))
 			f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals",

@@ -35,9 +35,6 @@ const gatherLag = 2
 // gatherBarrier is the named barrier of the warps that gather.
 const gatherBarrier = 2
 
-// producers is Producers, 1 for 0.
-func (s TileStages) producers() int { return max(1, s.Producers) }
-
 // lag is gatherLag, or less in a short ring.
 func (s TileStages) lag() int { return min(gatherLag, s.Stages-2) }
 
@@ -71,8 +68,8 @@ func (r *TileRing) Init() {
 type TileProducer struct {
 	r     *TileRing
 	next  cursor
-	first *dsl.Pred         // whether this is the first of several producer warps; nil: there is one
-	kept  *dsl.Var[dsl.U32] // stages that are gathered and not announced; nil: none ever
+	first *dsl.Pred         // whether this is the first of the warps that gather; nil: there is one producer warp
+	kept  *dsl.Var[dsl.U32] // stages that are gathered and not announced; nil: none ever are
 }
 
 // Producer starts a producer warp at the first stage, at the top of its role.
@@ -80,8 +77,6 @@ func (r *TileRing) Producer() *TileProducer {
 	p := &TileProducer{r: r, next: newCursor(r.k, r.shape.Stages, 0, 1, "fill")}
 	if r.shape.Producers > 0 {
 		p.kept = dsl.NewVar(r.k.U32(0), "kept")
-	}
-	if r.shape.producers() > 1 {
 		first := r.k.Warp().EqC(r.shape.Warps)
 		p.first = &first
 	}
@@ -172,10 +167,13 @@ func (p *TileProducer) ended(but int) {
 	k := p.r.k
 	k.CopyWait(but)
 	k.FenceProxyAsyncShared()
-	if n := p.r.shape.producers(); n > 1 {
-		k.NamedBarrier(gatherBarrier, n)
-	} else {
-		k.SyncWarp()
+	p.Meet()
+}
+
+// Meet makes the producer warps that gather wait for each other: nothing where there is one.
+func (p *TileProducer) Meet() {
+	if n := p.r.shape.Producers; n > 0 {
+		p.r.k.NamedBarrier(gatherBarrier, n)
 	}
 }
 

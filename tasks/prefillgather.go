@@ -9,7 +9,7 @@ import (
 
 // prefillGather fetches tokens of pages too small to be permuted as wgmma wants, by 16-byte copies of all lanes of the
 // producer warps. Lanes side by side have units of one token, so that a row of a panel is fetched at once; a lane's
-// units lie at the same place of their tokens. A lane knows the rows of a few of its warp's tokens, and asks the others.
+// units lie at the same place of their tokens. A lane knows the pages of a few of its warp's tokens, and asks the others.
 type prefillGather struct {
 	*prefillPieces
 	c     *pipeline.TileProducer
@@ -17,7 +17,7 @@ type prefillGather struct {
 	warp  u32 // of the producer warps
 }
 
-// gather streams all pieces, keys a block ahead. The rows of a block's tokens are looked up a block before.
+// gather streams all pieces, keys a block ahead. The pages of a block's tokens are looked up a block before.
 func (p *prefillPieces) gather(c *pipeline.TileProducer) {
 	t, k := p.t, p.e.K
 	_, keys := t.panels(0)
@@ -27,17 +27,17 @@ func (p *prefillPieces) gather(c *pipeline.TileProducer) {
 	p.each(func(piece prefillPiece) {
 		k.If(piece.blocks.NeC(0), func() {
 			next, now, before := g.variables("next"), g.variables("now"), g.variables("before")
-			g.find(next, piece, piece.from)
+			g.find(next, piece.from)
 			k.For(piece.from, piece.blocks, func(b u32) {
 				for i, x := range now {
 					before[i].Set(x.Get())
 					x.Set(next[i].Get())
 				}
-				g.find(next, piece, b.AddC(1))
-				g.copy(now, 0)
-				k.If(b.Ne(piece.from), func() { g.copy(before, 1) })
+				g.find(next, b.AddC(1))
+				g.copy(now, piece, 0)
+				k.If(b.Ne(piece.from), func() { g.copy(before, piece, 1) })
 			}, dsl.Unroll(1))
-			g.copy(now, 1)
+			g.copy(now, piece, 1)
 		})
 	})
 	c.Announce()
@@ -56,21 +56,21 @@ func (g *prefillGather) variables(name string) []*dsl.Var[dsl.U32] {
 	return dsl.NewArray(g.e.K.U32(0), ceilDiv(g.times()*g.each(), dsl.WarpSize), name)
 }
 
-// find looks up the rows of a block's tokens: lane l has those of its warp's tokens number l, l + 32, ….
-func (g *prefillGather) find(rows []*dsl.Var[dsl.U32], piece prefillPiece, block u32) {
-	for i, x := range rows {
+// find looks up the pages of a block's tokens: lane l has those of its warp's tokens number l, l + 32, …. A token behind
+// the last one is in that one's page.
+func (g *prefillGather) find(pages []*dsl.Var[dsl.U32], block u32) {
+	for i, x := range pages {
 		n := g.e.Lane.AddC(dsl.WarpSize * i)
 		token := n.DivC(g.each()).MulC(g.apart()).Add(g.warp.MulC(g.each())).Add(n.RemC(g.each()))
-		row, _ := g.row(piece, block.MulC(g.t.block()).Add(token))
-		x.Set(row)
+		x.Set(g.page(block.MulC(g.t.block()).Add(token).Min(g.end.SubC(1)).DivC(g.t.KV.Page)))
 	}
 }
 
-// asked is how many rows a lane asks others for before it starts copies: the answers take longer than the copies' starts.
+// asked is how many pages a lane asks others for before it starts copies: an answer takes longer than a copy's start.
 const asked = 4
 
-// copy fills a stage with the keys (v = 0) or values of the tokens in rows.
-func (g *prefillGather) copy(rows []*dsl.Var[dsl.U32], v int) {
+// copy fills a stage with the keys (v = 0) or values of the tokens in pages.
+func (g *prefillGather) copy(pages []*dsl.Var[dsl.U32], piece prefillPiece, v int) {
 	t, l := g.t, g.t.KV
 	first, panels := t.panels(v)
 	_, m := l.fullPermutation()
@@ -79,29 +79,34 @@ func (g *prefillGather) copy(rows []*dsl.Var[dsl.U32], v int) {
 	of := g.warp.MulC(g.each()).Add(which).Named("first_token")
 	g.c.Gather(func(base u32, data dsl.Buf[dsl.B128]) {
 		to := base.Add(at.DivC(m).MulC(t.block() * m)).Add(at.RemC(m)).Add(of.MulC(m)).Named("to")
-		unit := func(i int) u32 { return at.DivC(m).AddC(first).MulC(m).Add(at.RemC(m).Xor(g.key(of, i))) }
+		from := func(i int) dsl.Val[dsl.U64] { // in page 0
+			unit := at.DivC(m).AddC(first).MulC(m).Add(at.RemC(m).Xor(g.key(of, i)))
+			row := g.s.Layer.Mul(g.s.Pages).MulC(l.Heads).Add(piece.head).MulC(l.Page).Add(of.AddC(i * g.apart()).RemC(l.Page))
+			return dsl.Cast[dsl.U64](row).MulC(l.TokenUnits()).Add(dsl.Cast[dsl.U64](unit)).Named("from")
+		}
 		var same dsl.Val[dsl.U64]
-		if g.keeps() {
-			same = dsl.Cast[dsl.U64](unit(0)).Named("from")
+		if g.alike() {
+			same = from(0)
 		}
 		for i := 0; i < g.times(); i += asked {
 			var answers []u32
 			for j := i; j < min(i+asked, g.times()); j++ {
 				n := j * g.each()
-				answers = append(answers, dsl.Shfl(rows[n/dsl.WarpSize].Get(), which.AddC(n%dsl.WarpSize)))
+				answers = append(answers, dsl.Shfl(pages[n/dsl.WarpSize].Get(), which.AddC(n%dsl.WarpSize)))
 			}
-			for j, row := range answers {
-				from := same
-				if !g.keeps() {
-					from = dsl.Cast[dsl.U64](unit(i + j))
+			for j, page := range answers {
+				n := i + j
+				own := same
+				if !g.alike() {
+					own = from(n)
 				}
 				start := func() {
-					dsl.CopyAsync(data, to.AddC((i+j)*g.apart()*m), g.s.Cache,
-						dsl.Cast[dsl.U64](row).MulC(l.TokenUnits()).Add(from))
+					dsl.CopyAsync(data, to.AddC(n*g.apart()*m), g.s.Cache,
+						dsl.Cast[dsl.U64](page).MulC(l.Heads*l.Page*l.TokenUnits()).Add(own))
 				}
-				if (i+j+1)*g.apart() > t.block() { // more lanes than tokens
+				if (n+1)*g.apart() > t.block() { // more lanes than tokens
 					all := start
-					start = func() { g.e.K.If(of.AddC((i+j)*g.apart()).LtC(t.block()), all) }
+					start = func() { g.e.K.If(of.AddC(n*g.apart()).LtC(t.block()), all) }
 				}
 				if panels*m < g.width {
 					g.e.K.If(at.LtC(panels*m), start)
@@ -125,8 +130,8 @@ func (g *prefillGather) key(of u32, i int) u32 {
 	return key
 }
 
-// keeps is whether all tokens of a lane have one key.
-func (g *prefillGather) keeps() bool {
+// alike is whether all tokens of a lane lie at the same place of their pages, and have one key.
+func (g *prefillGather) alike() bool {
 	every, m := g.t.KV.fullPermutation()
-	return g.apart()%(every*m) == 0
+	return g.apart()%(every*m) == 0 && g.apart()%g.t.KV.Page == 0
 }

@@ -212,7 +212,7 @@ func (a *analysis) pure(in *ir.Instr) val {
 		return args[0]
 	case ir.OpShflIdx, ir.OpShflXor, ir.OpShflUp, ir.OpShflDown:
 		s := a.fresh(opaque, args[0].iv.meet(rangeOf(t)))
-		s.deps = []form{args[0].f}
+		s.deps, s.ups = []form{args[0].f}, a.lastingBounds(args[0].f) // of every lane: all of them are here
 		return a.value(s)
 	}
 	return a.unknown(t)

@@ -15,6 +15,7 @@ type carried struct {
 	step     interval
 	iv       interval
 	ups      []form
+	fell     bool // bounds of ups did not hold
 	mod, rem int64
 	wraps    []*wrap
 }
@@ -275,7 +276,9 @@ func (a *analysis) widened(c *carried, id int, t ir.Type, head, after val, turn 
 	}
 	ups := slices.DeleteFunc(slices.Clone(p.ups), func(g form) bool { return !a.atMost(after.f.minus(g)) })
 	if len(ups) != len(p.ups) {
-		held, c.ups = false, ups
+		held, c.ups, c.fell = false, ups, true
+	} else if found := a.lastingBounds(after.f); len(c.ups) == 0 && len(found) > 0 && !c.fell && turn < maxTurns/2 {
+		held, c.ups = false, found // of a variable whose bounds have been found since: the next turn shows whether they hold
 	}
 	for _, w := range a.origins(after.f) {
 		if !slices.ContainsFunc(a.origins(head.f), w.same) && !slices.ContainsFunc(c.wraps, w.same) {

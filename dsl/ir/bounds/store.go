@@ -152,6 +152,11 @@ func (a *analysis) lastingBounds(f form) (out []form) {
 				out = append(out, g)
 			}
 		}
+		for _, x := range s.facts { // here, of what the symbol stands for from here on
+			if g := of(s).minus(x.f); x.f.coef(s) == 1 && a.lasting(g) {
+				out = append(out, g)
+			}
+		}
 	}
 	return out
 }
