@@ -9,7 +9,8 @@ import (
 
 // prefillGather fetches tokens of pages too small to be permuted as wgmma wants, by 16-byte copies of all lanes of the
 // producer warps. Lanes side by side have units of one token, so that a row of a panel is fetched at once; a lane's
-// units lie at the same place of their tokens. A lane knows the pages of a few of its warp's tokens, and asks the others.
+// units lie at the same place of their tokens. A lane knows the pages of a few of its warp's tokens, and asks the other
+// lanes for more.
 type prefillGather struct {
 	*prefillPieces
 	c     *pipeline.TileProducer
@@ -56,8 +57,8 @@ func (g *prefillGather) variables(name string) []*dsl.Var[dsl.U32] {
 	return dsl.NewArray(g.e.K.U32(0), ceilDiv(g.times()*g.each(), dsl.WarpSize), name)
 }
 
-// find looks up the pages of a block's tokens: lane l has those of its warp's tokens number l, l + 32, …. A token behind
-// the last one is in that one's page.
+// find looks up the pages of a block's tokens: lane l has those of its warp's tokens number l, l + 32, …. What is behind
+// the last token is in that one's page.
 func (g *prefillGather) find(pages []*dsl.Var[dsl.U32], block u32) {
 	for i, x := range pages {
 		n := g.e.Lane.AddC(dsl.WarpSize * i)
