@@ -18,7 +18,8 @@ func groups() []group {
 	return []group{
 		{"arith_int", arithInt}, {"arith_float", arithFloat}, {"compare", compare}, {"convert", convert},
 		{"registers", registers}, {"variables", variables}, {"memory_weak", memoryWeak}, {"memory_ordered", memoryOrdered},
-		{"atomics", atomics}, {"bulk", bulk}, {"copies", copies}, {"barriers", barriers}, {"waits", waits}, {"collectives", collectives},
+		{"atomics", atomics}, {"copies", copies}, {"bulk", bulk},
+		{"barriers", barriers}, {"waits", waits}, {"collectives", collectives},
 		{"tensor", tensor}, {"tensor_bytes", tensorBytes},
 		{"warpgroup", warpgroup}, {"cluster", cluster},
 	}

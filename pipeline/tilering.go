@@ -23,13 +23,14 @@ type TileStages struct {
 	Warps   int // consumer warps of a CTA
 	Cluster int // CTAs of a cluster, 1 or 2
 
-	// Producers is the number of producer warps, behind those of the consumers, where they gather (TileProducer.Gather): all
-	// of them run the producer's role, in which the first alone starts what one warp starts. 0: one, which gathers nothing.
+	// Producers is the number of producer warps, behind those of the consumers, where they gather (TileProducer.Gather):
+	// all of them run the producer's role, in which the first alone starts what one warp starts. 0: one, which gathers
+	// nothing.
 	Producers int
 }
 
-// gatherLag is how many stages that are gathered a producer has under way beside the one that it gathers, where the ring
-// has two more: what consumers wait for is a stage behind one that they have not released.
+// gatherLag is how many stages a producer has under way beside the one that it gathers, where the ring has two more:
+// what consumers wait for is a stage behind one that they have not released.
 const gatherLag = 2
 
 // gatherBarrier is the named barrier of the warps that gather.
@@ -137,7 +138,7 @@ func (p *TileProducer) FillByLanes(bytes, lanes int, copy func(s TileStage)) {
 }
 
 // Gather fills this CTA's next stage with what copy, in all lanes of all producer warps, starts CopyAsyncs of, to
-// elements of data from base on. The stage is announced when they have ended, which a later Gather or Announce waits for.
+// elements of data from base on. The stage is announced when they have ended: a later Gather or Announce waits for that.
 func (p *TileProducer) Gather(copy func(base dsl.Val[dsl.U32], data dsl.Buf[dsl.B128])) {
 	k, lag := p.r.k, p.r.shape.lag()
 	copy(TileStage{p.r, p.free()}.Base(), p.r.Data)

@@ -227,6 +227,50 @@ func TestMutantsOfQueriesInSharedMemoryAreReported(t *testing.T) {
 	require.NoError(t, excuses.Check(left, excuses[:2]))
 }
 
+// So is each of the warps that gather small pages, of more stages than they keep to themselves and of fewer.
+func TestMutantsOfGatheredPagesAreReported(t *testing.T) {
+	deep.Only(t)
+	several := promptAttention{heads: 4, kvHeads: 2, d: 16, page: 2, pos: 70, n: 10, groups: 1, cluster: 1, sms: 1,
+		block: 16, stages: 4}
+	one := several
+	one.pos, one.n = 0, 11
+	var rigs []*rig
+	var kernels []*ir.Kernel
+	for _, c := range []promptAttention{several, one} {
+		r, _, _, _ := c.build(t)
+		kernel, err := r.k.Finish()
+		require.NoError(t, err)
+		rigs, kernels = append(rigs, r), append(kernels, kernel)
+	}
+	all := 0
+	left := survivors(t, kernels, func(i int, program *interp.Program, seed uint64) error {
+		_, err := rigs[i].once(program, seed)
+		return err
+	}, func(mu mutate.Mutation) bool {
+		own := strings.Contains(mu.Pos.String(), "prefillgather.go")
+		if own {
+			all++
+		}
+		return own
+	})
+	t.Logf("%d mutants, %d not reported", all, len(left))
+	require.NotZero(t, all)
+	require.NoError(t, gatherExcuses.Check(left, gatherExcuses))
+}
+
+var gatherExcuses = mutate.Excuses{
+	{Op: "wait.mbar @tiles_empty", Classes: mutantEarlier, Role: "producer", Front: "ld @table",
+		Why: "it goes in front of a load of what no thread of a launch writes", Rule: mutate.Conflict},
+	{Op: "fence.proxy.async.shared", Classes: mutantLater, Role: "producer", Behind: "bar.sync",
+		Why: "the thread that announces the stage fences behind the barrier, for all", Rule: mutate.Causality},
+	{Op: "bar.sync", Classes: mutantEarlier, Role: "producer", Front: "fence.proxy.async.shared",
+		Why: "the thread that announces the stage fences behind the barrier, for all", Rule: mutate.Causality},
+	{Op: "mbar.arrive @tiles_full", Classes: mutantLater, Role: "producer", Behind: "mbar.arrive @tiles_full",
+		Why: "both stages are copied: it does not matter which is announced first", Rule: mutate.Causality},
+	{Op: "mbar.arrive @tiles_full", Classes: mutantEarlier, Role: "producer", Front: "mbar.arrive @tiles_full",
+		Why: "both stages are copied: it does not matter which is announced first", Rule: mutate.Causality},
+}
+
 // 8B's attention, and Gemma 2's of 9B, with what an H100 has room for.
 func TestPrefillAttentionCompilesWithoutSpillsOrSerialisedProducts(t *testing.T) {
 	deep.Only(t)
