@@ -321,7 +321,8 @@ func (f *prefillFlow) producer() {
 	e.Producing(f.att.Producers, func() {
 		f.prod = f.ring.Producer()
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
-		f.prod.Meet() // the first warp does not end the launch before all have read its epoch
+		// All of them have read the epoch before the first one helps the launch to its end.
+		f.prod.Meet()
 		input := func(layer dsl.Val[dsl.U32], barrier int) {
 			want := first.Add(layer.MulC(f.syncs.all).AddC(barrier).MulC(e.Grid))
 			f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals",

@@ -43,14 +43,20 @@ func TestPrefillKernels(t *testing.T) {
 
 // What reaches one too far is reported where it tells.
 func TestPrefillIndicesOneTooFar(t *testing.T) {
-	p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4}), megakernel.PrefillOptions{Tokens: 64})
-	require.NoError(t, err)
-	m := mutant{at: line(t, "tasks/prefillqkv.go", "page := s.Table.Load(at[half].DivC(t.KV.Page))"), op: ir.OpDiv,
-		edit: plus(1)}
-	m.lines = []string{m.at}
-	k, n := m.plant(p.IR)
-	require.Positive(t, n)
-	r := addresses.CheckPrefill(p, k, addresses.Positions)
-	require.NotEmpty(t, r.Findings)
-	require.Equal(t, bounds.Outside, r.Findings[0].Kind)
+	for _, x := range []struct {
+		page       int
+		file, text string
+	}{{0, "tasks/prefillqkv.go", "page := s.Table.Load(at[half].DivC(t.KV.Page))"},
+		{4, "tasks/prefillgather.go", "x.Set(g.page("}} {
+		p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4, Page: x.page}),
+			megakernel.PrefillOptions{Tokens: 64})
+		require.NoError(t, err)
+		m := mutant{at: line(t, x.file, x.text), op: ir.OpDiv, edit: plus(1)}
+		m.lines = []string{m.at}
+		k, n := m.plant(p.IR)
+		require.Positive(t, n)
+		r := addresses.CheckPrefill(p, k, addresses.Positions)
+		require.NotEmpty(t, r.Findings)
+		require.Equal(t, bounds.Outside, r.Findings[0].Kind)
+	}
 }

@@ -68,25 +68,9 @@ func TestWhatIsProved(t *testing.T) {
 				k.For(k.U32(0), k.U32(8), func(u32) { x.Store(at.Get(), n); at.Set(at.Get().AddC(1)) })
 			})
 		},
-		"what lanes ask each other for turns later": func(k *dsl.Kernel, x buf, n u32) { askedTurnsLater(k, x, n, 0) },
 	} {
 		t.Run(name, func(t *testing.T) { require.Empty(t, analysed(t, body)) })
 	}
-}
-
-// askedTurnsLater stores at 64 - n + v, where v is less than n + over, was loaded two turns before, and is another
-// lane's.
-func askedTurnsLater(k *dsl.Kernel, x buf, n u32, over int) {
-	k.Assert(n.GeC(1).And(n.LtC(65)), "in x")
-	next, now, before := dsl.NewVar(k.U32(0), "next"), dsl.NewVar(k.U32(0), "now"), dsl.NewVar(k.U32(0), "before")
-	k.For(k.U32(0), n, func(i u32) {
-		before.Set(now.Get())
-		now.Set(next.Get())
-		v := x.Load(i.MinC(63))
-		k.Assert(v.Lt(n.AddC(over)), "less")
-		next.Set(v)
-		x.Store(k.U32(64).Sub(n).Add(dsl.Shfl(before.Get(), k.U32(3))), n)
-	})
 }
 
 func TestWhatIsFound(t *testing.T) {
@@ -117,8 +101,6 @@ func TestWhatIsFound(t *testing.T) {
 		}},
 		"a cursor that goes past behind branches": {bounds.Outside,
 			func(k *dsl.Kernel, x buf, n u32) { roundBehindBranches(k, x, n, 65) }},
-		"what lanes ask each other for, one too far": {bounds.Outside,
-			func(k *dsl.Kernel, x buf, n u32) { askedTurnsLater(k, x, n, 1) }},
 		"a word that nobody knows": {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(x.Load(n.MinC(63)), n) }},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, []bounds.Kind{c.want}, analysed(t, c.body)) })
