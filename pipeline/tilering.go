@@ -138,7 +138,7 @@ func (p *TileProducer) FillByLanes(bytes, lanes int, copy func(s TileStage)) {
 }
 
 // Gather fills this CTA's next stage with what copy, in all lanes of all producer warps, starts CopyAsyncs of, to
-// elements of data from base on. The stage is announced when they have ended: a later Gather or Announce waits for that.
+// elements of data from base on. The stage is announced when they have ended: a later Gather or Announce waits.
 func (p *TileProducer) Gather(copy func(base dsl.Val[dsl.U32], data dsl.Buf[dsl.B128])) {
 	k, lag := p.r.k, p.r.shape.lag()
 	copy(TileStage{p.r, p.free()}.Base(), p.r.Data)
