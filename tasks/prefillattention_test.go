@@ -230,7 +230,7 @@ func TestMutantsOfQueriesInSharedMemoryAreReported(t *testing.T) {
 // So is each of the warps that gather small pages, of more stages than they keep to themselves and of fewer.
 func TestMutantsOfGatheredPagesAreReported(t *testing.T) {
 	deep.Only(t)
-	several := promptAttention{heads: 4, kvHeads: 2, d: 32, page: 2, pos: 70, n: 10, groups: 1, cluster: 1, sms: 1,
+	several := promptAttention{heads: 2, kvHeads: 1, d: 32, page: 2, pos: 70, n: 10, groups: 1, cluster: 1, sms: 1,
 		block: 16, stages: 4}
 	one := several
 	one.pos, one.n = 0, 11

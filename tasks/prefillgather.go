@@ -57,8 +57,8 @@ func (g *prefillGather) variables(name string) []*dsl.Var[dsl.U32] {
 	return dsl.NewArray(g.e.K.U32(0), ceilDiv(g.times()*g.each(), dsl.WarpSize), name)
 }
 
-// find looks up the pages of a block's tokens: lane l has those of its warp's tokens l, l + 32, …. Behind the last token
-// it is that one's page.
+// find looks up the pages of a block's tokens: lane l has those of its warp's tokens l, l + 32, …. Behind the last
+// token it is that one's page.
 func (g *prefillGather) find(pages []*dsl.Var[dsl.U32], block u32) {
 	for i, x := range pages {
 		n := g.e.Lane.AddC(dsl.WarpSize * i)
