@@ -186,7 +186,7 @@ func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what strin
 		squares = squares.Add(v)
 	}
 	if of.wide() {
-		squares = dsl.Optional(squares)
+		dsl.Optional(squares)
 	} else {
 		sum, elements = dsl.WarpSum(squares), t.KV.D
 	}

@@ -18,7 +18,7 @@ func follow(path string) (string, error) {
 	refuse := func(format string, args ...any) (string, error) {
 		return "", fmt.Errorf("write %s: %w", path, fmt.Errorf(format, args...))
 	}
-	dir, name := split(path)
+	_, name := split(path)
 	switch {
 	case path == "":
 		return "", errors.New("the name of a file to write is empty")
@@ -40,7 +40,7 @@ func follow(path string) (string, error) {
 		if err != nil { // no link, or nothing there
 			break
 		}
-		if dir, _ = split(target); !filepath.IsAbs(to) {
+		if dir, _ := split(target); !filepath.IsAbs(to) {
 			to = dir + string(filepath.Separator) + to // not cleaned: dir/.. is not its parent if dir is a link
 		}
 		target = to

@@ -65,7 +65,7 @@ func TestStepsMixSequencesInChunksOfAllSizes(t *testing.T) {
 type paged struct {
 	t                   *testing.T
 	cache               map[[2]int]uint32 // page and slot
-	page, rows          int
+	page                int
 	fault               megakernel.Fault
 	gains               []byte
 	flaky, blind, short bool
