@@ -34,7 +34,7 @@ type builder struct {
 
 	flow flow
 
-	held *tasks.Held // chunks in registers; nil: none
+	held *tasks.RegisterPrefetch // chunks in registers; nil: none
 
 	sample *tasks.Sample // draws tokens; nil: every row takes its highest logit
 

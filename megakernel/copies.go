@@ -19,7 +19,7 @@ func (mk *Kernel) plan() (err error) {
 	r := mk.request()
 	if mk.Options.InFlight == 0 && !mk.Ragged() {
 		open := r
-		open.Leads = nil
+		open.Throttles = nil
 		if mk.Plan, err = pipeline.New(open); err != nil {
 			return err
 		}

@@ -66,7 +66,7 @@ func (mk *Kernel) buildGraph() error {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == phaseMerge })
 	}
 	r := mk.request()
-	r.Stages, r.InFlight, r.Leads = 0, 0, nil
+	r.Stages, r.InFlight, r.Throttles = 0, 0, nil
 	var err error
 	if mk.Plan, err = pipeline.New(r); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (mk *Kernel) buildGraph() error {
 	}
 	mk.Plan = most
 	mk.Options.Stages, mk.Options.StageBytes, mk.Options.InFlight = most.Stages, most.StageBytes, most.InFlight
-	mk.Options.Leads = pipeline.LeadsText(most.Leads)
+	mk.Options.Leads = pipeline.ThrottlesText(most.Throttles)
 	mk.IR = mk.Graph.Kernels[0]
 	for layer := range mk.Config.Layers {
 		for i := range names {
@@ -109,8 +109,8 @@ func node(kernel, layer int) ir.Node {
 func (mk *Kernel) phasePlan(name string) (*pipeline.Plan, error) {
 	o, r := &mk.Options, mk.request()
 	r.StageBytes, r.Stages, r.InFlight, r.SharedLimit = mk.Plan.StageBytes, 0, 0, o.sharedLimit()
-	leads := r.Leads
-	r.Leads = nil
+	leads := r.Throttles
+	r.Throttles = nil
 	for i := range r.Fixed {
 		mk.resize(&r.Fixed[i], name)
 	}
@@ -129,7 +129,7 @@ func (mk *Kernel) phasePlan(name string) (*pipeline.Plan, error) {
 		r.InFlight = o.InFlight
 	}
 	r.InFlight = min(r.InFlight, r.Stages)
-	r.Leads = leads
+	r.Throttles = leads
 	return pipeline.New(r)
 }
 

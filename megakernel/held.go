@@ -6,7 +6,7 @@ import (
 )
 
 // MaxHeld is the most that Options.Held can be.
-const MaxHeld = tasks.MaxHeld
+const MaxHeld = tasks.MaxPrefetch
 
 // completeHeld refuses what Held cannot be. Several rows have their input beside each
 // chunk, and a kernel of a graph is launched into the wait itself.
@@ -46,10 +46,10 @@ func (mk *Kernel) chooseHeld() {
 	}
 	if o.Held = HeldNone; o.Tokens == 1 && threadRegisters(o.Consumers) >= ampleRegisters {
 		want := defaultHeld
-		if mk.Plan.InFlight == manyCopies && len(mk.Plan.Leads) > 0 && mk.Config.Hidden <= mostHiddenBesideMore {
+		if mk.Plan.InFlight == manyCopies && len(mk.Plan.Throttles) > 0 && mk.Config.Hidden <= mostHiddenBesideMore {
 			want++
 		}
-		if n := min(want, want*defaultHeldRegisters/tasks.HeldRegisters(mk.Plan, o.Consumers)); n > 0 {
+		if n := min(want, want*defaultHeldRegisters/tasks.PrefetchRegisters(mk.Plan, o.Consumers)); n > 0 {
 			o.Held = n
 		}
 	}
@@ -67,7 +67,7 @@ func registersForHeld(consumers int) int { return threadRegisters(consumers) - r
 
 // checkHeld refuses more chunks than a thread has registers for.
 func (mk *Kernel) checkHeld() error {
-	o, each := &mk.Options, tasks.HeldRegisters(mk.Plan, mk.Options.Consumers)
+	o, each := &mk.Options, tasks.PrefetchRegisters(mk.Plan, mk.Options.Consumers)
 	if most := min(MaxHeld, registersForHeld(o.Consumers)/each); o.Held > most {
 		return refuse("Held", "%s of %d bytes, %d registers of a thread each, want at most %d: beside %s a thread has %d registers for them",
 			plural.Of(o.Held, "chunk"), o.StageBytes, each, most, plural.Of(o.Consumers, "consumer warp"),
@@ -81,7 +81,7 @@ func (mk *Kernel) reportHeld(r *report) {
 	o := &mk.Options
 	if o.Held > 0 {
 		r.text("While consumers wait for a product's input they hold its first %s in registers, %d of a thread.",
-			firstChunks(o.Held), o.Held*tasks.HeldRegisters(mk.Plan, o.Consumers))
+			firstChunks(o.Held), o.Held*tasks.PrefetchRegisters(mk.Plan, o.Consumers))
 	}
 }
 
@@ -93,11 +93,12 @@ func firstChunks(n int) string {
 }
 
 // held is where chunks are held, or nil.
-func (mk *Kernel) held() *tasks.Held {
+func (mk *Kernel) held() *tasks.RegisterPrefetch {
 	if mk.Options.Held <= 0 {
 		return nil
 	}
-	return &tasks.Held{Chunks: mk.Options.Held, Registers: tasks.HeldRegisters(mk.Plan, mk.Options.Consumers)}
+	return &tasks.RegisterPrefetch{Chunks: mk.Options.Held,
+		Registers: tasks.PrefetchRegisters(mk.Plan, mk.Options.Consumers)}
 }
 
 // workAhead makes every phase's sync do what the phase behind it can without its input:

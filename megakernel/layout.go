@@ -233,7 +233,7 @@ func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, er
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, SHA256: map[string]string{}, Model: layoutModel(&mk.Config),
 		Barriers: mk.Barriers(), Layout: l, Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits,
-			Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads),
+			Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.ThrottlesText(mk.Plan.Throttles),
 			Held: max(0, o.Held), Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Weights: o.otherWeights(),
 			Head: o.otherHead(), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention,
 			Selection: o.Selection, MLP: o.OtherMLP()}}

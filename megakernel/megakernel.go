@@ -103,7 +103,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	mk.Options.Stages, mk.Options.StageBytes, mk.Options.InFlight = mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight
-	mk.Options.Leads = pipeline.LeadsText(mk.Plan.Leads)
+	mk.Options.Leads = pipeline.ThrottlesText(mk.Plan.Throttles)
 	mk.chooseHeld()
 	if err := mk.checkHeld(); err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (mk *Kernel) Kernels() []*ir.Kernel {
 // request is what the planner is asked for.
 func (mk *Kernel) request() pipeline.Request {
 	c, o := &mk.Config, &mk.Options
-	leads, err := pipeline.ParseLeads(o.Leads)
+	leads, err := pipeline.ParseThrottles(o.Leads)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
@@ -150,7 +150,7 @@ func (mk *Kernel) request() pipeline.Request {
 			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: from, Format: o.Weights.For("down")},
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden, Format: o.Head}},
-		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: leads,
+		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Throttles: leads,
 		SharedLimit:  pipeline.TracedLimit(o.SharedLimit, o.Trace),
 		KVTokenBytes: mk.KV.TokenBytes(),
 		BatchTiles:   batch,

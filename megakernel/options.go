@@ -32,7 +32,7 @@ type Options struct {
 	InFlight int `json:"in_flight,omitempty"`
 
 	// Leads is how many copies are outstanding at most while the consumers are that many
-	// chunks behind their producer, as pipeline.ParseLeads reads it: "4:2" is 2 from 4
+	// chunks behind their producer, as pipeline.ParseThrottles reads it: "4:2" is 2 from 4
 	// chunks on. "none" is no bound but InFlight.
 	Leads string `json:"leads,omitempty"`
 
@@ -270,7 +270,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 			"%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge),
 			o.Tokens)
 	}
-	if _, err := pipeline.ParseLeads(o.Leads); err != nil {
+	if _, err := pipeline.ParseThrottles(o.Leads); err != nil {
 		return o, refuse("Leads", "%s", err)
 	}
 	if !slices.Contains(Syncs(), o.Queries) {

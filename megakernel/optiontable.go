@@ -288,10 +288,11 @@ func (mk *Kernel) planning(open func(*Options)) Options {
 // leadsAround are candidates beside a number of copies in flight: none, and fewer copies from one or a few chunks more
 // on.
 func leadsAround(inFlight int) []string {
-	list := []string{pipeline.LeadsText(nil)}
+	list := []string{pipeline.ThrottlesText(nil)}
 	for _, ahead := range []int{1, 2, 4} {
 		for _, fewer := range []int{1, 2} {
-			list = append(list, pipeline.LeadsText([]pipeline.Lead{{Chunks: inFlight + ahead, InFlight: inFlight - fewer}}))
+			list = append(list, pipeline.ThrottlesText([]pipeline.Throttle{
+				{Chunks: inFlight + ahead, InFlight: inFlight - fewer}}))
 		}
 	}
 	return list

@@ -92,7 +92,7 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *tasks.GEMV {
 	m := f.mk.matrix(i)
-	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Held: f.held,
+	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Prefetch: f.held,
 		Exchanged: f.mk.exchanged(i)}
 }
 
@@ -148,9 +148,9 @@ func (f *single) layerPhases() []phase {
 	qkv := &projection
 	qkv.Early = f.earlyOf(MatrixQKV)
 	if o.Queries == SyncWords {
-		qkv.Passed = &tasks.Passed{Words: f.words(0), Q: bufs.qWords, KV: bufs.kvWords}
+		qkv.Packets = &tasks.QKVPackets{Words: f.words(0), Q: bufs.qWords, KV: bufs.kvWords}
 		if qkv.Norm != nil {
-			qkv.Passed.Normed = qkv
+			qkv.Packets.Normed = qkv
 		}
 	}
 	to := &vectors{f}
@@ -160,9 +160,9 @@ func (f *single) layerPhases() []phase {
 	for _, v := range f.mk.classes {
 		v = f.withoutFirstPage(v)
 		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan),
-			Variant: v, Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
+			Variant: v, Q: bufs.q, Packets: qkv.Packets, States: bufs.states, Scratch: f.shared, Tail: f.tail}
 		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn,
-			Handed: to.output(0), Variant: v, Format: of(MatrixO)}
+			Packets: to.output(0), Variant: v, Format: of(MatrixO)}
 		f.plant(qkv, merge)
 		if o.Merge == MergeWords {
 			att.Words, att.Merge = f.words(0), merge
@@ -189,7 +189,7 @@ func (f *single) layerPhases() []phase {
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
 			f.plain(MatrixO, tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn,
-				Handed: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
+				Packets: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
 			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),

@@ -15,7 +15,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	widest = ceilDiv(widest, o.inputColumns()) * o.inputColumns()
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
 	if o.Queries == SyncWords {
-		att.Passed = &tasks.Passed{}
+		att.Packets = &tasks.QKVPackets{}
 	}
 	input := max(2*widest, 4*att.ScratchLen(o.Consumers), mk.drawScratch())
 	if mk.kept() {

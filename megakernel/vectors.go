@@ -93,10 +93,10 @@ type vectors struct{ f *single }
 
 // output is attention's output as words with the tag of n changes ago; nil behind a
 // barrier.
-func (v *vectors) output(ago int) *tasks.Handed {
+func (v *vectors) output(ago int) *tasks.VectorPackets {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.handsOn(phaseAttention) {
-		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2,
+		return &tasks.VectorPackets{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2,
 			Planes: f.mk.outputPlanes(), What: "waits for attention's output, word %d"}
 	}
 	return nil
@@ -104,12 +104,12 @@ func (v *vectors) output(ago int) *tasks.Handed {
 
 // handed is the residual vector behind o or down, as it was handed on n changes of
 // the tag ago.
-func (v *vectors) handed(phase string, ago int) *tasks.Handed {
+func (v *vectors) handed(phase string, ago int) *tasks.VectorPackets {
 	buf := v.f.bufs.vectorWords.o
 	if phase == phaseDown {
 		buf = v.f.bufs.vectorWords.down
 	}
-	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
+	return &tasks.VectorPackets{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
 		What: "waits for the residual vector, word %d"}
 }
 

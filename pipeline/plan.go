@@ -15,8 +15,8 @@ type Plan struct {
 	Stages     int // ring depth
 	InFlight   int // bulk copies outstanding at most
 
-	// Leads are lower bounds for a producer ahead of its consumers; nil: none.
-	Leads []Lead
+	// Throttles are lower bounds for a producer ahead of its consumers; nil: none.
+	Throttles []Throttle
 
 	Shared      []Region // ring, full and empty mbarriers, then the request's Fixed, with offsets
 	SharedBytes int      // end of the last region, rounded up to 16
@@ -103,7 +103,7 @@ func (m *MatrixPlan) MaxCount() int {
 //     few enough that a step goes around the ring at least four times.
 //   - InFlight: 3, at most Stages: 48 KiB an SM saturate the memory of an H200;
 //     more copies in flight only make the small requests at a sync queue longer.
-//   - Leads: 2 copies from one chunk more than InFlight on, where that is 3 or 4 and there
+//   - Throttles: 2 copies from one chunk more than InFlight on, where that is 3 or 4 and there
 //     are 8 stages.
 func New(r Request) (*Plan, error) {
 	if err := r.check(); err != nil {
@@ -255,11 +255,11 @@ func (p *Plan) chooseRing(r *Request) error {
 	}
 	p.InFlight = min(p.InFlight, p.Stages)
 	p.Shared, p.SharedBytes = layout(p.Stages, p.StageBytes, r.Fixed)
-	p.Leads = r.Leads
-	if r.Leads == nil && (p.InFlight == 3 || p.InFlight == 4) && p.Stages >= 8 {
-		p.Leads = []Lead{{p.InFlight + 1, 2}}
+	p.Throttles = r.Throttles
+	if r.Throttles == nil && (p.InFlight == 3 || p.InFlight == 4) && p.Stages >= 8 {
+		p.Throttles = []Throttle{{p.InFlight + 1, 2}}
 	}
-	return checkLeads(p.Leads, p.Stages, p.InFlight)
+	return checkThrottles(p.Throttles, p.Stages, p.InFlight)
 }
 
 // InBF16 is the image of one layer with this plan's tiles and columns in bf16. It has places and sizes, no shares.

@@ -70,8 +70,8 @@ type Request struct {
 	Stages     int // ring depth, 1 to MaxStages; 0 = choose
 	InFlight   int // bulk copies outstanding at most, 1 to Stages; 0 = choose
 
-	// Leads are the plan's: nil to choose, an empty list for no bound but InFlight.
-	Leads []Lead
+	// Throttles are the plan's: nil to choose, an empty list for no bound but InFlight.
+	Throttles []Throttle
 
 	SharedLimit int      // bytes of shared memory one CTA may use, 232448 on sm_90
 	Fixed       []Region // shared memory beside the ring

@@ -21,7 +21,7 @@ type Ring struct {
 	k                   *dsl.Kernel
 	stages, stageBytes  int
 	inFlight, consumers int
-	leads               []Lead
+	leads               []Throttle
 	full, empty         dsl.MBars
 	watch               *Watch
 	trace               *Trace
@@ -33,7 +33,7 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	return &Ring{
 		k: k, stages: p.Stages, stageBytes: p.StageBytes, inFlight: p.InFlight, consumers: consumers,
-		leads: p.Leads,
+		leads: p.Throttles,
 		Data: dsl.Shared[dsl.B128](k, RegionRing, p.Stages*p.StageBytes/16, at(RegionRing), dsl.Align(StageAlign),
 			dsl.Doc("the ring: stages that hold chunks of weights or KV")),
 		full:  dsl.NewMBars(k, RegionFull, p.Stages, at(RegionFull), dsl.Doc("a stage's copy has landed")),

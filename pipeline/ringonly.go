@@ -6,7 +6,7 @@ package pipeline
 // copies leave the choice to New, whose refusals are RingOnly's.
 func RingOnly(stageBytes, stages, inFlight, limit int) (*Plan, error) {
 	p, err := New(Request{SMs: 1, Layers: 1, Layer: []Matrix{{Name: "none", Rows: TileRows, K: GroupK}},
-		StageBytes: stageBytes, Stages: stages, InFlight: inFlight, Leads: []Lead{}, SharedLimit: limit})
+		StageBytes: stageBytes, Stages: stages, InFlight: inFlight, Throttles: []Throttle{}, SharedLimit: limit})
 	if err != nil {
 		return nil, err
 	}

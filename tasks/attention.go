@@ -33,10 +33,10 @@ type Attention struct {
 	Work   *Work // the plan's items; nil for one token of one sequence
 	Class  int   // with Work: which of the plan's classes
 
-	Q dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D, in the order of KVLayout.KeyOrder; not with Passed
-	// Passed, without Work, is how queries and the token's own key and value come; nil:
+	Q dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D, in the order of KVLayout.KeyOrder; not with Packets
+	// Packets, without Work, is how queries and the token's own key and value come; nil:
 	// a sync lies between QKV and attention.
-	Passed *Passed
+	Packets *QKVPackets
 
 	// States are the partial states, [Splits][Heads][D/2] or with Work
 	// [partial][Group][D/2] words: see Words.
@@ -139,7 +139,7 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens,
 			kv.MaxRows),
 		need(t.Work == nil || t.Final != nil, "attention: a plan's direct items need Final"),
-		need(t.Work == nil || t.Passed == nil, "attention: queries are passed without Work only"),
+		need(t.Work == nil || t.Packets == nil, "attention: queries are passed without Work only"),
 		need(t.Words == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
 			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
@@ -216,7 +216,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	}
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
-			if t.Passed != nil {
+			if t.Packets != nil {
 				e.Wait("queries", func() { t.fetchPassed(e, s, it) })
 			}
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)

@@ -29,7 +29,7 @@ func GateUpSource(n int) func(r int) int {
 }
 
 // HandResidual is AddResidual whose sums are handed on.
-func HandResidual(e *Env, x *Handed, old Vector, also ...Keep) Epilogue {
+func HandResidual(e *Env, x *VectorPackets, old Vector, also ...Keep) Epilogue {
 	return func(row u32, y0, y1 f32) {
 		v, bits := old(row, 2), dsl.Bits[dsl.U32, dsl.F32]
 		x.store(e, row.DivC(2), payload{bits(v[0].Add(y0)), bits(v[1].Add(y1))})

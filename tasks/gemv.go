@@ -23,7 +23,8 @@ type GEMV struct {
 	Fixed *FixedInput
 	// Scales are the factors of rows row and row+1, where the format has some: RowScales.
 	Scales func(row u32) []f32
-	Held   *Held // chunks held in registers before X is there: then Hold must precede every Consume; nil: none
+	// Prefetch holds chunks in registers before X is there: then Hold must precede every Consume; nil: none.
+	Prefetch *RegisterPrefetch
 
 	Exchanged bool // plants a fault where weights are integers: high and low bytes of the input
 

@@ -106,10 +106,10 @@ func gemvRig(t testing.TB, c product, w, x []half.BF16) *rig {
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(c.consumers), dsl.Align(16))}}
 	g.Scales = tasks.RowScales(r.k, m, weights, r.from(0))
 	if c.held > 0 {
-		g.Held = &tasks.Held{Chunks: c.held, Registers: tasks.HeldRegisters(r.plan, c.consumers)}
+		g.Prefetch = &tasks.RegisterPrefetch{Chunks: c.held, Registers: tasks.PrefetchRegisters(r.plan, c.consumers)}
 	}
 	r.body(func(cons *pipeline.Consumer) {
-		g.Held.Start(r.e)
+		g.Prefetch.Start(r.e)
 		g.Hold(r.e, cons, r.ring, r.share(0))
 		plain := tasks.PlainInput{N: c.k, X: xIn, Dst: g.X, Format: c.format, Fixed: g.Fixed}
 		plain.Emit(r.e)

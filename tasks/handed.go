@@ -2,9 +2,9 @@ package tasks
 
 import "github.com/mkgen/mkgen/dsl"
 
-// Handed is a vector that all SMs hand on to all in LL packets, a pair of elements in
+// VectorPackets is a vector that all SMs hand on to all in LL packets, a pair of elements in
 // each: who needs it waits for its words as they come, and for no barrier.
-type Handed struct {
+type VectorPackets struct {
 	Words *Words
 	Buf   dsl.Buf[dsl.B128] // [Planes][Pairs/Planes]: pair i is word i / Planes of plane i mod Planes
 	Pairs int               // a multiple of Planes
@@ -17,17 +17,17 @@ type Handed struct {
 // The payload of a word: two f32 of the residual vector, or a pair of bf16 and 0.
 type payload [2]u32
 
-func (h *Handed) at(i u32) u32 {
+func (h *VectorPackets) at(i u32) u32 {
 	return i.RemC(h.Planes).MulC(h.Pairs / h.Planes).Add(i.DivC(h.Planes))
 }
 
 // store writes pair i.
-func (h *Handed) store(e *Env, i u32, p payload) {
+func (h *VectorPackets) store(e *Env, i u32, p payload) {
 	h.Buf.Store(h.at(i), dsl.Join(p[0], p[1], e.K.U32(0), h.Words.Tag()), dsl.Relaxed(dsl.GPUScope))
 }
 
 // Keep hands on a residual vector's sums, of rows row and row + 1 at a time.
-func (h *Handed) Keep(e *Env) func(row u32, sum []f32) {
+func (h *VectorPackets) Keep(e *Env) func(row u32, sum []f32) {
 	return func(row u32, sum []f32) {
 		bits := dsl.Bits[dsl.U32, dsl.F32]
 		h.store(e, row.DivC(2), payload{bits(sum[0]), bits(sum[1])})
@@ -35,7 +35,7 @@ func (h *Handed) Keep(e *Env) func(row u32, sum []f32) {
 }
 
 // Vector waits for elements one pair after another, each time they are read: for a few.
-func (h *Handed) Vector(e *Env) Vector {
+func (h *VectorPackets) Vector(e *Env) Vector {
 	return func(at u32, n int) (out []f32) {
 		for i := range n / 2 {
 			out = append(out, floats(h.Words.load(e, h.Buf, h.at(at.DivC(2).AddC(i)), h.What))...)
@@ -64,7 +64,7 @@ const polled = 8
 
 // each calls begin in the consumer threads for the first n groups of Planes pairs, i = Tid,
 // Tid + Threads, …, and what that returns with their words when they have come.
-func (h *Handed) each(e *Env, n int, begin func(i u32) func(words []dsl.Val[dsl.B128])) {
+func (h *VectorPackets) each(e *Env, n int, begin func(i u32) func(words []dsl.Val[dsl.B128])) {
 	e.eachOf(n, polled/h.Planes, func(groups []u32) {
 		var at []u32
 		var use []func([]dsl.Val[dsl.B128])
@@ -82,7 +82,7 @@ func (h *Handed) each(e *Env, n int, begin func(i u32) func(words []dsl.Val[dsl.
 }
 
 // elements makes it a Source of f32.
-func (h *Handed) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
+func (h *VectorPackets) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 	if h.Planes != 2 || n%4 != 0 || 2*h.Pairs < n {
 		e.K.Require(false, "handed vector: %d pairs in %d planes, want 2 of %d elements", h.Pairs, h.Planes, n)
 		return
@@ -94,11 +94,11 @@ func (h *Handed) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 }
 
 // fours are the words of elements 4i to 4i + 3, of 2 planes.
-func (h *Handed) fours(e *Env, i u32) []dsl.Val[dsl.B128] {
+func (h *VectorPackets) fours(e *Env, i u32) []dsl.Val[dsl.B128] {
 	return h.Words.All(e, h.Buf, []u32{i, i.AddC(h.Pairs / h.Planes)}, h.What)
 }
 
-func (h *Handed) four(e *Env, i u32) []f32 {
+func (h *VectorPackets) four(e *Env, i u32) []f32 {
 	words := h.fours(e, i)
 	return append(floats(words[0]), floats(words[1])...)
 }

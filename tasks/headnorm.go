@@ -98,7 +98,7 @@ func (p normedStores) store(b dsl.Buf[dsl.B128], at u32, r turned) {
 
 // fetchNormed is fetchPassed with norms: a warp takes a query, or the token's own key, as a whole.
 func (t *Attention) fetchNormed(e *Env, s Step, it *item) {
-	k, d, p, of := e.K, t.KV.D, t.Passed, t.Passed.Normed
+	k, d, p, of := e.K, t.KV.D, t.Packets, t.Packets.Normed
 	first, heads := t.queries(e, it)
 	sums := of.Norm.sums(e, p.Words)
 	for from := 0; from < t.part(); from += e.Consumers {
@@ -134,7 +134,7 @@ func (t *Attention) fetchNormed(e *Env, s Step, it *item) {
 
 // fetchKey brings the token's own key to Tail and, since nobody knew it whole before, into the cache, in one warp.
 func (t *Attention) fetchKey(e *Env, s Step, it *item, sum f32) {
-	k, d, p := e.K, t.KV.D, t.Passed
+	k, d, p := e.K, t.KV.D, t.Packets
 	slot := s.Pos.RemC(t.KV.Page).Named("slot")
 	to := place{t: p.Normed, e: e, s: s, page: s.Table.Load(s.Pos.DivC(t.KV.Page)).Named("page"), slot: slot}
 	cache := p.Normed.cache(to)
@@ -175,8 +175,8 @@ func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what strin
 			k.If(is[n].LtC(pairs), body)
 		}
 	}
-	words := t.Passed.Words.All(e, b, at, what)
-	of, elements := t.Passed.Normed.Norm, heads*t.KV.D
+	words := t.Packets.Words.All(e, b, at, what)
+	of, elements := t.Packets.Normed.Norm, heads*t.KV.D
 	squares := k.F32(0)
 	for n, w := range words {
 		v := dsl.Bits[dsl.F32](dsl.Split(w)[2])

@@ -8,27 +8,27 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// Held is where consumer warps keep the first chunks of a product while its input is not
+// RegisterPrefetch is where consumer warps keep the first chunks of a product while its input is not
 // there yet: in registers, each warp the weights of its own k groups, so that the chunks'
 // stages are free at once and the producer goes on. All products of a kernel share one:
 // what one holds it has used up before the next holds.
 //
 // A chunk takes Registers of a thread, from Hold to the product's first tiles.
-type Held struct {
-	// Chunks is how many are held at most, 1 to MaxHeld. A share with fewer is held whole.
+type RegisterPrefetch struct {
+	// Chunks is how many are held at most, 1 to MaxPrefetch. A share with fewer is held whole.
 	Chunks int
-	// Registers are what HeldRegisters says.
+	// Registers are what PrefetchRegisters says.
 	Registers int
 
 	weights [][]*dsl.Var[dsl.BF16x2] // [chunk][Registers]
 }
 
-// MaxHeld is how many chunks can be held at most.
-const MaxHeld = 8
+// MaxPrefetch is how many chunks can be held at most.
+const MaxPrefetch = 8
 
-// HeldRegisters is how many registers of a thread a chunk of any of a plan's matrices takes beside n
+// PrefetchRegisters is how many registers of a thread a chunk of any of a plan's matrices takes beside n
 // consumer warps: those of a stage's bytes, or more for scales, which several threads have.
-func HeldRegisters(p *pipeline.Plan, consumers int) int {
+func PrefetchRegisters(p *pipeline.Plan, consumers int) int {
 	most := StageRegisters(p.StageBytes, consumers)
 	all := slices.Concat(p.Layer, p.Final)
 	for i := range all {
@@ -48,8 +48,8 @@ func StageRegisters(stageBytes, consumers int) int {
 }
 
 // Start declares the registers; it runs at the top of the
-// consumers' role. A nil *Held holds nothing.
-func (h *Held) Start(e *Env) {
+// consumers' role. A nil *RegisterPrefetch holds nothing.
+func (h *RegisterPrefetch) Start(e *Env) {
 	if h == nil {
 		return
 	}
@@ -65,7 +65,7 @@ func (h *Held) Start(e *Env) {
 
 // Forget clears the registers. It computes nothing: where a path of the program holds
 // nothing and others do, it ends what the registers are kept for until there.
-func (h *Held) Forget(e *Env) {
+func (h *RegisterPrefetch) Forget(e *Env) {
 	if h == nil {
 		return
 	}
@@ -82,22 +82,22 @@ func forget(e *Env, chunk []*dsl.Var[dsl.BF16x2]) {
 
 // held is how many chunks of a share are held at most.
 func (g *GEMV) held() int {
-	if g.Held == nil {
+	if g.Prefetch == nil {
 		return 0
 	}
-	return min(g.Held.Chunks, g.M.MaxCount()*g.M.ChunksPerTile)
+	return min(g.Prefetch.Chunks, g.M.MaxCount()*g.M.ChunksPerTile)
 }
 
 // heldRule is that there are registers for what is held.
 func (g *GEMV) heldRule(e *Env) rule {
 	n := 0
-	if g.Held != nil {
-		n = len(g.Held.weights)
+	if g.Prefetch != nil {
+		n = len(g.Prefetch.weights)
 	}
 	return sound(firstOf(
-		need(n >= g.held(), "%s: Held has registers for %d chunks, want %d: Start comes first", g.Name, n, g.held()),
-		need(g.held() == 0 || n == 0 || g.chunkRegisters(e.Consumers, 0) <= g.Held.Registers,
-			"%s: a chunk takes more registers than Held has", g.Name)))
+		need(n >= g.held(), "%s: Prefetch has registers for %d chunks, want %d: Start comes first", g.Name, n, g.held()),
+		need(g.held() == 0 || n == 0 || g.chunkRegisters(e.Consumers, 0) <= g.Prefetch.Registers,
+			"%s: a chunk takes more registers than Prefetch has", g.Name)))
 }
 
 // chunkRegisters is how many registers of a thread chunk part of a tile takes.
@@ -119,7 +119,7 @@ func (g *GEMV) heldOf(t int) int { return min(g.held()-t*g.M.ChunksPerTile, g.M.
 // heldChunk is where chunk part of a share's tile t is held: 4 registers for each k group of the warp, or of 4
 // bits for each piece as many as it takes.
 func (g *GEMV) heldChunk(e *Env, t, part int) []*dsl.Var[dsl.BF16x2] {
-	return g.Held.weights[t*g.M.ChunksPerTile+part][:g.chunkRegisters(e.Consumers, part)]
+	return g.Prefetch.weights[t*g.M.ChunksPerTile+part][:g.chunkRegisters(e.Consumers, part)]
 }
 
 // owned runs body where the CTA's share has a tile t: everywhere, or where Count says so.
@@ -133,7 +133,7 @@ func (g *GEMV) owned(k *dsl.Kernel, share Share, t int, body func()) {
 
 // Hold takes the first chunks of this CTA's share out of the ring, as they land, before the
 // product's input is there: Consume begins with them. All consumer warps run it, behind all
-// that they drain before, and none waits for another here. Without Held it does nothing.
+// that they drain before, and none waits for another here. Without Prefetch it does nothing.
 func (g *GEMV) Hold(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share) {
 	if g.held() == 0 {
 		return

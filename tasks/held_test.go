@@ -33,7 +33,7 @@ func TestHeldChunksOfAProduct(t *testing.T) {
 			rng := newRand(uint64(c.rows + c.k))
 			w, x := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1)
 			want := gemvRig(t, c, w, x).run()["y"]
-			for _, held := range []int{1, 2, 3, 5, tasks.MaxHeld} {
+			for _, held := range []int{1, 2, 3, 5, tasks.MaxPrefetch} {
 				c.held = held
 				require.Equal(t, want, gemvRig(t, c, w, x).run()["y"], "%d held", held)
 			}
@@ -45,7 +45,7 @@ func TestHeldChunksOfRandomShapes(t *testing.T) {
 	rng := newRand(2031)
 	for range 12 {
 		c := product{rows: 1 + rng.IntN(200), k: 8 * (1 + rng.IntN(60)), sms: 1 + rng.IntN(6), consumers: 1 + rng.IntN(8),
-			stage: 512 + 128*rng.IntN(20), stages: 1 + rng.IntN(6), held: 1 + rng.IntN(tasks.MaxHeld)}
+			stage: 512 + 128*rng.IntN(20), stages: 1 + rng.IntN(6), held: 1 + rng.IntN(tasks.MaxPrefetch)}
 		c.inFlight = 1 + rng.IntN(c.stages)
 		t.Run(fmt.Sprintf("%s, %d held", c, c.held), c.check)
 	}
@@ -76,8 +76,8 @@ func TestABarrierDoesSomethingMeanwhile(t *testing.T) {
 func TestHeldChunksWithoutRegistersAreRefused(t *testing.T) {
 	r := newRig(t, setup{matrices: []pipeline.Matrix{{Name: "w", Rows: 8, K: 32}}})
 	g := &tasks.GEMV{Name: "w", M: &r.plan.Layer[0], X: dsl.Shared[dsl.BF16](r.k, "input", 32, dsl.Align(16)),
-		Held: &tasks.Held{Chunks: 1},
-		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(1), dsl.Align(16))}}
+		Prefetch: &tasks.RegisterPrefetch{Chunks: 1},
+		Part:     tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(1), dsl.Align(16))}}
 	r.body(func(c *pipeline.Consumer) { g.Hold(r.e, c, r.ring, r.share(0)) }, nil)
-	require.Contains(t, r.refused(), "w: Held has registers for 0 chunks, want 1: Start comes first")
+	require.Contains(t, r.refused(), "w: Prefetch has registers for 0 chunks, want 1: Start comes first")
 }

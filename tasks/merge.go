@@ -16,10 +16,10 @@ import (
 type Merge struct {
 	Heads, D, Splits int
 	States           dsl.Buf[dsl.B128] // [Splits][Heads][D/2], see StateWords and statePart
-	Out              dsl.Buf[dsl.BF16] // [Heads][D]; not used with Handed
+	Out              dsl.Buf[dsl.BF16] // [Heads][D]; not used with Packets
 
-	// Handed, unless nil, is what the output is handed on by.
-	Handed *Handed
+	// Packets, unless nil, is what the output is handed on by.
+	Packets *VectorPackets
 
 	// Table, if not nil, says which states there are instead of Splits: a plan's.
 	// States is [partial][Group][D/2] then, and Out is not used.
@@ -150,8 +150,8 @@ func (t *Merge) output(e *Env, s Step, i u32, lo, hi f32) pair {
 // store writes that pair of the output.
 func (t *Merge) store(e *Env, s Step, i u32, lo, hi f32) {
 	out := t.output(e, s, i, lo, hi)
-	if t.Handed != nil {
-		t.Handed.store(e, i, payload{dsl.Bits[dsl.U32](out), e.K.U32(0)})
+	if t.Packets != nil {
+		t.Packets.store(e, i, payload{dsl.Bits[dsl.U32](out), e.K.U32(0)})
 		return
 	}
 	dsl.View[dsl.BF16x2](t.Out).Store(i, out)

@@ -2,12 +2,12 @@ package tasks
 
 import "github.com/mkgen/mkgen/dsl"
 
-// Passed hands the query token's queries, key and value from QKV to Attention in LL
+// QKVPackets hands the query token's queries, key and value from QKV to Attention in LL
 // packets: an SM waits for those of the heads that it works on, and for no barrier. A
 // word's first quarter is a pair of elements, in bf16 or as the cache has them, the next
 // two are 0, and the last is the tag. Key and value go into the cache all the same, for
 // later steps.
-type Passed struct {
+type QKVPackets struct {
 	Words *Words
 	Q     dsl.Buf[dsl.B128] // [Heads][D/2]: elements i and i + D/2 of a query
 	KV    dsl.Buf[dsl.B128] // [KV heads][K, V][D/2]: elements i and i + D/2 of a key, 2i and 2i + 1 of a value
@@ -17,13 +17,13 @@ type Passed struct {
 }
 
 // store writes a word.
-func (p *Passed) store(e *Env, b dsl.Buf[dsl.B128], at, pair u32) {
+func (p *QKVPackets) store(e *Env, b dsl.Buf[dsl.B128], at, pair u32) {
 	zero := e.K.U32(0)
 	b.Store(at, dsl.Join(pair, zero, zero, p.Words.Tag()), dsl.Relaxed(dsl.GPUScope))
 }
 
 // load reads a word once it has come.
-func (p *Passed) load(e *Env, b dsl.Buf[dsl.B128], at u32, what string) u32 {
+func (p *QKVPackets) load(e *Env, b dsl.Buf[dsl.B128], at u32, what string) u32 {
 	return single(p.Words.load(e, b, at, what))
 }
 
@@ -32,7 +32,7 @@ func (p *Passed) load(e *Env, b dsl.Buf[dsl.B128], at u32, what string) u32 {
 type passedStores struct {
 	stores
 	place
-	to *Passed
+	to *QKVPackets
 }
 
 func (p passedStores) query(head, i u32, r turned) {
@@ -64,11 +64,11 @@ func (p passedStores) pass(v int, kvHead, i u32, x0, x1 f32) {
 // has the query's own token, for its key and value, which go to Tail; in all consumer
 // warps.
 func (t *Attention) fetchPassed(e *Env, s Step, it *item) {
-	if t.Passed.Normed != nil {
+	if t.Packets.Normed != nil {
 		t.fetchNormed(e, s, it)
 		return
 	}
-	k, d, p := e.K, t.KV.D, t.Passed
+	k, d, p := e.K, t.KV.D, t.Packets
 	first, heads := t.queries(e, it)
 	e.EachConsumer(t.part()*d/2, func(i u32) {
 		fetch := func() {
@@ -96,7 +96,7 @@ func (t *Attention) fetchPassed(e *Env, s Step, it *item) {
 
 // fetchOwn waits for the query token's own key and value, or from = 1 for its value alone.
 func (t *Attention) fetchOwn(e *Env, s Step, kvHead u32, from int) {
-	d, slot, p := t.KV.D, dsl.Optional(s.Pos.RemC(t.KV.Page)), t.Passed // where units lie by their token
+	d, slot, p := t.KV.D, dsl.Optional(s.Pos.RemC(t.KV.Page)), t.Packets // where units lie by their token
 	for v := from; v < 2; v++ {
 		e.EachConsumer(d/2, func(i u32) {
 			pair := p.load(e, p.KV, kvHead.MulC(2).AddC(v).MulC(d/2).Add(i), "waits for the token's own key or value, word %d")
@@ -120,7 +120,7 @@ func (t *Attention) passedAt(consumers int) int { return ceilDiv(consumers*t.par
 
 // passedLen is how many words of Scratch they take.
 func (t *Attention) passedLen() int {
-	if t.Passed == nil {
+	if t.Packets == nil {
 		return 0
 	}
 	return 4 * t.part() * t.queryUnits()

@@ -17,9 +17,9 @@ type QKV struct {
 	KV    KVLayout
 	// [kinds][D/2], radians a position, frequency scaling applied; 0 for pairs that are not rotated
 	InvFreq dsl.Buf[dsl.F32]
-	// [Heads][D] out: rotated, times log2(e)·Scale, in the order of KVLayout.KeyOrder; not with Passed
-	Q      dsl.Buf[dsl.BF16]
-	Passed *Passed // nil: what reads Q and the cache stands behind a sync
+	// [Heads][D] out: rotated, times log2(e)·Scale, in the order of KVLayout.KeyOrder; not with Packets
+	Q       dsl.Buf[dsl.BF16]
+	Packets *QKVPackets // nil: what reads Q and the cache stands behind a sync
 
 	Scale   float64          // of scores; 0 for 1/√D
 	Kind    func(s Step) u32 // which kind of rotation a step's layer has; nil where there is one
@@ -67,7 +67,7 @@ func (t *QKV) problem() string {
 			"qkv: InvFreq has %d elements, want half the head dimension, %d", t.InvFreq.Len(), t.KV.D/2),
 		need(t.Grows.Every == 0 || t.Norm == nil,
 			"qkv: queries that grow with their positions behind a norm, want one of both"),
-		need(t.Norm == nil || t.Passed != nil || t.Norm.Raw.Len() > 0,
+		need(t.Norm == nil || t.Packets != nil || t.Norm.Raw.Len() > 0,
 			"qkv: norms of q and k want words, or a buffer for what is not normalised yet"))
 }
 
@@ -91,8 +91,8 @@ func (t *QKV) Epilogue(e *Env, s Step, norm func() f32) Epilogue {
 
 // Publish runs in all consumer threads behind the last row.
 func (t *QKV) Publish(e *Env) {
-	if t.Norm != nil && t.Passed != nil {
-		t.Norm.publish(e, t.Passed.Words)
+	if t.Norm != nil && t.Packets != nil {
+		t.Norm.publish(e, t.Packets.Words)
 	}
 }
 
@@ -189,12 +189,12 @@ func (t *QKV) cache(p place) stores {
 func (t *QKV) stores(p place) stores {
 	st := t.cache(p)
 	switch {
-	case t.Norm != nil && t.Passed != nil:
-		st = normedStores{passedStores{st, p, t.Passed}}
+	case t.Norm != nil && t.Packets != nil:
+		st = normedStores{passedStores{st, p, t.Packets}}
 	case t.Norm != nil:
 		st = rawStores{st, p, int(t.Norm.Raw.Len()) / t.RawLen(1)}
-	case t.Passed != nil:
-		st = passedStores{st, p, t.Passed}
+	case t.Packets != nil:
+		st = passedStores{st, p, t.Packets}
 	}
 	return t.Planted.scaled(st, p)
 }

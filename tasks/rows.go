@@ -95,7 +95,7 @@ func (t *Attention) idle(consumers int) bool {
 type queryRow struct {
 	valid func() dsl.Pred // whether the item has it
 	at    u32             // without Work: [token][head], the row of Q
-	local u32             // with Work or Passed: the row of Queries
+	local u32             // with Work or Packets: the row of Queries
 	query *Query          // for the variant's hooks; nil without
 	token func() u32      // index of the query token; with Work only
 }
@@ -106,7 +106,7 @@ func (st *state) queryRow(h int) queryRow {
 	row := e.Lane.DivC(4).AddC(8 * h)
 	if t.Work == nil {
 		valid := func() dsl.Pred { return row.Lt(st.heads) }
-		if t.Passed == nil { // all queries' loads ask for it
+		if t.Packets == nil { // all queries' loads ask for it
 			v := valid()
 			valid = func() dsl.Pred { return v }
 		}

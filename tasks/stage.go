@@ -43,8 +43,8 @@ func (t *PlainInput) passed(e *Env) Source {
 		}
 		return x
 	}
-	if t.Handed != nil {
-		return handedPairs{t.Handed, values}
+	if t.Packets != nil {
+		return handedPairs{t.Packets, values}
 	}
 	words, from := dsl.View[dsl.U32](t.X), t.from(e)
 	return Vector(func(at u32, n int) []f32 { return values(words.LoadN(from.Add(at.DivC(2)), n/2)) })
@@ -52,7 +52,7 @@ func (t *PlainInput) passed(e *Env) Source {
 
 // handedPairs is a vector of pairs of 16 bits each that was handed on.
 type handedPairs struct {
-	*Handed
+	*VectorPackets
 	values func(pairs []u32) []f32
 }
 

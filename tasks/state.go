@@ -79,7 +79,7 @@ func (st *state) loadQueries() {
 		if t.Work != nil {
 			return dsl.View[dsl.BF16x2](t.Scratch).Load(row.local.MulC(4 * t.queryUnits()).Add(pair))
 		}
-		if t.Passed != nil {
+		if t.Packets != nil {
 			return dsl.View[dsl.BF16x2](t.Scratch).Load(row.local.MulC(4 * t.queryUnits()).AddC(t.passedAt(e.Consumers)).
 				Add(pair))
 		}

@@ -14,7 +14,7 @@ func (st *state) ownToken() {
 	}
 	own := e.Warp.EqC(e.Consumers - 1).And(st.it.split.EqC(t.Splits - 1))
 	e.K.If(own, func() {
-		if t.Passed == nil {
+		if t.Packets == nil {
 			t.fetchTail(e, st.step, st.it.kvHead)
 		}
 		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), slices: 1, n: e.K.U32(1),

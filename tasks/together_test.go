@@ -133,9 +133,9 @@ func (c appended) check(t *testing.T) {
 	if c.words {
 		barriers, words = 1, &tasks.Words{}
 		att.Words, att.Merge = words, merge
-		q.Passed = &tasks.Passed{Words: words, Q: inOut[dsl.B128](r, "q_words", nil, heads*d/2),
+		q.Packets = &tasks.QKVPackets{Words: words, Q: inOut[dsl.B128](r, "q_words", nil, heads*d/2),
 			KV: inOut[dsl.B128](r, "kv_words", nil, kvHeads*d)}
-		att.Passed = q.Passed
+		att.Packets = q.Packets
 	} else {
 		q.Q = out[dsl.BF16](r, "q", heads*d)
 		att.Q = q.Q

@@ -286,7 +286,7 @@ func Scaled(e *Env, v Vector, factor float64) Vector {
 // PlainInput stages a vector from global memory as a GEMV's input.
 type PlainInput struct {
 	N    int               // length, a multiple of 8
-	X    dsl.Buf[dsl.BF16] // N elements in global memory; not used with Handed
+	X    dsl.Buf[dsl.BF16] // N elements in global memory; not used with Packets
 	From u32               // where they begin, a multiple of 8; nothing is 0
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 
@@ -294,8 +294,8 @@ type PlainInput struct {
 	// the elements, and up to a multiple of which columns it is cleared.
 	Format pipeline.Format
 
-	// Handed, unless nil, is where the vector comes from: N/2 pairs in 4 planes, or 2 with Fixed.
-	Handed *Handed
+	// Packets, unless nil, is where the vector comes from: N/2 pairs in 4 planes, or 2 with Fixed.
+	Packets *VectorPackets
 
 	// Fixed is where the elements go instead of to Dst where Format is multiplied in integers, else nil.
 	Fixed *FixedInput
@@ -305,7 +305,7 @@ type PlainInput struct {
 
 // Emit runs in the consumer warps. Dst is complete for all consumers on return.
 func (t *PlainInput) Emit(e *Env) {
-	h := t.Handed
+	h := t.Packets
 	planes := InputPlanes(t.Format)
 	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Format, t.Dst, t.Fixed)),
 		need(h == nil || h.Planes == planes && 2*h.Pairs == t.N, "plain input: it does not come as %d pairs in %d planes",

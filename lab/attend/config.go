@@ -26,7 +26,7 @@ type Config struct {
 
 	SMs, Consumers                int
 	Stages, StageBytes, InFlight  int
-	Leads                         []pipeline.Lead
+	Leads                         []pipeline.Throttle
 	ItemsPerCTA, Partials, Shared int
 
 	Trace int // spans that a role of a CTA can note; 0: a kernel that notes nothing
@@ -91,13 +91,13 @@ func (c *Config) plan(fixed []pipeline.Region) (*pipeline.Plan, error) {
 	if err != nil || c.InFlight != 0 || c.Leads != nil || p.Stages <= defaultLead {
 		return p, err
 	}
-	return c.planWith(fixed, defaultInFlight, []pipeline.Lead{{Chunks: defaultLead, InFlight: leadInFlight}})
+	return c.planWith(fixed, defaultInFlight, []pipeline.Throttle{{Chunks: defaultLead, InFlight: leadInFlight}})
 }
 
-func (c *Config) planWith(fixed []pipeline.Region, inFlight int, leads []pipeline.Lead) (*pipeline.Plan, error) {
+func (c *Config) planWith(fixed []pipeline.Region, inFlight int, leads []pipeline.Throttle) (*pipeline.Plan, error) {
 	request := pipeline.Request{SMs: c.SMs, Layers: 1,
 		Layer: []pipeline.Matrix{{Name: "none", Rows: pipeline.TileRows, K: pipeline.GroupK}}, StageBytes: c.StageBytes,
-		Stages: c.Stages, InFlight: inFlight, Leads: leads, SharedLimit: pipeline.TracedLimit(c.Shared, c.Trace),
+		Stages: c.Stages, InFlight: inFlight, Throttles: leads, SharedLimit: pipeline.TracedLimit(c.Shared, c.Trace),
 		Fixed: fixed, KVTokenBytes: c.layout().TokenBytes()}
 	if c.Stages > 0 {
 		return pipeline.New(request)

@@ -47,7 +47,7 @@ func newRingKernel(t *testing.T, leads bool) *ringKernel {
 	plan, err := pipeline.RingOnly(ringStageBytes, 5, 3, 232448)
 	require.NoError(t, err)
 	if leads {
-		plan.Leads = []pipeline.Lead{{Chunks: 4, InFlight: 1}}
+		plan.Throttles = []pipeline.Throttle{{Chunks: 4, InFlight: 1}}
 	}
 	r := &ringKernel{k: dsl.New("ring", dsl.Options{Warps: ringConsumers + 1, Grid: 1, SharedLimit: 232448})}
 	for _, n := range ringPhases {

@@ -105,7 +105,7 @@ func (c Choice) check() error {
 	if c.Leads == "" {
 		return errors.New("leads is empty, want none or chunks:copies")
 	}
-	if _, err := pipeline.ParseLeads(c.Leads); err != nil {
+	if _, err := pipeline.ParseThrottles(c.Leads); err != nil {
 		return fmt.Errorf("leads: %w", err)
 	}
 	if !slices.Contains(megakernel.Syncs(), c.Queries) {

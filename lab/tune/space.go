@@ -81,7 +81,7 @@ func candidates(mk *megakernel.Kernel, dimension string, searched []string) []*m
 // are held in registers, or as many as there can be.
 func scaled(o megakernel.Options, bytes int) megakernel.Options {
 	scale := func(n int) int { return max(1, (n*o.StageBytes+bytes-1)/bytes) }
-	list, err := pipeline.ParseLeads(o.Leads)
+	list, err := pipeline.ParseThrottles(o.Leads)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
@@ -91,14 +91,14 @@ func scaled(o megakernel.Options, bytes int) megakernel.Options {
 			o.Held = megakernel.HeldNone
 		}
 	}
-	var kept []pipeline.Lead
+	var kept []pipeline.Throttle
 	for _, l := range list {
-		l = pipeline.Lead{Chunks: scale(l.Chunks), InFlight: scale(l.InFlight)}
+		l = pipeline.Throttle{Chunks: scale(l.Chunks), InFlight: scale(l.InFlight)}
 		if l.InFlight < o.InFlight && l.Chunks > l.InFlight {
 			kept = append(kept, l)
 		}
 	}
-	o.Leads, o.StageBytes = pipeline.LeadsText(kept), bytes
+	o.Leads, o.StageBytes = pipeline.ThrottlesText(kept), bytes
 	return o
 }
 

@@ -127,9 +127,9 @@ func copies(mk *megakernel.Kernel) (all []megakernel.Options) {
 		if n == mk.Options.InFlight {
 			continue // its leads are a group
 		}
-		leads := []string{pipeline.LeadsText(nil)}
+		leads := []string{pipeline.ThrottlesText(nil)}
 		if n >= 3 {
-			leads = append(leads, pipeline.LeadsText([]pipeline.Lead{{Chunks: n + 1, InFlight: 2}}))
+			leads = append(leads, pipeline.ThrottlesText([]pipeline.Throttle{{Chunks: n + 1, InFlight: 2}}))
 		}
 		for _, text := range leads {
 			all = append(all, with(mk, func(o *megakernel.Options) { o.InFlight, o.Leads = n, text }))
@@ -167,7 +167,7 @@ func rings(mk *megakernel.Kernel) (all []megakernel.Options) {
 			all = append(all, o)
 			if bytes > 16<<10 && stages > 1 {
 				all = append(all, with(fit, func(o *megakernel.Options) {
-					o.Stages, o.InFlight, o.Leads = stages, max(2, o.InFlight), pipeline.LeadsText(nil)
+					o.Stages, o.InFlight, o.Leads = stages, max(2, o.InFlight), pipeline.ThrottlesText(nil)
 				}))
 			}
 		}

@@ -85,7 +85,7 @@ func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Ker
 		apart = small.BlocksApart()
 	}
 	fewest := max(2, asked.InFlight+apart, 1+apart) // stages
-	if leads := small.Plan.Leads; len(leads) > 0 {
+	if leads := small.Plan.Throttles; len(leads) > 0 {
 		fewest = max(fewest, leads[len(leads)-1].Chunks+1, leads[0].InFlight+1+apart)
 	}
 	halved := o.StageBytes / 2 / pipeline.StageAlign * pipeline.StageAlign

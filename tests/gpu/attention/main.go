@@ -79,7 +79,7 @@ func main() {
 // ring sets what the flags say of the ring.
 func (f *flags) ring(c *attend.Config) {
 	c.InFlight = f.inFlight
-	leads, err := pipeline.ParseLeads(f.leads)
+	leads, err := pipeline.ParseThrottles(f.leads)
 	if err != nil {
 		log.Fatal(err)
 	}

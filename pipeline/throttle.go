@@ -6,26 +6,26 @@ import (
 	"strings"
 )
 
-// Lead bounds the copies in flight of a producer that is ahead of its consumers: where
+// Throttle bounds the copies in flight of a producer that is ahead of its consumers: where
 // they have not drained the chunk that was filled Chunks ago, InFlight are outstanding at
 // most. Such an SM waits for others, and what it fetches for later comes out of the
 // bandwidth of those that it waits for.
-type Lead struct{ Chunks, InFlight int }
+type Throttle struct{ Chunks, InFlight int }
 
-// noLeads is an empty list of leads as text.
-const noLeads = "none"
+// noThrottles is an empty list of throttles as text.
+const noThrottles = "none"
 
-// ParseLeads reads leads as LeadsText writes them; "" is nil.
-func ParseLeads(text string) (leads []Lead, err error) {
+// ParseThrottles reads throttles as ThrottlesText writes them; "" is nil.
+func ParseThrottles(text string) (leads []Throttle, err error) {
 	switch text {
 	case "":
 		return nil, nil
-	case noLeads:
-		return []Lead{}, nil
+	case noThrottles:
+		return []Throttle{}, nil
 	}
 	for _, part := range strings.Split(text, ",") {
 		chunks, inFlight, _ := strings.Cut(part, ":")
-		var l Lead
+		var l Throttle
 		var err1, err2 error
 		l.Chunks, err1 = strconv.Atoi(chunks)
 		l.InFlight, err2 = strconv.Atoi(inFlight)
@@ -38,10 +38,10 @@ func ParseLeads(text string) (leads []Lead, err error) {
 	return leads, nil
 }
 
-// LeadsText is leads as "chunks:copies" with commas between, "none" without any.
-func LeadsText(leads []Lead) string {
+// ThrottlesText is leads as "chunks:copies" with commas between, "none" without any.
+func ThrottlesText(leads []Throttle) string {
 	if len(leads) == 0 {
-		return noLeads
+		return noThrottles
 	}
 	var parts []string
 	for _, l := range leads {
@@ -56,7 +56,7 @@ func (p *Plan) Copies() string {
 	if p.InFlight > 1 {
 		text = fmt.Sprintf("%d copies in flight", p.InFlight)
 	}
-	for _, l := range p.Leads {
+	for _, l := range p.Throttles {
 		text += fmt.Sprintf(", %d with a lead of %d chunk", l.InFlight, l.Chunks)
 		if l.Chunks > 1 {
 			text += "s"
@@ -65,17 +65,17 @@ func (p *Plan) Copies() string {
 	return text
 }
 
-// checkLeads refuses leads that a ring cannot have: each longer than the one before,
+// checkThrottles refuses leads that a ring cannot have: each longer than the one before,
 // and with fewer copies.
-func checkLeads(leads []Lead, stages, inFlight int) error {
+func checkThrottles(leads []Throttle, stages, inFlight int) error {
 	chunks, than := 0, "that are in flight without a lead"
 	for _, l := range leads {
 		if l.Chunks <= chunks || l.Chunks >= stages {
-			return fmt.Errorf("pipeline: Leads is %s, %d chunks, want more than %d and fewer than the ring's %d stages",
-				LeadsText(leads), l.Chunks, chunks, stages)
+			return fmt.Errorf("pipeline: leads are %s, %d chunks, want more than %d and fewer than the ring's %d stages",
+				ThrottlesText(leads), l.Chunks, chunks, stages)
 		}
 		if l.InFlight < 1 || l.InFlight >= inFlight {
-			return fmt.Errorf("pipeline: Leads is %s, and %d in flight from %d chunks on, want at least 1 and fewer than the %d %s", LeadsText(leads), l.InFlight, l.Chunks, inFlight, than)
+			return fmt.Errorf("pipeline: leads are %s, and %d in flight from %d chunks on, want at least 1 and fewer than the %d %s", ThrottlesText(leads), l.InFlight, l.Chunks, inFlight, than)
 		}
 		chunks, inFlight, than = l.Chunks, l.InFlight, "of the lead before"
 	}
