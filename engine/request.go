@@ -53,7 +53,7 @@ type Request struct {
 }
 
 // LogitsMask rules tokens out, step by step: that is how answers are kept to a grammar. It is called by one goroutine
-// at a time.
+// at a time, but those of several requests at once.
 type LogitsMask interface {
 	// Mask writes which tokens may be next: bit t%32 of word t/32 is 1 where token t may. At least one may be.
 	Mask(allowed []uint32)

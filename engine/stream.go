@@ -110,6 +110,8 @@ func (c client) Drafts() bool {
 
 func (c client) ToScore() (from, tops int) { return c.a.toScore(), c.a.scoredTop }
 
+func (c client) Ahead(token int) bool { return c.a.goAhead(token) }
+
 func (c client) Scored(l sampling.Logprobs) { c.a.next = &l }
 
 func (c client) Score(l sampling.Logprobs) {

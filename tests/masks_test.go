@@ -64,7 +64,8 @@ func (l *launches) Start(scalars map[string]uint64) error {
 }
 
 // A launch of many tokens has the mask of each step while it runs: the tokens are those of a launch a token, beside
-// others without a mask, with penalties, and where the host ends a launch for something new.
+// others without a mask, with penalties, with log-probabilities, which come later than the host needs the tokens for
+// masks, and where the host ends a launch for something new.
 func TestMaskedTokensOfALaunchAreThoseOfOneALaunch(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -92,6 +93,9 @@ func TestMaskedTokensOfALaunchAreThoseOfOneALaunch(t *testing.T) {
 				if i > 1 {
 					r.Penalties = penalties
 				}
+				if r.Logprobs = i%2 == 0; r.Logprobs {
+					r.TopLogprobs = 2
+				}
 				s, err := e.Submit(t.Context(), r)
 				require.NoError(t, err)
 				streams = append(streams, s)
@@ -118,6 +122,7 @@ func TestMaskedTokensOfALaunchAreThoseOfOneALaunch(t *testing.T) {
 			require.Less(t, ran, each/2, "launches")
 			for i := range want {
 				require.Equal(t, want[i].Tokens, got[i].Tokens, "request %d", i)
+				require.Equal(t, want[i].Logprobs, got[i].Logprobs, "request %d", i)
 			}
 		}
 	}

@@ -43,6 +43,7 @@ func (c *client) Want() int {
 	return c.want - len(c.got)
 }
 func (c *client) Draw() draw.Rule          { return draw.Rule{} }
+func (c *client) Ahead(int) bool           { panic("a client without a mask") }
 func (c *client) Scored(sampling.Logprobs) {}
 func (c *client) Draws() bool              { return c.draws || c.toScore() != math.MaxInt }
 func (c *client) Drafts() bool             { return !c.Draws() }

@@ -95,7 +95,7 @@ type launch struct {
 }
 
 func (l *launch) request(steps int) StepRequest {
-	r := StepRequest{Steps: steps, Each: l.each, Mask: l.mask, Quiet: true, Short: l.parts[0].j.short}
+	r := StepRequest{Steps: steps, Each: l.each, Seen: l.see, Mask: l.mask, Quiet: true, Short: l.parts[0].j.short}
 	for _, p := range l.parts {
 		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
 		q := Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages}
@@ -154,6 +154,18 @@ func (l *launch) each(chosen []int) bool {
 		going = going && !j.done && !(l.drafts && l.s.drafting(j))
 	}
 	l.seen++
+	return going && !l.s.o.Interrupt()
+}
+
+// see has clients go on behind the tokens of a step that they are given later.
+func (l *launch) see(chosen []int) bool {
+	going := true
+	for i, p := range l.parts {
+		if p.j.client.Gone() {
+			p.j.done = true
+		}
+		going = !p.j.done && p.j.client.Ahead(chosen[i]) && going
+	}
 	return going && !l.s.o.Interrupt()
 }
 

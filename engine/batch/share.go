@@ -84,7 +84,7 @@ func (s *Scheduler) plan() (parts []part, steps int) {
 // feeds the token that it chose, as long as none can have enough before the end, and
 // there are pages.
 func (s *Scheduler) steps(parts []part) int {
-	n, masked, scored := s.o.StepsPerLaunch, false, false
+	n := s.o.StepsPerLaunch
 	if s.o.Piece > 0 && len(parts) < len(s.running) {
 		return 1 // others have none of its rows
 	}
@@ -96,14 +96,10 @@ func (s *Scheduler) steps(parts []part) int {
 			return 1
 		}
 		rule := p.j.client.Draw()
-		masked = masked || rule.Mask != nil
 		if rule.Tops() >= 0 {
-			n, scored = min(n, draw.ScoredSteps), true
+			n = min(n, draw.ScoredSteps)
 		}
 		n = min(n, p.j.client.Want(), s.limit-p.j.cached, s.room(p.j)+1)
-	}
-	if masked && scored {
-		return 1 // tokens with scores come when the launch has ended, and the next mask follows from them
 	}
 	there := s.available()
 	return max(1, sort.Search(n, func(i int) bool { return s.need(parts, i+1) > there }))

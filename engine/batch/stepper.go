@@ -35,9 +35,12 @@ type StepRequest struct {
 	// has the token that follows the last new one of each sequence. When
 	// it returns false the launch is to end soon.
 	Each func(chosen []int) bool
-	// Mask, nil for none, is asked for the mask of the next token of each sequence whose Draw has one, when Each has
-	// returned true for a step behind which there is another. The stepper is done with the result when it asks
-	// again. With nil the masks of Draw are those of all steps.
+	// Seen is called, in a launch of several steps whose draws have scores and masks, for every step as it comes, before
+	// Mask: Each is then called when the launch has ended. When it returns false the launch is to end soon.
+	Seen func(chosen []int) bool
+	// Mask, nil for none, is asked for the mask of the next token of each sequence whose Draw has one, when Each, or
+	// Seen, has returned true for a step behind which there is another. The stepper is done with the result when it asks
+	// again. It may ask for several sequences at once. With nil the masks of Draw are those of all steps.
 	Mask func(i int) []uint32
 	// Short is whether the sequences, new tokens included, have at most Options.Short tokens each; else all have more.
 	Short bool
@@ -110,6 +113,9 @@ type Client interface {
 	Score(sampling.Logprobs)
 	// Fed is told after a launch how many of its prompt's tokens the cache has, while they are not all.
 	Fed(tokens int)
+	// Ahead is told of a token that Take will be given later, with its scores: the next Draw is the one behind it. When
+	// it returns false no more are wanted.
+	Ahead(token int) bool
 	// Scored is given the log-probabilities of the token that Take is given next, where Draw wants scores and Draws is
 	// false.
 	Scored(sampling.Logprobs)

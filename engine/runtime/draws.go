@@ -35,7 +35,9 @@ func (s *runner) startDraws() error {
 func (s *runner) setDraws(rules ...draw.Rule) error {
 	s.modes = 0
 	s.asked = s.asked[:0]
-	clear(s.scores)
+	for i := range s.scores { // their memory stays
+		s.scores[i].words = s.scores[i].words[:0]
+	}
 	for _, r := range rules {
 		s.modes |= r.Modes()
 		s.asked = append(s.asked, asked{Rule: r})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 )
 
@@ -24,10 +25,13 @@ type launch struct {
 	ctx       context.Context
 	come      func(i int) (bool, error) // whether word or step i of the stream is there
 	each      func(i int) bool          // hands it out; false: no more of them
+	see       func(i int) bool          // shows it before, where each is called behind the launch's end; false: no more
 	next, end int                       // the next one to hand out, and behind the last
+	shown     int                       // with see, the next one to show
 	at        int                       // progress
 	changed   time.Time                 // when that, or abandoned, changed last
 	stopping  bool                      // the launch was told to stop
+	seen      bool                      // see wants no more: it was told to stop, but what it has chosen is handed out
 	abandoned int                       // words of abort that are set
 }
 
@@ -59,7 +63,8 @@ func (l *launch) run(scalars map[string]uint64) error {
 	return followed
 }
 
-// pollEvery is how often the host looks at a running launch.
+// pollEvery is how often the host looks at a running launch that does not wait for the host. Timers may be late by a
+// millisecond.
 const pollEvery = 20 * time.Microsecond
 
 // graceAfterAbort is how long an abandoned launch has to leave, with each of the
@@ -72,10 +77,19 @@ func (l *launch) follow() error {
 	ticker := time.NewTicker(pollEvery)
 	defer ticker.Stop()
 	for {
-		select {
-		case <-l.s.dev.Done():
-			return nil
-		case <-ticker.C:
+		if l.waitedFor() {
+			select {
+			case <-l.s.dev.Done():
+				return nil
+			default:
+				runtime.Gosched()
+			}
+		} else {
+			select {
+			case <-l.s.dev.Done():
+				return nil
+			case <-ticker.C:
+			}
 		}
 		if err := l.look(); err != nil {
 			return err
@@ -83,16 +97,23 @@ func (l *launch) follow() error {
 	}
 }
 
+// waitedFor reports whether the kernel waits for what the host makes of each step, so that the host looks without a
+// pause. An executor needs the core itself.
+func (l *launch) waitedFor() bool {
+	_, executor := l.s.dev.(knower)
+	return l.s.masks.next != nil && !l.stopping && !l.seen && l.abandoned == 0 && !executor
+}
+
 // look is one look at the launch.
 func (l *launch) look() error {
-	if !l.stopping && l.abandoned == 0 {
+	if !l.stopping && !l.seen && l.abandoned == 0 {
 		if err := l.handOut(); err != nil {
 			return err
 		}
 		if l.ctx.Err() != nil {
 			l.stopping = true
 		}
-		if l.stopping {
+		if l.stopping || l.seen {
 			if err := l.s.tellToStop(); err != nil {
 				return err
 			}
@@ -103,16 +124,20 @@ func (l *launch) look() error {
 
 // handOut hands out what has come.
 func (l *launch) handOut() error {
-	if l.s.scoring() {
+	if l.s.scoring() && l.s.masks.next == nil {
 		return nil
 	}
-	for l.next < l.end && !l.stopping {
-		if come, err := l.come(l.next); err != nil || !come {
+	for at := l.handing(); *at < l.end && !l.stopping && !l.seen; {
+		if come, err := l.come(*at); err != nil || !come {
 			return err
 		}
-		l.next++
-		l.stopping = !l.each(l.next - 1)
-		if !l.stopping && l.next < l.end {
+		*at++
+		if l.s.scoring() {
+			l.seen = !l.see(*at - 1)
+		} else {
+			l.stopping = !l.each(*at - 1)
+		}
+		if !l.stopping && !l.seen && *at < l.end {
 			if err := l.s.nextMasks(); err != nil {
 				return err
 			}
@@ -121,13 +146,22 @@ func (l *launch) handOut() error {
 	return nil
 }
 
+// handing is which one is handed out next while the launch runs, or shown where the launch has scores.
+func (l *launch) handing() *int {
+	if l.s.scoring() {
+		return &l.shown
+	}
+	return &l.next
+}
+
 // waitsForMasks reports whether the launch has got no further because it is the host that is to go on: a step's tokens
 // have come that were not handed out yet.
 func (l *launch) waitsForMasks() (bool, error) {
-	if l.abandoned > 0 || l.stopping || l.s.masks.next == nil || l.next >= l.end {
+	at := *l.handing()
+	if l.abandoned > 0 || l.stopping || l.seen || l.s.masks.next == nil || at >= l.end {
 		return false, nil
 	}
-	return l.come(l.next)
+	return l.come(at)
 }
 
 // knower is a device that knows a hanging kernel from a slow one, and waits

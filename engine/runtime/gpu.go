@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"time"
+	"unsafe"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/engine/runtime/cuda"
@@ -215,7 +216,11 @@ func (g *GPU) Peek(name string, i int) (uint32, error) {
 
 // Poke writes words of device memory beside a running kernel. It returns when they are there.
 func (g *GPU) Poke(name string, i int, values ...uint32) error {
-	return g.Write(name, 4*int64(i), words(values))
+	if len(values) == 0 {
+		return nil
+	}
+	// As they are in memory: hosts of these GPUs are little-endian, and masks of many rows are to be there soon.
+	return g.Write(name, 4*int64(i), unsafe.Slice((*byte)(unsafe.Pointer(&values[0])), 4*len(values)))
 }
 
 // Start launches the kernel cooperatively. It must have been printed with its

@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"sync"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/tasks/draw"
@@ -37,8 +38,8 @@ func (s *runner) maskSteps(first, steps int, next func(row int) []uint32) error 
 	}
 	ready := uint32(megakernel.AllMasks)
 	if next != nil && first < steps {
-		if s.scoring() {
-			return fmt.Errorf("masks for each of %d steps with log-probabilities, which come when the launch has ended; want one step", steps)
+		if s.scoring() && s.nextSeen == nil {
+			return fmt.Errorf("masks for each of %d steps with log-probabilities, which come when the launch has ended; want one step, or somebody who sees tokens before", steps)
 		}
 		s.masks, ready = masks{next: next, given: first}, uint32(first)
 	}
@@ -47,8 +48,8 @@ func (s *runner) maskSteps(first, steps int, next func(row int) []uint32) error 
 
 // setMasks writes the masks of rows that have one, of the first step that chooses.
 func (s *runner) setMasks() error {
-	return s.eachMask(func(row int) []uint32 { return s.asked[row].Mask }, func(at int, mask []uint32) error {
-		return writeAhead(s.dev, megakernel.BufferTokenMasks, 4*int64(at), words(mask))
+	return s.eachMask(func(row int) []uint32 { return s.asked[row].Mask }, func(at int, masks []uint32) error {
+		return writeAhead(s.dev, megakernel.BufferTokenMasks, 4*int64(at), words(masks))
 	})
 }
 
@@ -57,8 +58,8 @@ func (s *runner) nextMasks() error {
 	if s.masks.next == nil {
 		return nil
 	}
-	err := s.eachMask(s.masks.next, func(at int, mask []uint32) error {
-		return s.dev.Poke(megakernel.BufferTokenMasks, at, mask...)
+	err := s.eachMask(s.masks.next, func(at int, masks []uint32) error {
+		return s.dev.Poke(megakernel.BufferTokenMasks, at, masks...)
 	})
 	if err != nil {
 		return errors.Join(err, s.tellToStop())
@@ -67,20 +68,45 @@ func (s *runner) nextMasks() error {
 	return s.dev.Poke(megakernel.BufferMasksReady, 0, uint32(s.masks.given))
 }
 
-// eachMask writes of each row with a mask the one that it has now.
-func (s *runner) eachMask(of func(row int) []uint32, write func(at int, mask []uint32) error) error {
+// eachMask asks for the mask that each row with one has now, of several rows at a time, and writes those of neighbours
+// together.
+func (s *runner) eachMask(of func(row int) []uint32, write func(at int, masks []uint32) error) error {
 	n := draw.MaskWords(s.mk.Config.Vocab)
+	var rows []int
 	for i := range s.asked {
-		if s.asked[i].Modes()&draw.ModeMasks == 0 {
-			continue
+		if s.asked[i].Modes()&draw.ModeMasks != 0 {
+			rows = append(rows, i)
 		}
-		mask := of(i)
+	}
+	all := make([]uint32, n*len(rows))
+	errs := make([]error, len(rows))
+	ask := func(k int) {
+		mask := of(rows[k])
 		if len(mask) != n {
-			return fmt.Errorf("row %d: a mask of %d words, want %d", i, len(mask), n)
+			errs[k] = fmt.Errorf("row %d: a mask of %d words, want %d", rows[k], len(mask), n)
 		}
-		if err := write(i*n, mask); err != nil {
+		copy(all[k*n:(k+1)*n], mask)
+	}
+	var asked sync.WaitGroup
+	for k := range rows[min(1, len(rows)):] {
+		asked.Go(func() { ask(k + 1) })
+	}
+	if len(rows) > 0 {
+		ask(0)
+	}
+	asked.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	for from := 0; from < len(rows); {
+		end := from + 1
+		for end < len(rows) && rows[end] == rows[end-1]+1 {
+			end++
+		}
+		if err := write(rows[from]*n, all[from*n:end*n]); err != nil {
 			return err
 		}
+		from = end
 	}
 	return nil
 }

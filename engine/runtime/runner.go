@@ -38,13 +38,15 @@ type runner struct {
 	modes uint32 // what the next launch's rows need
 	masks masks  // of the next launch's rows
 
-	nextMask func(row int) []uint32 // of the steps behind the first of the next launch; nil: those of the first are of all
+	nextMask func(row int) []uint32  // of the steps behind the first of the next launch; nil: those of the first are of all
+	nextSeen func(chosen []int) bool // of the next launch: batch.StepRequest.Seen
 
 	asked     []asked     // of the next launch's rows
 	ran       int         // steps of the last launch that chose a token
 	histories []history   // that the device has
 	encoded   []byte      // memory of one
 	scores    []rowScores // of the last launch's rows, those that were read
+	raw       []byte      // memory of what is read
 
 	stopped bool  // stop is not 0
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
@@ -139,15 +141,20 @@ const noToken = 1<<32 - 1
 
 // read reads n words of a buffer from word i on.
 func (s *runner) read(name string, i, n int) ([]uint32, error) {
-	raw := make([]byte, 4*n)
-	if err := s.dev.Read(name, 4*int64(i), raw); err != nil {
+	return s.readInto(nil, name, i, n)
+}
+
+// readInto is read into the memory of dst, which may be too small.
+func (s *runner) readInto(dst []uint32, name string, i, n int) ([]uint32, error) {
+	s.raw = slices.Grow(s.raw[:0], 4*n)[:4*n]
+	if err := s.dev.Read(name, 4*int64(i), s.raw); err != nil {
 		return nil, err
 	}
-	out := make([]uint32, n)
-	for j := range out {
-		out[j] = binary.LittleEndian.Uint32(raw[4*j:])
+	dst = slices.Grow(dst[:0], n)[:n]
+	for j := range dst {
+		dst[j] = binary.LittleEndian.Uint32(s.raw[4*j:])
 	}
-	return out, nil
+	return dst, nil
 }
 
 // clear makes n words of the stream, from word i on, empty, and says that the launch

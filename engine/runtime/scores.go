@@ -32,9 +32,10 @@ func (s *runner) logprobs(row, position, behind, token int) (sampling.Logprobs, 
 	have := &s.scores[row]
 	if at := position - have.position; at < 0 || (at+1)*size > len(have.words) {
 		slot := position % draw.ScoredSteps
-		words, err := s.read(megakernel.BufferScores, (row*draw.ScoredSteps+slot)*size,
+		words, err := s.readInto(have.words, megakernel.BufferScores, (row*draw.ScoredSteps+slot)*size,
 			min(behind+1, draw.ScoredSteps-slot)*size)
 		if err != nil {
+			have.words = nil
 			return sampling.Logprobs{}, err
 		}
 		*have = rowScores{position, words}

@@ -65,18 +65,46 @@ func LogprobsOfParts(words []uint32, token, n int) (Logprobs, error) {
 		return Logprobs{}, fmt.Errorf("the logarithm of the sum of all exponentiated logits is %v, want a finite number", lse)
 	}
 	all := Logprobs{Logprob: Logprob{token, at(0, draw.ScoreChosen) - lse}}
+	all.Top = mergeTops(words, n, func(p, i int) Logprob {
+		pair := p*draw.ScoreWords + draw.ScoreTops + 2*i
+		return Logprob{int(words[pair+1]), float64(math.Float32frombits(words[pair])) - lse}
+	})
+	return all, nil
+}
+
+// mergeTops are the n most probable tokens of all parts, each of whose own are in order; of is a part's i-th, or
+// draw.NoToken. There are none for n of 0.
+func mergeTops(words []uint32, n int, of func(part, i int) Logprob) []Logprob {
+	if n == 0 {
+		return nil
+	}
+	type head struct { // the most probable one of a part that is left
+		Logprob
+		part, i int
+	}
+	before := func(a, b head) bool { return likelier(a.Logprob, b.Logprob) < 0 }
+	parts := len(words) / draw.ScoreWords
+	heads := make([]head, 0, parts)
 	for p := range parts {
-		for i := range n {
-			pair := draw.ScoreTops + 2*i
-			next := Logprob{int(words[p*draw.ScoreWords+pair+1]), at(p, pair) - lse}
-			place, _ := slices.BinarySearchFunc(all.Top, next, likelier)
-			if next.Token == draw.NoToken || place == n {
-				break // what follows is less probable
-			}
-			all.Top = slices.Insert(all.Top, place, next)[:min(len(all.Top)+1, n)]
+		if first := of(p, 0); first.Token != draw.NoToken {
+			heads = append(heads, head{first, p, 0})
 		}
 	}
-	return all, nil
+	heapify(heads, before)
+	top := make([]Logprob, 0, n)
+	for len(top) < n && len(heads) > 0 {
+		h := &heads[0]
+		top = append(top, h.Logprob)
+		if h.i++; h.i < n {
+			h.Logprob = of(h.part, h.i)
+		}
+		if h.i == n || h.Token == draw.NoToken {
+			*h = heads[len(heads)-1]
+			heads = heads[:len(heads)-1]
+		}
+		sift(heads, 0, before)
+	}
+	return top
 }
 
 // likelier orders the more probable token first, of equals the lower id.

@@ -169,7 +169,10 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		f.wanted = append(f.wanted, q.Scored)
 		f.asked = append(f.asked, q.Draw.Clone())
 	}
-	ahead := -1
+	ahead, each, later := -1, r.Each, r.Steps > 1 && masked(r) && scored(r)
+	if later {
+		each = r.Seen
+	}
 	for step := 0; step < r.Steps && ahead != 0; step++ {
 		chosen, end, err := f.step(r.Sequences, feed, cached)
 		if err != nil {
@@ -185,7 +188,7 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 			ahead = 0
 		case ahead > 0:
 			ahead--
-		case !r.Each(chosen) || ctx.Err() != nil:
+		case !each(chosen) || ctx.Err() != nil:
 			if ahead = f.Ahead; r.Mask != nil && masked(r) {
 				ahead = 0 // what it chooses without a mask is no choice
 			}
@@ -201,12 +204,19 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		f.Fail = nil
 		return nil, err
 	}
+	for i := 0; later && i < len(all) && r.Each(all[i]); i++ {
+	}
 	return all, ctx.Err()
 }
 
 // masked reports whether a sequence of a launch has a mask.
 func masked(r batch.StepRequest) bool {
 	return slices.ContainsFunc(r.Sequences, func(q batch.Sequence) bool { return q.Draw.Mask != nil })
+}
+
+// scored reports whether a sequence of a launch has scores.
+func scored(r batch.StepRequest) bool {
+	return slices.ContainsFunc(r.Sequences, func(q batch.Sequence) bool { return q.Draw.Tops() >= 0 })
 }
 
 // total is how many tokens the sequences of a launch have when it ends.
