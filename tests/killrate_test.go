@@ -30,12 +30,12 @@ type shippedKernel struct {
 // greedy and drawing, with the watchdog of compile and bench and with that of run and serve; and prefill kernels of
 // each, for long prompts and for short ones. Without -killrate most are those that draw, with run's watchdog, and
 // without -deep formats and numbers of rows are fewer.
-func shippedKernels(t *testing.T) (all []shippedKernel) {
+func shippedKernels(t *testing.T, families ...family) (all []shippedKernel) {
 	t.Helper()
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	for _, s := range shipped() {
-		all = append(all, s.build(t, c)...)
+		all = append(all, s.build(t, c, families)...)
 	}
 	return all
 }
@@ -72,8 +72,8 @@ func shipped() (all []shippedAs) {
 	return all
 }
 
-// build are its kernels of so many rows and of prompts.
-func (s shippedAs) build(t *testing.T, c models.Config) (all []shippedKernel) {
+// build are its kernels of the families.
+func (s shippedAs) build(t *testing.T, c models.Config, families []family) (all []shippedKernel) {
 	t.Helper()
 	name := string(s.weights)
 	if s.head != "" {
@@ -96,11 +96,11 @@ func (s shippedAs) build(t *testing.T, c models.Config) (all []shippedKernel) {
 		}{{"", false, megakernel.WatchGrid, slices.Contains(fewRows, n)}, {", draws", true, megakernel.WatchGrid, false},
 			{", all waits watched", false, megakernel.WatchAll, false},
 			{", draws, all waits watched", true, megakernel.WatchAll, true}} {
-			if o.Draws, o.Watchdog = x.draws, x.watch; *killrate || x.without {
+			if o.Draws, o.Watchdog = x.draws, x.watch; slices.Contains(families, of) && (*killrate || x.without) {
 				add(what+x.what, of, buildOf(t, c, o).IR)
 			}
 		}
-		if n == 1 {
+		if n == 1 && slices.Contains(families, prompts) {
 			prefills, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Weights: s.weights, Head: s.head}), 0)
 			require.NoError(t, err)
 			for i, p := range prefills {
@@ -142,7 +142,7 @@ func TestSmallSubjectsHaveEveryKindOfMutantThatShips(t *testing.T) {
 		}
 	}
 	missing, all := map[kind]string{}, map[kind]bool{}
-	for _, s := range shippedKernels(t) {
+	for _, s := range shippedKernels(t, oneRow, manyRows, prompts) {
 		for k := range s.kinds {
 			if all[k] = true; !has[k] {
 				missing[k] = s.name

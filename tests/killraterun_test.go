@@ -206,9 +206,9 @@ func TestKillRateOfWhatShips(t *testing.T) {
 	if !*killrate {
 		t.Skip("-killrate runs it")
 	}
-	kernels := shippedKernels(t)
 	for _, f := range []family{oneRow, manyRows, prompts} {
 		t.Run(string(f), func(t *testing.T) {
+			kernels := shippedKernels(t, f)
 			start, r := time.Now(), newKillRun(t, f, kernels)
 			note := func(found []pair) *killRecord {
 				rec := newKillRecord(r, kernels, found, time.Since(start))

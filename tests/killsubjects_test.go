@@ -97,7 +97,10 @@ func killSubjects(t *testing.T) []killSubject {
 		c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab, c.TieEmbeddings = 768, 256, 6, 2, 128, 48, false
 	})
 	short := smallConfig(t, func(c *models.Config) { c.Layers, c.Vocab, c.TieEmbeddings = 1, 16, false })
-	all := []killSubject{
+	all := []killSubject{ // the cheapest first
+		ofOneRow("one layer in the ring", short, with(ships, func(o *megakernel.Options) { o.Stages = 32 }), 3),
+		ofOneRow("one layer in the ring, draws, all waits watched", short, with(ships,
+			func(o *megakernel.Options) { o.Stages, o.Draws, o.Watchdog = 32, true, megakernel.WatchAll }), 3),
 		ofOneRow("bf16", smallConfig(t, vocab(320)), ships, 2),
 		ofOneRow("wide i8", wide,
 			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
@@ -118,12 +121,9 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("few tiles", smallConfig(t, vocab(16)), with(ships, func(o *megakernel.Options) { o.SMs = 4 }), 3),
 		ofOneRow("more SMs than tiles", smallConfig(t, vocab(16)),
 			with(ships, func(o *megakernel.Options) { o.SMs, o.Consumers = 110, 1 }), 3),
-		ofOneRow("one layer in the ring", short, with(ships, func(o *megakernel.Options) { o.Stages = 32 }), 3),
 		ofOneRow("draws", smallConfig(t, vocab(320)), with(ships, func(o *megakernel.Options) { o.Draws = true }), 2),
 		ofOneRow("draws, all waits watched", smallConfig(t, vocab(320)),
 			with(ships, func(o *megakernel.Options) { o.Draws, o.Watchdog = true, megakernel.WatchAll }), 2),
-		ofOneRow("one layer in the ring, draws, all waits watched", short, with(ships,
-			func(o *megakernel.Options) { o.Stages, o.Draws, o.Watchdog = 32, true, megakernel.WatchAll }), 3),
 		ofHanging("given up", oneRow, func(t *testing.T) *hanging { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
 	all = append(all,
 		ofOneRow("wide, LM head i8", wide,
