@@ -76,8 +76,8 @@ const (
 	prefillHead     = layerMatrices
 )
 
-// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: heads of
-// more than 256 dimensions, caches in other formats than bf16, attention with more than windows and soft caps.
+// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: caches in
+// other formats than bf16, attention with more than windows and soft caps.
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {
@@ -112,8 +112,6 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("an MLP of %q, want weights packed by rows", mk.Options.MLP)
 	case mk.KV.ScalesLen() > 0 || mk.Options.graph():
 		return refuse("a cache of %q, want bf16, in one kernel", mk.Options.KV)
-	case c.HeadDim > tasks.MaxPrefillHead:
-		return refuse("heads of %d dimensions, want at most %d", c.HeadDim, tasks.MaxPrefillHead)
 	case o.Cluster > 1 && mk.Options.Page < tasks.PrefillPage:
 		return refuse("pages of %d tokens and clusters of %d, want at least %d tokens for clusters", mk.Options.Page,
 			o.Cluster, tasks.PrefillPage)

@@ -12,10 +12,10 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
-	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/lab/tune"
@@ -242,7 +242,7 @@ func (b *benchFlags) reportAblation(cmd *cobra.Command, r *tune.Ablated) error {
 		fmt.Fprintf(w, "%s, %s: %s, though it should compute the same\n", row.Group, row.Differs, row.Bits)
 	}
 	path := b.ablationTable()
-	if err := whole.Write(path, md.Bytes()); err != nil {
+	if err := atomicfile.Write(path, md.Bytes()); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "Written to %s and %s\n", b.ablate.output, path)

@@ -12,9 +12,9 @@ import (
 
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
-	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/models"
@@ -356,7 +356,7 @@ func (b *benchFlags) recordable(facts bench.Facts) error {
 	if b.reference == "" || b.record != "" || facts.Executor {
 		return nil
 	}
-	if err := whole.Check(bench.Path(results, facts.GPU, "record", time.Now())); err != nil {
+	if err := atomicfile.Check(bench.Path(results, facts.GPU, "record", time.Now())); err != nil {
 		return fmt.Errorf("--record names another file: %w", err)
 	}
 	return nil

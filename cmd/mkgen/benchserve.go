@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/spf13/cobra"
 )
 
@@ -143,7 +143,7 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 	if err != nil {
 		return err
 	}
-	return whole.Write(b.cases, append(data, '\n'))
+	return atomicfile.Write(b.cases, append(data, '\n'))
 }
 
 // measure lets the load generator run once, after requests that warm the server up.

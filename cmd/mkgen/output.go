@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/spf13/cobra"
 )
 
@@ -28,17 +28,17 @@ func checkOutputs(cmd *cobra.Command, read []string, files ...output) error {
 			continue
 		}
 		for _, other := range files[:i] {
-			if other.path != "" && whole.Same(other.path, f.path) {
+			if other.path != "" && atomicfile.Same(other.path, f.path) {
 				return usagef("--%s %s and --%s %s are one file, want two", other.flag, other.path, f.flag, f.path)
 			}
 		}
 		for _, name := range []string{"config", "profile", "machine"} {
-			if in := cmd.Flags().Lookup(name); !f.own && in != nil && in.Changed && whole.Same(in.Value.String(), f.path) {
+			if in := cmd.Flags().Lookup(name); !f.own && in != nil && in.Changed && atomicfile.Same(in.Value.String(), f.path) {
 				return usagef("--%s %s is the file of --%s, want another", f.flag, f.path, name)
 			}
 		}
 		for _, in := range read {
-			if whole.Same(in, f.path) {
+			if atomicfile.Same(in, f.path) {
 				return usagef("--%s %s is the file that is read, want another", f.flag, f.path)
 			}
 		}
@@ -47,7 +47,7 @@ func checkOutputs(cmd *cobra.Command, read []string, files ...output) error {
 		if f.path == "" {
 			continue
 		}
-		if err := whole.Check(f.path); err != nil {
+		if err := atomicfile.Check(f.path); err != nil {
 			return fmt.Errorf("--%s: %w", f.flag, err)
 		}
 		if err := f.replaceable(); err != nil {

@@ -8,9 +8,9 @@ import (
 	"os"
 	"strings"
 
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/internal/table"
-	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/lab/perplexity"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
@@ -103,7 +103,7 @@ func (q *quantizeFlags) run(cmd *cobra.Command) error {
 	if err := checkOutputs(cmd, []string{q.text}, output{flag: "report", path: q.report, ext: ".json"}); err != nil {
 		return err
 	}
-	if err := whole.CheckDir(q.out); err != nil {
+	if err := atomicfile.CheckDir(q.out); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
 	ctx, stop := interruptible(cmd.Context())
@@ -137,7 +137,7 @@ func (q *quantizeFlags) run(cmd *cobra.Command) error {
 	if q.report != "" {
 		text, err := json.MarshalIndent(file, "", "  ")
 		if err == nil {
-			err = whole.Write(q.report, append(text, '\n'))
+			err = atomicfile.Write(q.report, append(text, '\n'))
 		}
 		if err != nil {
 			return err

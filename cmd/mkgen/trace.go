@@ -12,9 +12,9 @@ import (
 	"syscall"
 
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
-	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/trace"
 	"github.com/mkgen/mkgen/megakernel"
@@ -269,7 +269,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 		if err := f.write(&b); err != nil {
 			return err
 		}
-		if err := whole.Write(f.path, b.Bytes()); err != nil {
+		if err := atomicfile.Write(f.path, b.Bytes()); err != nil {
 			return err
 		}
 		fmt.Fprintf(w, "%s written to %s\n", f.what, f.path)

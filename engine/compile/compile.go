@@ -11,8 +11,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/emit/sass"
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/nvcc"
-	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel"
 	"strconv"
 	"strings"
@@ -120,7 +120,7 @@ type Result struct {
 
 // WriteFile writes the cubin to a file, whole or not at all. Its folder is made; what is there under its name is
 // replaced if it is a regular file, behind a link too, else (a folder, a device) left alone: an error.
-func (r *Result) WriteFile(path string) error { return whole.Write(path, r.Cubin) }
+func (r *Result) WriteFile(path string) error { return atomicfile.Write(path, r.Cubin) }
 
 // IsCubin says whether a file is a cubin, this program's or another's, by its first 20 bytes or more: it is a
 // little-endian ELF file of the machine that stands for CUDA, 190.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/internal/atomicfile"
 )
 
 // Write writes v as indented JSON, whole or not at all, replacing what is there. The
@@ -20,7 +20,7 @@ func Write(path string, v any) error {
 	if err != nil {
 		return err
 	}
-	return whole.Write(path, append(text, '\n'))
+	return atomicfile.Write(path, append(text, '\n'))
 }
 
 // Differs names the first field, as JSON calls it, in which a struct is not the one of

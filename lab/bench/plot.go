@@ -6,8 +6,8 @@ import (
 	"regexp"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/picture"
-	"github.com/mkgen/mkgen/internal/whole"
 )
 
 // Series is what a plot shows as one curve: the cases of one model on one GPU.
@@ -82,5 +82,5 @@ func WriteSVG(path string, series []Series) error {
 	if err != nil {
 		return err
 	}
-	return whole.Write(path, data)
+	return atomicfile.Write(path, data)
 }

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/picture"
-	"github.com/mkgen/mkgen/internal/whole"
 )
 
 // RatePlot is a picture of TFLOP/s against a number of tokens.
@@ -65,5 +65,5 @@ func (r *RatePlot) Write(path string) error {
 	if err != nil {
 		return err
 	}
-	return whole.Write(path, data)
+	return atomicfile.Write(path, data)
 }

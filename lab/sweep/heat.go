@@ -7,9 +7,9 @@ import (
 	"strings"
 
 	svg "github.com/ajstarks/svgo/float"
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/picture"
 	"github.com/mkgen/mkgen/internal/plural"
-	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/lab/bench"
 )
 
@@ -71,7 +71,7 @@ func WriteSVG(path string, r *Record) error {
 	if err != nil {
 		return err
 	}
-	return whole.Write(path, data)
+	return atomicfile.Write(path, data)
 }
 
 // mark is what the picture says of the gate.

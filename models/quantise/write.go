@@ -10,7 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/quant"
 )
@@ -43,7 +43,7 @@ func Checkpoint(ctx context.Context, dir, out string, o Options) (*Report, error
 	if err = j.prepare(); err != nil {
 		return nil, errors.Join(fmt.Errorf("checkpoint %s: %w", dir, err), c.Close())
 	}
-	err = whole.Dir(out, j.fill)
+	err = atomicfile.Dir(out, j.fill)
 	return &j.report, errors.Join(err, c.Close())
 }
 

@@ -22,8 +22,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/atomicfile"
 	"github.com/mkgen/mkgen/internal/revision"
-	"github.com/mkgen/mkgen/internal/whole"
 )
 
 // soak is what is asked for and what came of it; the fields that are exported are the record.
@@ -82,7 +82,7 @@ func main() {
 	}
 	if err == nil && *out != "" {
 		data, _ := json.MarshalIndent(s, "", "  ")
-		err = whole.Write(*out, append(data, '\n'))
+		err = atomicfile.Write(*out, append(data, '\n'))
 	}
 	if err == nil && len(s.Wrong) > 0 {
 		err = fmt.Errorf("%d things are wrong", len(s.Wrong))
