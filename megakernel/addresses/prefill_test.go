@@ -46,7 +46,7 @@ func TestPrefillIndicesOneTooFar(t *testing.T) {
 	for _, x := range []struct {
 		page       int
 		file, text string
-	}{{0, "tasks/prefillqkv.go", "page := s.Table.Load(at[half].DivC(t.KV.Page))"},
+	}{{0, "tasks/prefillqkv.go", "return pos, s.Table.Load(pos.DivC(t.KV.Page))"},
 		{4, "tasks/prefillgather.go", "x.Set(g.page("}} {
 		p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4, Page: x.page}),
 			megakernel.PrefillOptions{Tokens: 64})
