@@ -59,13 +59,19 @@ func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name 
 	if slices.Contains(formatFaults(s.Kernel), name) {
 		return spoilWeights(s.Kernel, s.Weights, s.Write, name, run)
 	}
+	return plantInKernel(ctx, s.Plant, name, run)
+}
+
+// plantInKernel runs a kernel that was built with the fault of that name.
+func plantInKernel(ctx context.Context, plant func(context.Context, megakernel.Fault) (func(), error), name string,
+	run func() (Result, error)) (Result, error) {
 	fault, ok := inKernel[name]
 	if !ok {
 		panic("BUG: no way to plant " + name)
 	}
-	restore, err := s.Plant(ctx, fault)
+	restore, err := plant(ctx, fault)
 	if err != nil {
-		return r, fmt.Errorf("planting it: %w", err)
+		return Result{}, fmt.Errorf("planting it: %w", err)
 	}
 	defer restore()
 	return run()

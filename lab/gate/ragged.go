@@ -178,16 +178,7 @@ func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules,
 	if slices.Contains(formatFaults(s.Kernel), name) {
 		return spoilWeights(s.Kernel, s.Weights, s.Write, name, func() (Result, error) { return run("") })
 	}
-	fault, ok := inKernel[name]
-	if !ok {
-		panic("BUG: no way to plant " + name)
-	}
-	restore, err := s.Plant(ctx, fault)
-	if err != nil {
-		return r, fmt.Errorf("planting it: %w", err)
-	}
-	defer restore()
-	return run("")
+	return plantInKernel(ctx, s.Plant, name, func() (Result, error) { return run("") })
 }
 
 // raggedPass is one run over all sequences.
