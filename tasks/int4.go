@@ -10,9 +10,9 @@ import (
 // Columns of a scale group are summed in integers, of a block at most: exactly. Then one fma adds them in f32, in order
 // of the columns. So the results are the same bits on every machine, whatever the other tokens are.
 //
-// With scale groups of 16 columns, of E2M1, B's columns 4 to 7 are a token's, too: of these two k halves of a product
-// columns 0 to 3 have the first and zeros, and 4 to 7 the second, so that both groups' sums come out at once. It is so
-// of one token; with more weights are B, and each product is of one group, beside zeros.
+// With scale groups of 16 columns, of E2M1, B's columns 4 to 7 are the token's, too: of these two k halves of a product
+// columns 0 to 3 have the first and zeros, and 4 to 7 the second, so that both groups' sums come out at once. That is of
+// one token; a GEMM multiplies codes of 4 bits in f16.
 //
 // Up to two tokens weights are the A operand of m16n8k32: low nibbles, one half of the block's columns,
 // are rows 0 to 7, and high nibbles, the other half, rows 8 to 15; the high and low bytes of both halves
@@ -45,7 +45,7 @@ type Int4Sums struct {
 }
 
 // weightsAreA is whether weights are the operand A.
-func (p *Int4) weightsAreA() bool { return p.X != nil && (p.X.T == 1 || p.X.T == 2 && !p.sixteen()) }
+func (p *Int4) weightsAreA() bool { return p.X != nil && p.X.T <= 2 }
 
 // sixteen is whether scale groups are of 16 columns, half of what a product sums.
 func (p *Int4) sixteen() bool { return p.Shape.Group == 16 }
@@ -62,6 +62,7 @@ func (p *Int4) problem() string {
 	return firstOf(
 		need(p.Shape.Problem() == "", "%s: %s", p.Name, p.Shape.Problem()),
 		sound(p.X.problem(p.Name)),
+		need(!p.sixteen() || p.X != nil && p.X.T == 1, "%s: scale groups of 16 columns, want one token", p.Name),
 		need(!p.Shape.Zeros || p.X == nil || p.X.Sums != nil, "%s: zero points want the sums of the input", p.Name),
 		need(!p.rowZeros() || p.Zero != nil, "%s: the zero points of whole rows are not given", p.Name))
 }
@@ -180,10 +181,6 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 // addAsB is a block with weights as B.
 func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]scale) {
 	for set := range p.sets() {
-		if p.sixteen() {
-			p.addSixteens(e, s, w, x, i, scales, set)
-			continue
-		}
 		d, first := fourZeros(e.K), 0 // of quarters of the block
 		for q := range 4 {
 			half, m := q/2, q%2
@@ -202,23 +199,6 @@ func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 				p.add(s, s.y[2*set+r], v, x.units[set][i], scales[2*r+half][p.scaleOf(i, m)], x.sum(set, i, first, q+1), r)
 			}
 			d, first = fourZeros(e.K), q+1
-		}
-	}
-}
-
-// addSixteens is addAsB of a set where scale groups are of 16 columns, a word of each half.
-func (p *Int4) addSixteens(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]scale, set int) {
-	none := e.K.I32(0)
-	for g := range 8 {
-		half, j := g/4, g%4
-		hi, lo := x.words[set][i][2*half][j], x.words[set][i][2*half+1][j]
-		d := dsl.MMABytes([4]i32{hi, lo, none, none}, [2]i32{p.bytes(e.K, w, j, half), none}, fourZeros(e.K))
-		for r := range 2 {
-			hi, lo := d[r], d[2+r]
-			if p.Exchanged {
-				hi, lo = lo, hi
-			}
-			p.add(s, s.y[2*set+r], hi.ShlC(8).Add(lo), x.units[set][i], scales[2*r+half][4*i+j], i32{}, r)
 		}
 	}
 }

@@ -22,7 +22,6 @@ func plainInt4() []int4Case {
 		{shape: i4.Shape{Group: 128, Run: 2, Zeros: true, Wide: true}, runs: 1, tokens: 1, warps: 1, n: 2},
 		{shape: i4.Shape{Group: 64, Run: 2, Wide: true}, runs: 1, tokens: 4, warps: 2, n: 1},
 		{shape: i4.Shape{Group: 16, Run: 2, E2M1: true}, runs: 2, tokens: 1, warps: 2, n: 2},
-		{shape: i4.Shape{Group: 16, Run: 2, E2M1: true}, runs: 1, tokens: 9, warps: 1, n: 2},
 	}
 }
 
