@@ -11,8 +11,8 @@ import (
 // of the columns. So the results are the same bits on every machine, whatever the other tokens are.
 //
 // With scale groups of 16 columns, of E2M1, B's columns 4 to 7 are the token's, too: of these two k halves of a product
-// columns 0 to 3 have the first and zeros, and 4 to 7 the second, so that both groups' sums come out at once. That is of
-// one token; a GEMM multiplies codes of 4 bits in f16.
+// columns 0 to 3 have the first and zeros, and 4 to 7 the second, so that both groups' sums come out at once. That is
+// of one token; a GEMM multiplies codes of 4 bits in f16.
 //
 // Up to two tokens weights are the A operand of m16n8k32: low nibbles, one half of the block's columns,
 // are rows 0 to 7, and high nibbles, the other half, rows 8 to 15; the high and low bytes of both halves
