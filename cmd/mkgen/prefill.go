@@ -2,35 +2,98 @@ package main
 
 import (
 	"context"
+	"fmt"
+	"io"
+	"strconv"
 
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows (default none)"
+const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows, or none (default on cuda 1024, where there is such a kernel, heads have at most 128 dimensions and a prompt may be long; none on sim)"
+
+// defaultPrefill is the tokens of a step of prefill kernels where --prefill does not say, judgedHead the largest head
+// dimension of kernels that the gate has passed (docs/prefill.md), and worthPrefill the bytes of a prompt, about 250
+// tokens, below which mkgen run does not compile kernels for it: that takes several seconds the first time, and steps
+// of 16 rows read such a prompt of an 8B model in a tenth of one.
+const (
+	defaultPrefill = 1024
+	judgedHead     = 128
+	worthPrefill   = 1024
+)
+
+// prefillWidth is the flag of the tokens that a prefill kernel feeds at a time: 0 where it is not given, noPrefill for
+// none.
+type prefillWidth int
+
+const noPrefill prefillWidth = -1
+
+func (w *prefillWidth) String() string {
+	if *w == noPrefill {
+		return "none"
+	}
+	return strconv.Itoa(int(*w))
+}
+
+func (w *prefillWidth) Type() string { return "n" }
+
+func (w *prefillWidth) want() string { return new(count).want() + ", or none" }
+
+func (w *prefillWidth) Set(s string) error {
+	if s == "none" {
+		*w = noPrefill
+		return nil
+	}
+	var n count
+	err := n.Set(s)
+	*w = prefillWidth(n)
+	return err
+}
+
+// prefillTokens are those of a step of the prefill kernels beside kernel of, 0 for none. asked is whether --prefill
+// names them.
+func (r *runFlags) prefillTokens(of *megakernel.Kernel) (n int, asked bool) {
+	switch {
+	case r.prefill == noPrefill:
+		return 0, true
+	case r.prefill > 0:
+		return int(r.prefill), true
+	case r.device == deviceCUDA && of.Ragged() && of.Config.HeadDim <= judgedHead &&
+		(r.serves || r.longest >= worthPrefill):
+		return defaultPrefill, false
+	}
+	return 0, false
+}
 
 const prefillChunkUsage = "tokens of a prompt that a prefill kernel feeds at a time while other requests run, with --pin-split always: fewer keep those waiting less that generate (default as many as keep them waiting for at most 20 ms, by prediction)"
 
 // addPrefill builds the prefill kernels beside the others, opens devices for them and adds both to the engine's
 // options.
-func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first runtime.Device, d deviceOptions,
-	o *engine.Options) error {
+func (r *runFlags) addPrefill(ctx context.Context, stderr io.Writer, of *megakernel.Kernel, first runtime.Device,
+	d deviceOptions, o *engine.Options) error {
 	rows, chunk := of.Options.Tokens, int(r.prefillChunk)
+	tokens, asked := r.prefillTokens(of)
 	switch {
-	case r.prefill == 0 && chunk > 0:
+	case tokens == 0 && chunk > 0:
 		return usagef("--prefill-chunk goes with --prefill")
-	case r.prefill == 0:
+	case tokens == 0:
 		return nil
 	case !of.Ragged():
 		return usagef("--prefill: not with --rows 1, whose kernel reads prompts alone")
-	case chunk > 0 && (chunk <= rows || chunk > int(r.prefill)):
+	case chunk > 0 && (chunk <= rows || chunk > tokens):
 		return usagef("--prefill-chunk: %d tokens, want more than the %d rows of a step and at most the %d of --prefill",
-			chunk, rows, r.prefill)
+			chunk, rows, tokens)
 	}
-	all, err := megakernel.BuildPrefills(of, int(r.prefill))
-	if err != nil {
+	all, err := megakernel.BuildPrefills(of, tokens)
+	switch {
+	case err != nil && (asked || chunk > 0):
 		return usagef("--prefill: %v", err)
+	case err != nil:
+		if r.verbose {
+			fmt.Fprintf(stderr, "mkgen: without a prefill kernel: %s\n", oneLine(err))
+		}
+		return nil
 	}
 	switch {
 	case chunk > 0:

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -46,7 +47,8 @@ type runFlags struct {
 	prompts      string
 	many         bool // sequences run together, so the KV cache is to have room for all
 	pin          count
-	prefill      count
+	prefill      prefillWidth
+	longest      int // bytes of the longest prompt that may come, where that is known
 	prefillChunk count
 	lookup       bool
 }
@@ -146,6 +148,12 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	lines, err := r.lines(cmd)
 	if err != nil {
 		return err
+	}
+	if r.longest = len(prompt); asks {
+		r.longest = math.MaxInt
+	}
+	for _, line := range lines {
+		r.longest = max(r.longest, len(line))
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
@@ -266,7 +274,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		o.Beside = append(o.Beside, runtime.Member{Kernel: mk, Device: devices[1+i]})
 	}
 	var e *engine.Engine
-	if err = r.addPrefill(ctx, widest, devices[0], how, &o); err == nil {
+	if err = r.addPrefill(ctx, cmd.ErrOrStderr(), widest, devices[0], how, &o); err == nil {
 		e, err = r.load(ctx, cmd.ErrOrStderr(), w, o)
 	}
 	if err != nil {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+)
+
+// TestPrefillByDefault says where prefill kernels are built without --prefill, and that the flag decides where it is
+// given.
+func TestPrefillByDefault(t *testing.T) {
+	kernel := func(model string, rows int) *megakernel.Kernel {
+		c, err := models.Lookup(model)
+		if err != nil {
+			t.Fatal(err)
+		}
+		mk, err := megakernel.Build(c, megakernel.Options{Tokens: rows})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return mk
+	}
+	wide, one, heads := kernel("llama3.2-1b", 16), kernel("llama3.2-1b", 1), kernel("gemma-3-4b", 16)
+	cuda, sim := runFlags{device: deviceCUDA}, runFlags{device: deviceSim}
+	with := func(r runFlags, set func(*runFlags)) *runFlags { set(&r); return &r }
+	long := func(r *runFlags) { r.longest = worthPrefill }
+	for name, c := range map[string]struct {
+		r    *runFlags
+		of   *megakernel.Kernel
+		want int
+	}{
+		"a long prompt on a GPU": {with(cuda, long), wide, defaultPrefill},
+		"a short prompt":         {with(cuda, func(r *runFlags) { r.longest = worthPrefill - 1 }), wide, 0},
+		"a server":               {with(cuda, func(r *runFlags) { r.serves = true }), wide, defaultPrefill},
+		"one row":                {with(cuda, long), one, 0},
+		"heads of 256":           {with(cuda, long), heads, 0},
+		"the executor":           {with(sim, long), wide, 0},
+		"none":                   {with(cuda, func(r *runFlags) { long(r); r.prefill = noPrefill }), wide, 0},
+		"a number, heads of 256": {with(sim, func(r *runFlags) { r.prefill = 64 }), heads, 64},
+	} {
+		if got, asked := c.r.prefillTokens(c.of); got != c.want || asked != (c.r.prefill != 0) {
+			t.Errorf("%s: %d tokens, asked for: %v; want %d", name, got, asked, c.want)
+		}
+	}
+	for _, wrong := range []string{"0", "-1", "some", "1.5"} {
+		if code, _, stderr := mkgen("run", "--model", "tiny", "--prefill", wrong, "x"); code != 2 ||
+			!strings.Contains(stderr, "or none") {
+			t.Errorf("--prefill %s: code %d, %q", wrong, code, stderr)
+		}
+	}
+	if code, _, stderr := mkgen("run", "--model", "tiny", "--prefill", "none", "--max-tokens", "1", "x"); code != 0 {
+		t.Errorf("--prefill none: %s", stderr)
+	}
+}
