@@ -188,13 +188,7 @@ func (p *Prefill) Room() int {
 // many stages as fit, 6 at most; and two times the columns in a stage where there is room for them: small tiles have
 // more under way then.
 func (p *Prefill) choose() {
-	clusters := p.Of.Options.SMs / p.Options.Cluster
 	together := p.Room() / p.Options.Padded()
-	// what a stage's tokens and rows are fetched by, each
-	tokens, shared := tasks.PrefillTokens(p.Options.Groups), p.Options.Cluster
-	if p.Options.apart() {
-		tokens, shared = tokens/p.Options.Cluster, 1
-	}
 	if p.queryBytes() > 0 { // blocks of 64 tokens
 		p.stageBytes = 64 * 128 * ceilDiv(p.Of.Config.HeadDim, 64)
 	}
@@ -212,13 +206,7 @@ func (p *Prefill) choose() {
 				break
 			}
 			p.Columns[i], p.Depth[i] = n, prefillDepth
-			units := p.gemm(i).Tiles() * together
-			if p.Options.apart() {
-				units /= p.Options.Cluster
-			}
-			// A wave takes as long as a tile's products, which cost what reading their operands costs at least, and its
-			// rest.
-			cost := ceilDiv(units, clusters) * (max(5*n, 3*(n/shared+tokens)) + 80)
+			cost := p.waves(i, together) * p.tileCost(n)
 			if best == 0 || cost <= best { // larger tiles read less
 				best, rows = cost, n
 			}
@@ -232,6 +220,26 @@ func (p *Prefill) choose() {
 			p.Depth[i] = prefillDepth
 		}
 	}
+}
+
+// waves is how often the grid takes tiles of matrix i, of that many pieces of tokens.
+func (p *Prefill) waves(i, pieces int) int {
+	units := p.gemm(i).Tiles() * pieces
+	if p.Options.apart() {
+		units /= p.Options.Cluster
+	}
+	return ceilDiv(units, p.Of.Options.SMs/p.Options.Cluster)
+}
+
+// tileCost is what a wave of tiles of n rows costs: a tile's products, at least what reading their operands costs, and
+// its rest.
+func (p *Prefill) tileCost(n int) int {
+	// what a stage's tokens and rows are fetched by, each
+	tokens, shared := tasks.PrefillTokens(p.Options.Groups), p.Options.Cluster
+	if p.Options.apart() {
+		tokens, shared = tokens/p.Options.Cluster, 1
+	}
+	return max(5*n, 3*(n/shared+tokens)) + 80
 }
 
 // queryBytes is the shared memory beside the ring for queries of attention.

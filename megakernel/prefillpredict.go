@@ -7,12 +7,13 @@ import (
 	"github.com/mkgen/mkgen/tasks"
 )
 
-// What a prefill step of a Hopper GPU takes, measured on an H100 (docs/prefill.md): operations a second of products
-// and of attention, and what each phase of a layer takes beside them.
+// What a prefill step of a Hopper GPU takes, measured on an H100 (docs/prefill.md): seconds of a column of a wave of
+// tiles by its cost, operations of attention a second where all SMs have some, and seconds of each phase of a layer
+// beside them.
 const (
-	prefillProducts  = 620e12
+	prefillColumn    = 10e-12
 	prefillAttention = 520e12
-	prefillPhase     = 12e-6
+	prefillPhase     = 10e-6
 )
 
 // rowsCost is what a step of 16 rows takes over the prediction for one of one row, which leaves out their arithmetic.
@@ -25,15 +26,16 @@ const prefillMemory = 3.0e12
 // PrefillMachine is the machine that prompts' times are predicted for where none is given.
 func PrefillMachine() *machine.Machine { return machine.H200().At(prefillMemory) }
 
-// Predict models the time of a step of n tokens (at least 1) behind cached ones (0 or more) on a machine, in seconds:
-// a phase takes as long as its matrix takes to read or its products to compute, attention what its products take, and
-// each what its sync takes beside. A model, not a measurement: it leaves out waves that the tiles do not fill.
+// Predict models the time of a step of n tokens (at least 1) behind cached ones (0 or more) on a machine, in
+// seconds: a phase takes as long as its matrix takes to read or its waves of tiles to compute, attention what its
+// products take on the SMs that have some, and each what its sync takes beside. A model, not a measurement.
 func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	c, memory := &p.Of.Config, m.Ceiling.Median*1e9
-	padded, layer := ceilDiv(n, p.Options.Padded())*p.Options.Padded(), 0.0
+	layer, pieces := 0.0, ceilDiv(n, p.Options.Padded())
 	for i := range layerMatrices {
-		weights := float64(p.matrix(i).Rows) * float64(p.matrix(i).K)
-		layer += max(2*weights*float64(padded)/prefillProducts, 2*weights/memory)
+		m := p.matrix(i)
+		cost := float64(p.waves(i, pieces)*p.tileCost(p.Columns[i])) * float64(m.K)
+		layer += max(cost*prefillColumn, 2*float64(m.Rows)*float64(m.K)/memory)
 	}
 	layer += float64(p.layerSyncs().all) * prefillPhase
 	if s := p.Scratch(); s > 0 { // codes are read, and bf16 written
@@ -41,7 +43,8 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	}
 	head := p.matrix(prefillHead)
 	seconds := float64(c.Layers)*layer + float64(head.TileBytes())*float64(head.Tiles)/memory
-	return seconds + p.attends(float64(n), float64(cached)+float64(n+1)/2)
+	units, clusters := c.KVHeads*ceilDiv(n, p.tileTokens()), p.Of.Options.SMs/p.Options.Cluster
+	return seconds + p.attends(float64(n), float64(cached)+float64(n+1)/2)*max(1, float64(clusters)/float64(units))
 }
 
 // Gap is how long a sequence that decodes waits for its next token at most while a prompt is read, by prediction, in

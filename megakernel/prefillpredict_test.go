@@ -5,6 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,6 +41,28 @@ func TestPredictedPromptsAreNearMeasuredOnes(t *testing.T) {
 	}
 }
 
+// Launches of a prompt of 8192 tokens beside 15 sequences of a few hundred, as an H200 took them one after the other
+// (bench/results/h200/2026-11-26-runs-of-a-prompt-beside-sequences.txt), are predicted within a tenth, and so is the
+// longest gap between two tokens.
+func TestPredictedLaunchesBesideSequencesAreNearMeasuredOnes(t *testing.T) {
+	_, all := prefillsOf(t, "llama3-8b", 1024, Options{})
+	m := machine.H200()
+	for _, x := range []struct {
+		tokens         int
+		first, longest float64 // milliseconds
+	}{{256, 557.2, 19.0}, {512, 347.3, 22.5}} {
+		sum, longest := 0.0, 0.0
+		for cached := 0; cached < 8192; cached += x.tokens - 15 {
+			n := min(x.tokens, 8192-cached+15)
+			took := 1e3 * (all[0].Predict(m, n, cached) + launchTime)
+			sum, longest = sum+took, max(longest, took)
+		}
+		t.Log(x.tokens, sum, longest)
+		require.InEpsilon(t, x.first, sum, 0.1)
+		require.InEpsilon(t, x.longest, longest, 0.1)
+	}
+}
+
 // Launches beside sequences that decode fit the gap, get shorter as the cache grows, and are never shorter
 // than a step of the smallest kernel; those of small models are as long as can be. Where those that decode do not ride
 // along, their step is in the gap, too.
@@ -50,11 +73,10 @@ func TestAPromptBesideDecodingSequencesIsReadInLaunchesThatFitTheGap(t *testing.
 		o     Options
 		want  map[[2]int]int // by cached tokens and those of the others
 	}{
-		{"llama3-8b", Options{}, map[[2]int]int{{0, 0}: 512, {0, 15 * 1024}: 512, {8192, 15 * 1024}: 512,
-			{8192, 15 * 8192}: 256, {60000, 15 * 1024}: 128}},
-		{"llama3-8b", Options{Head: pipeline.FormatI8}, map[[2]int]int{{0, 0}: 256, {8192, 15 * 1024}: 256,
-			{30000, 0}: 128}},
-		{"llama3-8b", Options{Weights: pipeline.FormatI4G128}, map[[2]int]int{{0, 0}: 256, {60000, 0}: 128}},
+		{"llama3-8b", Options{}, map[[2]int]int{{0, 0}: 512, {2000, 3000}: 256, {7900, 3000}: 256, {0, 15 * 1024}: 256,
+			{8192, 15 * 1024}: 128, {0, 15 * 8192}: 128, {60000, 15 * 1024}: 128}},
+		{"llama3-8b", Options{Head: pipeline.FormatI8}, map[[2]int]int{{0, 0}: 128, {8192, 15 * 1024}: 128}},
+		{"llama3-8b", Options{Weights: pipeline.FormatI4G128}, map[[2]int]int{{0, 0}: 128, {60000, 0}: 128}},
 		{"llama3.2-1b", Options{}, map[[2]int]int{{0, 0}: 1024, {8192, 0}: 1024, {60000, 0}: 768}},
 		{"tiny", Options{SMs: 4}, map[[2]int]int{{0, 0}: 1024, {500, 500}: 1024}},
 	} {
@@ -64,9 +86,6 @@ func TestAPromptBesideDecodingSequencesIsReadInLaunchesThatFitTheGap(t *testing.
 			require.Equal(t, want, chunk(at[0], at[1]), "%s %+v, %v cached", x.model, x.o, at)
 			if want > all[1].Options.Tokens {
 				require.LessOrEqual(t, all[0].Predict(m, want, at[0]), Gap)
-			}
-			if more := want + all[0].Options.Padded(); more <= 1024 && all[0].Options.several() {
-				require.Greater(t, all[0].Predict(m, more, at[0])+all[0].attends(15, float64(at[1])), Gap-2e-3)
 			}
 		}
 	}
