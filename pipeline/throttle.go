@@ -65,17 +65,17 @@ func (p *Plan) Copies() string {
 	return text
 }
 
-// checkThrottles refuses leads that a ring cannot have: each longer than the one before,
-// and with fewer copies.
+// checkThrottles refuses leads that a ring cannot have. Its errors name the option, Leads: each is longer than the one
+// before, and with fewer copies.
 func checkThrottles(leads []Throttle, stages, inFlight int) error {
 	chunks, than := 0, "that are in flight without a lead"
 	for _, l := range leads {
 		if l.Chunks <= chunks || l.Chunks >= stages {
-			return fmt.Errorf("pipeline: leads are %s, %d chunks, want more than %d and fewer than the ring's %d stages",
+			return fmt.Errorf("pipeline: Leads is %s, %d chunks, want more than %d and fewer than the ring's %d stages",
 				ThrottlesText(leads), l.Chunks, chunks, stages)
 		}
 		if l.InFlight < 1 || l.InFlight >= inFlight {
-			return fmt.Errorf("pipeline: leads are %s, and %d in flight from %d chunks on, want at least 1 and fewer than the %d %s", ThrottlesText(leads), l.InFlight, l.Chunks, inFlight, than)
+			return fmt.Errorf("pipeline: Leads is %s, and %d in flight from %d chunks on, want at least 1 and fewer than the %d %s", ThrottlesText(leads), l.InFlight, l.Chunks, inFlight, than)
 		}
 		chunks, inFlight, than = l.Chunks, l.InFlight, "of the lead before"
 	}
