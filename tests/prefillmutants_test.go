@@ -11,6 +11,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
@@ -94,6 +95,7 @@ type promptSubject struct {
 	sms, room, hidden, cached int
 	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
 	head                      pipeline.Format
+	several                   bool // sequences: the prompt's tokens are of two
 }
 
 // promptSubjects are grids of one cluster and of two, whose CTAs share tokens or weights, one whose attention has
@@ -116,7 +118,11 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 	}
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: 80 << 10, Weights: weights, Head: x.head})
 	require.NoError(t, err)
-	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.room, Groups: 1, Cluster: 2})
+	o := megakernel.PrefillOptions{Tokens: x.room, Groups: 1, Cluster: 2}
+	if x.several {
+		o.Sequences = 2
+	}
+	p, err := megakernel.BuildPrefill(mk, o)
 	require.NoError(t, err)
 	return p
 }
@@ -151,6 +157,11 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 		require.NoError(t, err)
 		at += n
 	}
+	if x.several {
+		_, err = r.RunAll(t.Context(), []batch.Sequence{{New: tokens[:17], Pages: table[:2]},
+			{New: tokens[17:40], Pages: []uint32{table[2], 7}}}, false)
+		require.NoError(t, err)
+	}
 	var one sync.Mutex
 	return &subject{seeds: promptSeeds, ir: p.IR,
 		run: func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
@@ -164,9 +175,14 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 			if err := errors.Join(wide.Zero("barrier"), wide.Zero("epoch")); err != nil {
 				return "", "", err
 			}
-			return reportOf(runtime.Launch(wide,
-				map[string]uint64{megakernel.ScalarPos: uint64(x.cached), megakernel.ScalarRows: 40,
-					megakernel.ScalarPages: uint64(pages), megakernel.ScalarChooses: 1}))
+			scalars := map[string]uint64{megakernel.ScalarRows: 40, megakernel.ScalarPages: uint64(pages),
+				megakernel.ScalarChooses: 1}
+			if x.several {
+				scalars[megakernel.ScalarSequences] = 2
+			} else {
+				scalars[megakernel.ScalarPos] = uint64(x.cached)
+			}
+			return reportOf(runtime.Launch(wide, scalars))
 		}}
 }
 
@@ -215,6 +231,26 @@ func TestMutantsOfThePhasesOfNormsInAPrefillKernelAreReported(t *testing.T) {
 		{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers",
 			Regions: []string{"sync after add_attention"}, Front: "wait.acquire @barrier", Behind: "wait.mbar @tiles_full",
 			Why: "behind that wait: the next product's consumers wait for what the producer copies", Rule: mutate.Causality},
+	}
+	require.NoError(t, excuses.Check(left, excuses))
+}
+
+// Each synchronisation of the choice behind several sequences is reported when it is left out or weakened.
+func TestMutantsOfTheChoiceBehindSeveralSequencesAreReported(t *testing.T) {
+	deep.Only(t)
+	reported, left := promptSubject{sms: 4, room: 64, several: true}.try(t, pipeline.FormatBF16,
+		func(mu mutate.Mutation) bool {
+			chooses := slices.Contains([]string{"sync after pick", "sync after lm_head", "choose"}, mu.Region)
+			return chooses && (mu.Class == mutate.Remove || mu.Class == mutate.Weaken)
+		})
+	require.Len(t, reported, 13)
+	excuses := mutate.Excuses{
+		{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken}, Role: "consumers",
+			Regions: []string{"sync after pick"}, Behind: "bar.sync", Rule: mutate.Causality,
+			Why: "the LM head's consumers wait for what the producer copies behind the same barrier"},
+		{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers",
+			Regions: []string{"sync after pick"}, Front: "wait.acquire @barrier", Behind: "wait.mbar @tiles_full",
+			Why: "behind that wait: the LM head's consumers wait for what the producer copies", Rule: mutate.Causality},
 	}
 	require.NoError(t, excuses.Check(left, excuses))
 }
