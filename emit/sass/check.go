@@ -312,6 +312,17 @@ func (w *walk) step(at state) {
 	w.push(at, next)
 }
 
+// merge notes the events that a machine instruction stands for besides e: of those that may come next, copies of e's
+// statement on the other side of a condition. Where both sides end in one statement the compiler computes its operands
+// by selects and leaves one copy, which has the line of either.
+func (w *walk) merge(e int, next []int) {
+	for _, other := range next {
+		if w.p.sameStatement(e, other) && w.p.apart(e, other) {
+			w.matched[other] = true
+		}
+	}
+}
+
 // elects is what a vote of the warp gives a uniform predicate, -1 where an instruction is none: whether a thread's
 // predicate holds anywhere. What one elected lane does for its warp is written so, and is that lane's: to it both
 // predicates are one.
@@ -366,6 +377,7 @@ func (w *walk) take(s state, in *instruction) (set int, ok bool) {
 			}
 		}
 	}
+	all := to
 	polls := slices.ContainsFunc(to, func(e int) bool { return w.p.places[e].in != nil && w.p.places[e].in.Op.Waits() })
 	if near := slices.DeleteFunc(slices.Clone(to),
 		func(e int) bool { return !slices.Contains(labels, e) }); len(near) > 0 && !polls {
@@ -373,6 +385,7 @@ func (w *walk) take(s state, in *instruction) (set int, ok bool) {
 	}
 	for _, e := range to {
 		w.matched[e] = true
+		w.merge(e, all)
 	}
 	if spare(in.kind) {
 		to = append(to, w.members[s.set]...)

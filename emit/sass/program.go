@@ -14,7 +14,31 @@ type place struct {
 	plain    bool      // an access that events order, but no event
 	optional bool      // the compiler may leave it out
 	in       *ir.Instr // nil for the entry, the end, and where paths meet
+	arms     []arm     // that it is in, the outermost first
 	next     []int
+}
+
+// arm is one of the two sides of a condition.
+type arm struct {
+	of   *ir.If
+	then bool
+}
+
+// apart says whether places are on the two sides of a condition, so that each time the program comes to it one of them
+// is passed over.
+func (p *program) apart(a, b int) bool {
+	for _, x := range p.places[a].arms {
+		if slices.Contains(p.places[b].arms, arm{x.of, !x.then}) {
+			return true
+		}
+	}
+	return false
+}
+
+// sameStatement says whether places stand for copies of one statement of a template.
+func (p *program) sameStatement(a, b int) bool {
+	x, y := p.places[a].in, p.places[b].in
+	return x != nil && y != nil && x.Op == y.Op && x.Pos == y.Pos && p.places[a].kind == p.places[b].kind
 }
 
 // program is the graph of a kernel's places; 0 is the entry.
@@ -51,12 +75,14 @@ type builder struct {
 	p       *program
 	printed map[*ir.Instr]bool
 	ptx     bool
+	arms    []arm // of what is appended
 	err     error
 }
 
 // add appends a place behind others and returns it as the only end.
 func (b *builder) add(from []int, pl place) []int {
 	at := len(b.p.places)
+	pl.arms = slices.Clone(b.arms)
 	b.p.places = append(b.p.places, pl)
 	b.link(from, at)
 	return []int{at}
@@ -79,9 +105,9 @@ func (b *builder) block(blk *ir.Block, from []int) []int {
 			b.link(b.block(s.Body, head), head[0])
 			from = head
 		case *ir.If:
-			then, other := b.block(s.Then, from), from
+			then, other := b.arm(arm{s, true}, s.Then, from), from
 			if s.Else != nil {
-				other = b.block(s.Else, from)
+				other = b.arm(arm{s, false}, s.Else, from)
 			}
 			from = b.add(append(append([]int{}, then...), other...), place{})
 		case *ir.Roles:
@@ -95,6 +121,14 @@ func (b *builder) block(blk *ir.Block, from []int) []int {
 		}
 	}
 	return from
+}
+
+// arm appends a side of a condition.
+func (b *builder) arm(a arm, blk *ir.Block, from []int) []int {
+	b.arms = append(b.arms, a)
+	ends := b.block(blk, from)
+	b.arms = b.arms[:len(b.arms)-1]
+	return ends
 }
 
 func (b *builder) instr(in *ir.Instr, from []int) []int {
