@@ -39,8 +39,12 @@ type ColumnEpilogue func(row, token u32, y0, y1 f32)
 
 // DefaultBatchTiles is how many row tiles share a load of their input. The registers
 // of a consumer thread, which beside 8 warps has 168, would take twice as many;
-// reading the input from L2 more often costs nothing (bench/yardsticks).
-func DefaultBatchTiles(padded int) int {
+// reading the input from L2 more often costs nothing (bench/yardsticks). Of 4 bits the code of a batch is what costs
+// (docs/RATIONALE.md): a chunk of 14 tiles would be 2000 instructions, which a warp goes through once.
+func DefaultBatchTiles(f pipeline.Format, padded int) int {
+	if padded == 8 && inNibbles(f) {
+		return 6
+	}
 	if padded == 8 {
 		return 14
 	}
