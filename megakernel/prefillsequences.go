@@ -68,8 +68,8 @@ func (f *prefillFlow) each(s tasks.Step, span tasks.PrefillSpan,
 		turned.CTA = e.CTA.Add(i.MulC(max(1, int(prefillTurn*float64(clusters)))).RemC(clusters).MulC(f.p.Options.Cluster)).
 			RemC(e.Grid).Named("turned_cta")
 		first, n := word(PrefillFirst, "first_row"), word(PrefillCount, "tokens")
-		rest := dsl.Select(i.AddC(1).Eq(all), room.Sub(first), n).Named("rows") // the last one's pad the step
+		end := dsl.Select(i.AddC(1).Eq(all), room, first.Add(n).Min(room)).Named("end_row") // the last one's pad the step
 		body(&turned, own, tasks.PrefillSpan{N: n, Last: span.Last, Begin: &tasks.PrefillBegin{Row: first,
-			Entry: dsl.Optional(word(PrefillEntry, "entry")), Room: &rest}})
+			Entry: dsl.Optional(word(PrefillEntry, "entry")), End: &end}})
 	}, dsl.Unroll(1))
 }

@@ -173,6 +173,14 @@ func (p *prefillPieces) queryRow(token u32) u32 {
 	return p.begin.Row.Add(token)
 }
 
+// has reports whether a token is one of the sequence's rows, or pads them.
+func (p *prefillPieces) has(token u32) dsl.Pred {
+	if p.begin != nil && p.begin.End != nil {
+		return p.queryRow(token).Lt(*p.begin.End)
+	}
+	return token.Lt(p.room)
+}
+
 // page is the sequence's i-th page.
 func (p *prefillPieces) page(i u32) u32 {
 	if p.begin != nil {
@@ -186,8 +194,8 @@ func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) 
 	n := span.N
 	p := &prefillPieces{t: t, e: e, s: s, n: n, begin: span.Begin,
 		room: dsl.Optional(n.AddC(padded - 1).DivC(padded).MulC(padded)), end: s.Pos.Add(n).Named("end")}
-	if span.Begin != nil && span.Begin.Room != nil {
-		p.room = *span.Begin.Room
+	if span.Begin != nil && span.Begin.End != nil {
+		p.room = span.Begin.End.Sub(span.Begin.Row).Named("room")
 	}
 	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
 	if t.Window != nil {

@@ -95,11 +95,11 @@ type PrefillSpan struct {
 	Begin *PrefillBegin
 }
 
-// PrefillBegin is where a sequence's rows and page entries begin, see PrefillSpan. Room is how many rows it has, with
-// those that pad it; nil for as many as the products take at once.
+// PrefillBegin is where a sequence's rows and page entries begin, see PrefillSpan. End is the row behind its last one,
+// with those that pad it; nil for as many as the products take at once.
 type PrefillBegin struct {
 	Row, Entry u32
-	Room       *u32
+	End        *u32
 }
 
 // tiles is the number of pieces of size tokens, at least one, that are worked on, and the first of them.

@@ -322,7 +322,7 @@ func (w *prefillTile) store() {
 		by := dsl.Select(w.used[half], dsl.Rcp(total), k.F32(0)).Named("by")
 		r := e.Warp.RemC(dsl.WarpsPerGroup).MulC(16).Add(e.Lane.DivC(4)).AddC(8 * half)
 		value := func(x *dsl.Var[dsl.F32]) f32 { return dsl.Select(w.used[half], x.Get().Mul(by), k.F32(0)) }
-		k.If(r.LtC(t.groupTokens()*t.group()).And(w.rows[half].Lt(w.p.room)), func() {
+		k.If(r.LtC(t.groupTokens()*t.group()).And(w.p.has(w.rows[half])), func() {
 			for i := 2 * half; i < len(w.o); i += 4 {
 				column := w.heads[half].MulC(t.KV.D).Add(e.Lane.RemC(4).MulC(2)).AddC(2*i - 4*half)
 				to.Store(t.Out.At(w.p.queryRow(w.rows[half]), column).DivC(2), dsl.Pack[dsl.BF16x2](value(w.o[i]), value(w.o[i+1])))

@@ -41,6 +41,17 @@ func TestPrefillKernels(t *testing.T) {
 	}
 }
 
+// Of several sequences, too: each has rows of the step and entries of the table.
+func TestPrefillKernelsOfSeveralSequences(t *testing.T) {
+	deep.Only(t)
+	p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4}),
+		megakernel.PrefillOptions{Tokens: 128, Sequences: 4})
+	require.NoError(t, err)
+	r := addresses.CheckPrefill(p, p.IR, addresses.Positions)
+	require.Empty(t, r.Findings)
+	require.Greater(t, r.Accesses, 300)
+}
+
 // What reaches one too far is reported where it tells.
 func TestPrefillIndicesOneTooFar(t *testing.T) {
 	for _, x := range []struct {
