@@ -19,12 +19,13 @@ func TestPrefillKernelsPass(t *testing.T) {
 		tokens        int
 		weights, head pipeline.Format
 		dims          int // of a head; 0: tiny's
-	}{{200, pipeline.FormatI4G64, pipeline.FormatI8, 0}, {tokens: 64}, {tokens: 200, dims: 256},
-		{64, pipeline.FormatE4M3, pipeline.FormatE4M3, 0}}, 1) {
+		page          int // 0: the default
+	}{{200, pipeline.FormatI4G64, pipeline.FormatI8, 0, 0}, {tokens: 64, page: 1}, {tokens: 200, dims: 256},
+		{64, pipeline.FormatE4M3, pipeline.FormatE4M3, 0, 0}}, 1) {
 		c := c
 		c.HeadDim = cmp.Or(x.dims, c.HeadDim)
-		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights, Head: x.head},
-			Seeds: deep.Count(2, 1), Steps: 2, Prefill: x.tokens})
+		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights, Head: x.head,
+			Page: x.page}, Seeds: deep.Count(2, 1), Steps: 2, Prefill: x.tokens})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())
 	}
