@@ -127,10 +127,13 @@ func killSubjects(t *testing.T) []killSubject {
 		ofHanging("given up", oneRow, func(t *testing.T) *hanging { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
 	all = append(all,
 		ofOneRow("wide, LM head i8", wide,
-			with(ships, func(o *megakernel.Options) { o.Head, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),
-		ofOneRow("LM head i4g128", smallConfig(t, func(c *models.Config) {
+			with(ships, func(o *megakernel.Options) { o.Head, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2))
+	for _, f := range []pipeline.Format{pipeline.FormatI4G128, pipeline.FormatI4} {
+		c := smallConfig(t, func(c *models.Config) {
 			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false
-		}), with(ships, func(o *megakernel.Options) { o.Head = pipeline.FormatI4G128 }), 2))
+		})
+		all = append(all, ofOneRow("LM head "+string(f), c, with(ships, func(o *megakernel.Options) { o.Head = f }), 2))
+	}
 	rows := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 4, StageBytes: 2048, Stages: 3, InFlight: 2, Page: 4,
 		Draws: true}
 	heads := func(hidden, intermediate, n int) models.Config {
