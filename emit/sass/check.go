@@ -312,15 +312,39 @@ func (w *walk) step(at state) {
 	w.push(at, next)
 }
 
-// merge notes the events that a machine instruction stands for besides e: of those that may come next, copies of e's
-// statement on the other side of a condition. Where both sides end in one statement the compiler computes its operands
-// by selects and leaves one copy, which has the line of either.
-func (w *walk) merge(e int, next []int) {
+// merge notes the events that the instruction at stands for besides e, where it and one beside it are what a condition
+// decides between: copies of e's statement on the other side of a condition of the program. Of such a pair the
+// compiler's notes lead to one side only.
+func (w *walk) merge(at, e int, next []int) {
+	if !w.paired(at) {
+		return
+	}
 	for _, other := range next {
 		if w.p.sameStatement(e, other) && w.p.apart(e, other) {
 			w.matched[other] = true
 		}
 	}
+}
+
+// paired says whether an instruction has one of its kind beside it, with the opposite guard and no event or branch
+// between them.
+func (w *walk) paired(at int) bool {
+	in := &w.c.ins[at]
+	if in.guard == "" {
+		return false
+	}
+	for _, step := range []int{-1, 1} {
+		for i := at + step; i >= 0 && i < len(w.c.ins); i += step {
+			other := &w.c.ins[i]
+			if other.kind == in.kind && other.guard == in.guard && other.negated != in.negated {
+				return true
+			}
+			if other.kind != "" && !other.plain || other.target >= 0 {
+				break
+			}
+		}
+	}
+	return false
 }
 
 // elects is what a vote of the warp gives a uniform predicate, -1 where an instruction is none: whether a thread's
@@ -385,7 +409,7 @@ func (w *walk) take(s state, in *instruction) (set int, ok bool) {
 	}
 	for _, e := range to {
 		w.matched[e] = true
-		w.merge(e, all)
+		w.merge(s.at, e, all)
 	}
 	if spare(in.kind) {
 		to = append(to, w.members[s.set]...)

@@ -1,7 +1,7 @@
 // Package sass holds a kernel's machine code against its program: every fence, barrier, mbarrier operation, bulk copy
 // and ordered access of the program must be there, of the same kind and scope and in the same order on every path, and
-// no plain access may have crossed one of them. Copies that unrolling makes, predication in place of branches, and one
-// instruction for copies of a statement on both sides of a condition are allowed.
+// no plain access may have crossed one of them. Copies that unrolling makes, and predication in place of branches are
+// allowed.
 //
 // Both sides are graphs of places, of which some are events: what synchronises. The program's places come from the IR,
 // the machine code's from nvdisasm. [Check] walks the machine code with the set of places of the program at which a

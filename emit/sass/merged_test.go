@@ -9,10 +9,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOneStoreForBothSidesOfACondition has a template's statement on both sides of a condition. The compiler may make
-// one store of them, to an address that it selects, as it does in kernels with norms of queries and keys: that is no
-// loss. Where one side has no store, or none is left, or another statement's is missing, there is a finding.
-func TestOneStoreForBothSidesOfACondition(t *testing.T) {
+// TestStoresOfBothSidesOfAConditionAreTold has a template's statement on both sides of a condition, of which the
+// compiler makes two stores with opposite guards. Its notes may lead from both to one side, as they do in kernels with
+// norms of queries and keys: that is no loss. Where one of them is missing, or another statement's store is, there is a
+// finding.
+func TestStoresOfBothSidesOfAConditionAreTold(t *testing.T) {
 	k := dsl.New("sides", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 1024})
 	a, b := dsl.Global[dsl.B128](k, "a", 64), dsl.Global[dsl.B128](k, "b", 64)
 	in, out := dsl.Global[dsl.U32](k, "in", 64), dsl.Global[dsl.U32](k, "out", 64)
@@ -30,18 +31,21 @@ func TestOneStoreForBothSidesOfACondition(t *testing.T) {
 	require.NoError(t, check(t, s, whole).Err())
 	const wide = `STG\.E\.128\.STRONG\.GPU`
 	first := whole.find(t, 0, wide)
-	guard := regexp.MustCompile(`@!?U?P\d `)
+	second := whole.find(t, first+1, wide)
+	guard := regexp.MustCompile(`@!?P\d `)
 	require.Regexp(t, guard, whole.lines[first].text, "a store a side")
+	require.Regexp(t, guard, whole.lines[second].text, "a store a side")
 
-	one := whole.clone()
-	one.drop(one.find(t, first+1, wide))
-	require.Error(t, check(t, s, one).Err(), "one side has lost its store")
-	one.lines[first].text = guard.ReplaceAllString(one.lines[first].text, "")
-	require.NoError(t, check(t, s, one).Err(), "one store for both sides")
+	same := whole.clone()
+	require.NotEqual(t, same.lines[first].notes, same.lines[second].notes)
+	same.lines[first].notes = same.lines[second].notes
+	require.NoError(t, check(t, s, same).Err(), "notes lead to one side")
 
-	for _, kind := range []string{wide, `STG\.E\.STRONG\.GPU`} {
-		lost := one.clone()
-		lost.drop(lost.find(t, 0, kind))
-		require.Error(t, check(t, s, lost).Err(), kind)
+	for name, l := range map[string]*listing{"notes of each": whole, "notes of one": same} {
+		for _, at := range []int{first, second, l.find(t, 0, `STG\.E\.STRONG\.GPU`)} {
+			lost := l.clone()
+			lost.drop(at)
+			require.Error(t, check(t, s, lost).Err(), "%s: %s", name, l.lines[at].text)
+		}
 	}
 }
