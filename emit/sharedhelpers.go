@@ -223,7 +223,7 @@ DEVICE void copy_async(void* dst, const void* src) {
 // Makes a group of this thread's copies since the last one.
 DEVICE void copy_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }`},
 	{"copy_wait", 1, "", `
-// Waits until at most so many of this thread's groups are under way.
+// Waits until at most pending of this thread's groups are under way.
 template <int pending>
 DEVICE void copy_wait() { asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory"); }`},
 	{"ldmatrix", 1, "shared_address", `

@@ -163,7 +163,7 @@ func (p *TileProducer) Announce() {
 	p.kept.Set(k.U32(0))
 }
 
-// ended waits, in all producer warps, until all but so many stages are copied, as wgmma reads them.
+// ended waits, in all producer warps, until at most but stages are still under way, as wgmma reads them.
 func (p *TileProducer) ended(but int) {
 	k := p.r.k
 	k.CopyWait(but)

@@ -10,8 +10,8 @@ import (
 //
 // Codes become f16 by masks alone. A nibble of an integer, with its top bit turned a number from 0 to 15, is as the
 // lowest bits of an f16 2⁻²⁴ of that number, and as bits 4 to 7 sixteen times as much. What is too much, 8 and with
-// zero points these, is taken away from each scale group's sum: so many times the sum of its input, which is a product,
-// too. An E2M1 is an f16 of 2⁻¹⁴ of it with its sign and its three other bits each in their places.
+// zero points these, is taken away from each scale group's sum, times the sum of its input, which is a product, too. An
+// E2M1 is an f16 of 2⁻¹⁴ of it with its sign and its three other bits each in their places.
 //
 // Weights of two tiles are the 16 rows of operand A, and eight tokens are the columns of B. A product is of a word of
 // each tile, four columns of a lane: bytes 0 and 2 are one pair of A, and 1 and 3 the other. Columns of a scale group
@@ -25,7 +25,7 @@ func (g *GEMM) rowsOfA() bool {
 	return g.In.Padded() == 8 && !inFixed(g.M.Format) || inNibbles(g.M.Format)
 }
 
-// chains is how many sums of their own a half of a block has, of so many words of a lane.
+// chains are the n sums that a half of a block has, each of words words of a lane.
 func (p *Int4) chains() (n, words int) {
 	switch p.Shape.Group {
 	case 16:

@@ -155,7 +155,7 @@ func (g *GEMM) multiplyInt4(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *f
 	}, func(w [][]*Int4Weights) { g.productsInt4(e, p, x, acc, w, chunk/n) })
 }
 
-// productsInt4 adds the products of one or two tiles' weights, of so many pieces.
+// productsInt4 adds the products of one or two tiles, of which w has the weights by tile and piece, for pieces pieces.
 func (g *GEMM) productsInt4(e *Env, p *Int4, x *fragments, acc tilePair, w [][]*Int4Weights, pieces int) {
 	for i := range groups(e, pieces) {
 		step := func() {

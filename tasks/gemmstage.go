@@ -8,7 +8,7 @@ import (
 // How chunks of several tiles share a stage (pipeline.MatrixPlan.Together): chunks of the same columns, one behind
 // another, that are copied by a lane each. One chunk of the columns whose input a warp keeps leaves most of it empty.
 
-// produceTogether streams the chunks of size bytes of so many tiles, of which i's lies at at(i).
+// produceTogether streams the chunks of all tiles, each of size bytes; that of tile i lies at at(i).
 func (g *GEMM) produceTogether(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128], tiles u32, size int,
 	at func(i u32) dsl.Val[dsl.U64]) {
 	k := e.K
@@ -22,7 +22,7 @@ func (g *GEMM) produceTogether(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128]
 	}, dsl.Unroll(1))
 }
 
-// multiplyTogether drains the stages of a chunk of so many tile groups of all tiles of a batch, and adds their products
+// multiplyTogether drains the stages of a chunk, of chunk tile groups, of all tiles of a batch, and adds their products
 // to acc, two tiles at a time. A stage that is not whole, the last of a share, has a path of its own: so products of
 // all tiles of a stage take turns, without conditions between them.
 func (g *GEMM) multiplyTogether(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc []tilePair, tiles u32,

@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/interp"
@@ -50,5 +51,22 @@ func survivors(t *testing.T, kernels []*ir.Kernel, run func(i int, program *inte
 			left = append(left, mu)
 		}
 	}
+	return left
+}
+
+// survivorsOf are those of the mutants of a template's file, of which there must be some.
+func survivorsOf(t *testing.T, file string, kernels []*ir.Kernel,
+	run func(i int, program *interp.Program, seed uint64) error) []mutate.Mutation {
+	t.Helper()
+	all := 0
+	left := survivors(t, kernels, run, func(mu mutate.Mutation) bool {
+		own := strings.Contains(mu.Pos.String(), file)
+		if own {
+			all++
+		}
+		return own
+	})
+	t.Logf("%d mutants, %d not reported", all, len(left))
+	require.NotZero(t, all)
 	return left
 }

@@ -124,7 +124,7 @@ const PrefillPage = 8
 
 func (t *PrefillAttention) whole() bool { return t.KV.Page >= PrefillPage }
 
-// Producers is pipeline.TileStages.Producers of a ring for pages of so many tokens: small ones are gathered.
+// Producers is pipeline.TileStages.Producers of a ring for pages of l.Page tokens: small ones are gathered.
 func (l KVLayout) Producers() int {
 	if l.Page >= PrefillPage {
 		return 0

@@ -217,12 +217,7 @@ func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 func TestMutantsOfThePhasesOfNormsInAPrefillKernelAreReported(t *testing.T) {
 	deep.Only(t)
 	reported, left := promptSubject{sms: 2, room: 64, norms: true}.try(t, pipeline.FormatBF16,
-		func(mu mutate.Mutation) bool {
-			phase := slices.ContainsFunc([]string{"qk_norm", "add_attention", "add_mlp"}, func(phase string) bool {
-				return mu.Region == "sync after "+phase
-			})
-			return phase && (mu.Class == mutate.Remove || mu.Class == mutate.Weaken)
-		})
+		lost("sync after qk_norm", "sync after add_attention", "sync after add_mlp"))
 	require.Len(t, reported, 24)
 	excuses := mutate.Excuses{
 		{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken}, Role: "consumers",
@@ -239,10 +234,7 @@ func TestMutantsOfThePhasesOfNormsInAPrefillKernelAreReported(t *testing.T) {
 func TestMutantsOfTheChoiceBehindSeveralSequencesAreReported(t *testing.T) {
 	deep.Only(t)
 	reported, left := promptSubject{sms: 4, room: 64, several: true}.try(t, pipeline.FormatBF16,
-		func(mu mutate.Mutation) bool {
-			chooses := slices.Contains([]string{"sync after pick", "sync after lm_head", "choose"}, mu.Region)
-			return chooses && (mu.Class == mutate.Remove || mu.Class == mutate.Weaken)
-		})
+		lost("sync after pick", "sync after lm_head", "choose"))
 	require.Len(t, reported, 13)
 	excuses := mutate.Excuses{
 		{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken}, Role: "consumers",
@@ -253,6 +245,13 @@ func TestMutantsOfTheChoiceBehindSeveralSequencesAreReported(t *testing.T) {
 			Why: "behind that wait: the LM head's consumers wait for what the producer copies", Rule: mutate.Causality},
 	}
 	require.NoError(t, excuses.Check(left, excuses))
+}
+
+// lost are the mutants in some regions that leave a synchronisation out or weaken it.
+func lost(regions ...string) func(mu mutate.Mutation) bool {
+	return func(mu mutate.Mutation) bool {
+		return slices.Contains(regions, mu.Region) && (mu.Class == mutate.Remove || mu.Class == mutate.Weaken)
+	}
 }
 
 // try are the mutants of tiny's prefill kernel that a schedule of subject x shows, and those that none does.

@@ -51,7 +51,7 @@ __device__ __forceinline__ void copy_async(void* dst, const void* src) {
 // Makes a group of this thread's copies since the last one.
 __device__ __forceinline__ void copy_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
 
-// Waits until at most so many of this thread's groups are under way.
+// Waits until at most pending of this thread's groups are under way.
 template <int pending>
 __device__ __forceinline__ void copy_wait() { asm volatile("cp.async.wait_group %0;" : : "n"(pending) : "memory"); }
 
