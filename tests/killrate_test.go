@@ -28,14 +28,15 @@ type shippedKernel struct {
 // shippedKernels are kernels of llama3-8b as commands make them: every format that weights can be rounded to with every
 // number of rows, those of checkpoints' own codes, layers of several formats and coded LM heads with 1, 8 and 16; each
 // greedy and drawing, with the watchdog of compile and bench and with that of run and serve; and prefill kernels of
-// each, for long prompts and for short ones. Without -killrate most are those that draw, with run's watchdog, and
+// each, for long prompts and for short ones, of one sequence as bench makes them and of as many as there are rows, as
+// run and serve do. Without -killrate most are those that draw, with run's watchdog, and
 // without -deep formats and numbers of rows are fewer.
-func shippedKernels(t *testing.T, families ...family) (all []shippedKernel) {
+func shippedKernels(t *testing.T, of ...family) (all []shippedKernel) {
 	t.Helper()
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	for _, s := range shipped() {
-		all = append(all, s.build(t, c, families)...)
+		all = append(all, s.build(t, c, of)...)
 	}
 	return all
 }
@@ -101,14 +102,31 @@ func (s shippedAs) build(t *testing.T, c models.Config, families []family) (all 
 			}
 		}
 		if n == 1 && slices.Contains(families, prompts) {
-			prefills, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Weights: s.weights, Head: s.head}), 0)
-			require.NoError(t, err)
-			for i, p := range prefills {
-				add([...]string{"prefill", "prefill of short prompts"}[i], prompts, p.IR)
-			}
+			s.prefills(t, c, n, 0, func(what string, k *ir.Kernel) { add(what, prompts, k) })
+		}
+		if most := n == megakernel.MaxPrefillSequences; s.head == "" && n > 1 && (*killrate || most) &&
+			slices.Contains(families, manyPrompts) {
+			s.prefills(t, c, n, longPrefill, func(what string, k *ir.Kernel) {
+				add(fmt.Sprintf("%s of %d sequences", what, n), manyPrompts, k)
+			})
 		}
 	}
 	return all
+}
+
+// longPrefill is the tokens of a prefill step of run and serve.
+const longPrefill = 1024
+
+// prefills builds the prefill kernels beside one of n rows: of steps of that many tokens, 0 for the default, and of
+// short ones.
+func (s shippedAs) prefills(t *testing.T, c models.Config, n, tokens int, add func(what string, k *ir.Kernel)) {
+	t.Helper()
+	all, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head}),
+		tokens)
+	require.NoError(t, err)
+	for i, p := range all {
+		add([...]string{"prefill", "prefill of short prompts"}[i], p.IR)
+	}
 }
 
 // kind is what mutations of equal keys have in common, wherever they are.
@@ -142,7 +160,7 @@ func TestSmallSubjectsHaveEveryKindOfMutantThatShips(t *testing.T) {
 		}
 	}
 	missing, all := map[kind]string{}, map[kind]bool{}
-	for _, s := range shippedKernels(t, oneRow, manyRows, prompts) {
+	for _, s := range shippedKernels(t, killFamilies...) {
 		for k := range s.kinds {
 			if all[k] = true; !has[k] {
 				missing[k] = s.name

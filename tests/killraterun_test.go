@@ -30,6 +30,8 @@ func familyExcuses(f family) mutate.Excuses {
 		return slices.Concat(singleExcuses, drawExcuses)
 	case manyRows:
 		return slices.Concat(ringExcuses, raggedExcuses)
+	case manyPrompts:
+		return slices.Concat(prefillExcuses, severalExcuses)
 	}
 	return prefillExcuses
 }
@@ -206,7 +208,7 @@ func TestKillRateOfWhatShips(t *testing.T) {
 	if !*killrate {
 		t.Skip("-killrate runs it")
 	}
-	for _, f := range []family{oneRow, manyRows, prompts} {
+	for _, f := range killFamilies {
 		t.Run(string(f), func(t *testing.T) {
 			kernels := shippedKernels(t, f)
 			start, r := time.Now(), newKillRun(t, f, kernels)

@@ -15,12 +15,16 @@ import (
 // family is a set of kernels whose mutants are tried on the same subjects and have the same excuses.
 type family string
 
-// The families: kernels of one row a step, of several, and of prompts.
+// The families: kernels of one row a step, of several, of a prompt, and of several sequences beside prompts.
 const (
-	oneRow   family = "one row"
-	manyRows family = "several rows"
-	prompts  family = "prefill"
+	oneRow      family = "one row"
+	manyRows    family = "several rows"
+	prompts     family = "prefill"
+	manyPrompts family = "prefill of several sequences"
 )
+
+// killFamilies lists them.
+var killFamilies = []family{oneRow, manyRows, prompts, manyPrompts}
 
 // killSubject is a small kernel whose mutants stand for those of kernels that ship.
 type killSubject struct {
@@ -48,8 +52,11 @@ func ofRows(name string, c models.Config, pin int, o megakernel.Options) killSub
 
 // ofPrompts is a subject of prefill.
 func ofPrompts(name string, weights pipeline.Format, x promptSubject) killSubject {
-	open := func(t *testing.T) *subject { return x.open(t, weights) }
-	return killSubject{name, prompts, func(t *testing.T) *ir.Kernel { return x.build(t, weights).IR }, open}
+	of, open := prompts, func(t *testing.T) *subject { return x.open(t, weights) }
+	if x.several {
+		of, name = manyPrompts, name+", several sequences"
+	}
+	return killSubject{name, of, func(t *testing.T) *ir.Kernel { return x.build(t, weights).IR }, open}
 }
 
 // ofHanging is a subject whose launches are given up.
@@ -177,12 +184,17 @@ func killSubjects(t *testing.T) []killSubject {
 		return newRaggedHanging(t, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Stages: 3,
 			InFlight: 2, Page: 4})
 	}))
-	for i, x := range promptSubjects {
-		name := [...]string{"bf16, prompt", "bf16, cached tokens", "bf16, two tiles", "bf16, two clusters", "bf16, wide"}[i]
-		all = append(all, ofPrompts(name, pipeline.FormatBF16, x))
+	for _, several := range []bool{false, true} {
+		for i, x := range promptSubjects {
+			x.several = several
+			name := [...]string{"bf16, prompt", "bf16, cached tokens", "bf16, two tiles", "bf16, two clusters", "bf16, wide"}[i]
+			all = append(all, ofPrompts(name, pipeline.FormatBF16, x))
+		}
+		x := promptSubjects[3]
+		x.several = several
+		all = append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, x))
 	}
 	coded := promptSubjects[3]
 	coded.head = pipeline.FormatI8
-	return append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, promptSubjects[3]),
-		ofPrompts("LM head i8, two clusters", pipeline.FormatBF16, coded))
+	return append(all, ofPrompts("LM head i8, two clusters", pipeline.FormatBF16, coded))
 }

@@ -90,12 +90,34 @@ var prefillExcuses = mutate.Excuses{
 		Why: "a copy may complete before its bytes are expected while the phase lacks its arrival", Rule: mutate.Phases},
 }
 
+// severalExcuses are, beside prefillExcuses, of the prefill kernel of several sequences.
+var severalExcuses = mutate.Excuses{
+	{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken}, Role: "consumers",
+		Regions: []string{"sync after pick"}, Behind: "bar.sync", Rule: mutate.Causality,
+		Why: "the LM head's consumers wait for what the producer copies behind the same barrier"},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers",
+		Regions: []string{"sync after pick"}, Front: "wait.acquire @barrier", Behind: "wait.mbar @tiles_full",
+		Why: "behind that wait: the LM head's consumers wait for what the producer copies", Rule: mutate.Causality},
+}
+
 // promptSubject is a grid of clusters of two and its prompt: 40 tokens behind cached ones.
 type promptSubject struct {
 	sms, room, hidden, cached int
 	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
 	head                      pipeline.Format
-	several                   bool // sequences: the prompt's tokens are of two
+	several                   bool // sequences: the 40 tokens are of three, see parts
+}
+
+// promptPart is a sequence's tokens of a step, behind cached ones.
+type promptPart struct{ cached, tokens int }
+
+// parts are those of the step that each run repeats: the prompt, or the end of one, a sequence that decodes, and
+// another prompt.
+func (x promptSubject) parts() []promptPart {
+	if x.several {
+		return []promptPart{{x.cached, 17}, {33, 1}, {0, 22}}
+	}
+	return []promptPart{{x.cached, 40}}
 }
 
 // promptSubjects are grids of one cluster and of two, whose CTAs share tokens or weights, one whose attention has
@@ -120,23 +142,18 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 	require.NoError(t, err)
 	o := megakernel.PrefillOptions{Tokens: x.room, Groups: 1, Cluster: 2}
 	if x.several {
-		o.Sequences = 2
+		o.Sequences = len(x.parts())
 	}
 	p, err := megakernel.BuildPrefill(mk, o)
 	require.NoError(t, err)
 	return p
 }
 
-// open is the kernel in front of the prompt's last step, which each run repeats. What a run writes is not judged: the
-// bits of its matrices are another test's.
+// open is the kernel in front of the step that each run repeats. What a run writes is not judged: the bits of its
+// matrices are another test's.
 func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 	t.Helper()
-	pages := 8 + x.cached/16
-	tokens := synth.Tokens(7, 0, x.cached+40, 320)
-	table := make([]uint32, (len(tokens)+15)/16)
-	for i := range table {
-		table[i] = uint32((3 + 5*i) % pages)
-	}
+	pages, used := 8+x.cached/16, 0
 	p := x.build(t, weights)
 	mk := p.Of
 	sim, err := runtime.NewSim(mk.IR, 1)
@@ -148,20 +165,23 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)
-	for at := 0; at < len(tokens); { // the last writes the tokens and the table that stay
-		n := min(x.room, x.cached-at)
-		if at == x.cached {
-			n = 40
+	var step []batch.Sequence
+	for i, part := range x.parts() {
+		tokens := synth.Tokens(7, i, part.cached+part.tokens, 320)
+		table := make([]uint32, (len(tokens)+15)/16)
+		for j := range table {
+			table[j] = uint32((3 + 5*used) % pages)
+			used++
 		}
-		_, err = r.Run(t.Context(), tokens[at:at+n], at, table, false)
-		require.NoError(t, err)
-		at += n
+		for at := 0; at < part.cached; at += x.room {
+			_, err = r.Run(t.Context(), tokens[at:min(at+x.room, part.cached)], at, table, true)
+			require.NoError(t, err)
+		}
+		step = append(step, batch.Sequence{New: tokens[part.cached:], Cached: part.cached, Pages: table})
 	}
-	if x.several {
-		_, err = r.RunAll(t.Context(), []batch.Sequence{{New: tokens[:17], Pages: table[:2]},
-			{New: tokens[17:40], Pages: []uint32{table[2], 7}}}, false)
-		require.NoError(t, err)
-	}
+	require.LessOrEqual(t, used, pages)
+	_, err = r.RunAll(t.Context(), step, false) // writes the tokens and the tables that stay
+	require.NoError(t, err)
 	var one sync.Mutex
 	return &subject{seeds: promptSeeds, ir: p.IR,
 		run: func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
@@ -178,7 +198,7 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 			scalars := map[string]uint64{megakernel.ScalarRows: 40, megakernel.ScalarPages: uint64(pages),
 				megakernel.ScalarChooses: 1}
 			if x.several {
-				scalars[megakernel.ScalarSequences] = 2
+				scalars[megakernel.ScalarSequences] = uint64(len(step))
 			} else {
 				scalars[megakernel.ScalarPos] = uint64(x.cached)
 			}
@@ -236,15 +256,7 @@ func TestMutantsOfTheChoiceBehindSeveralSequencesAreReported(t *testing.T) {
 	reported, left := promptSubject{sms: 4, room: 64, several: true}.try(t, pipeline.FormatBF16,
 		lost("sync after pick", "sync after lm_head", "choose"))
 	require.Len(t, reported, 13)
-	excuses := mutate.Excuses{
-		{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken}, Role: "consumers",
-			Regions: []string{"sync after pick"}, Behind: "bar.sync", Rule: mutate.Causality,
-			Why: "the LM head's consumers wait for what the producer copies behind the same barrier"},
-		{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers",
-			Regions: []string{"sync after pick"}, Front: "wait.acquire @barrier", Behind: "wait.mbar @tiles_full",
-			Why: "behind that wait: the LM head's consumers wait for what the producer copies", Rule: mutate.Causality},
-	}
-	require.NoError(t, excuses.Check(left, excuses))
+	require.NoError(t, severalExcuses.Check(left, severalExcuses))
 }
 
 // lost are the mutants in some regions that leave a synchronisation out or weaken it.
