@@ -43,6 +43,7 @@ type drawing struct {
 	draws   dsl.Buf[dsl.U32] // the rows' parameters
 	records dsl.Buf[dsl.U32]
 	bins    dsl.Buf[dsl.U32]
+	lists   dsl.Buf[dsl.U32]
 	scores  dsl.Buf[dsl.U32]
 	modes   dsl.Val[dsl.U32]
 
@@ -60,7 +61,7 @@ func (mk *Kernel) drawScratch() int {
 	if !mk.Draws() {
 		return 0
 	}
-	return 4 * tasks.SampleSharedLen(mk.Options.Tokens, mk.Options.Consumers)
+	return 4 * tasks.SampleSharedLen(mk.Options.Tokens)
 }
 
 func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
@@ -74,7 +75,11 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(tasks.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16),
 		bufDoc("[2][%d][%d][4] what each SM has for each row", o.Tokens, o.SMs))
 	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(tasks.SampleBinsLen(o.Tokens)), dsl.Align(16),
-		bufDoc("[%d][%d][%d][2] histograms of logits", draw.Searches, o.Tokens, draw.Bins))
+		bufDoc("[%d][%d][%d][2] histograms of logits; [%d] how many tokens draw_lists has", draw.Searches, o.Tokens,
+			draw.Bins, o.Tokens))
+	listed := draw.Listed(mk.Config.Vocab)
+	d.lists = dsl.Global[dsl.U32](k, "draw_lists", int64(tasks.SampleListsLen(o.Tokens, mk.Config.Vocab)), dsl.Align(16),
+		bufDoc("[%d][%d][2] logits and tokens that may stay, where they are few", o.Tokens, listed))
 	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(tasks.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16),
 		bufDoc("[%d][%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens,
 			draw.ScoredSteps, o.SMs, draw.ScoreWords, draw.ScoredSteps))
@@ -112,7 +117,7 @@ func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *task
 	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16),
 		dsl.Doc("how far each row's draw is"))
 	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws,
-		Logits: b.bufs.logits, Records: d.records, Bins: d.bins, Scores: d.scores, Histories: d.histories, Masks: d.masks,
+		Logits: b.bufs.logits, Records: d.records, Bins: d.bins, Lists: d.lists, Scores: d.scores, Histories: d.histories, Masks: d.masks,
 		Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
 }
 
@@ -142,5 +147,5 @@ func (mk *Kernel) DrawBarriers() int {
 	if !mk.Draws() {
 		return 0
 	}
-	return draw.Searches + 1
+	return draw.Searches + 2
 }

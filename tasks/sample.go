@@ -12,10 +12,14 @@ import (
 // arithmetic.
 //
 // First runs behind the LM head: each CTA publishes the winner of its own logits and the highest of them. After a sync
-// Choose finds the winner of all. A row that truncates then needs to know whether the winner stays: the CTAs add their
-// logits to a histogram in global memory, with a grid barrier, and look where the distances of top-k and top-p lie.
-// They go on in finer histograms until that is known of the winner, which takes one of them for most draws. Where the
-// winner does not stay the CTAs publish the winner of what does.
+// Choose finds the winner of all. A row of min-p alone needs to know whether it stays; where it does not, the CTAs
+// publish the winner of what does.
+//
+// A row of top-k or top-p draws nothing before it knows which tokens stay. The CTAs add their logits to a histogram in
+// global memory, with a grid barrier, and look in which bins top-k and top-p end. Where few tokens lie before the end
+// of that bin the CTAs list them, with one more barrier. Then each CTA goes on alone: finer histograms of the list say
+// which of its tokens stay, and the winner of these is drawn. Where many tokens lie there the CTAs go on in finer
+// histograms of all logits, a barrier each, and publish the winner of what stays.
 //
 // Rows with a history or a mask have their logits changed first, each by the CTA that computed it, and what they
 // choose is added to the history.
@@ -29,7 +33,8 @@ type Sample struct {
 	Rows     dsl.Buf[dsl.U32] // [T][draw.RowWords] parameters
 	Logits   dsl.Buf[dsl.F32] // [T][Vocab]; of rows with a history or a mask what they draw from is left in it
 	Records  dsl.Buf[dsl.U32] // SampleRecordsLen long: what each CTA publishes
-	Bins     dsl.Buf[dsl.U32] // SampleBinsLen long: histograms
+	Bins     dsl.Buf[dsl.U32] // SampleBinsLen long: histograms, and the lengths of Lists
+	Lists    dsl.Buf[dsl.U32] // SampleListsLen long: of each row the tokens that may stay, where they are few
 	// SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][grid][draw.ScoreWords]
 	Scores dsl.Buf[dsl.U32]
 
@@ -52,16 +57,21 @@ const (
 	recordWords = 4 // the winner's score, its token, its logit; the highest logit
 	binWords    = 2 // of draw.Bins: tokens, weight
 	rowBins     = draw.Bins * binWords
+	listWords   = 2 // of a token in Lists: its logit, the token
 )
 
 // SampleRecordsLen is the length of Sample.Records.
 func SampleRecordsLen(rows, grid int) int { return 2 * rows * grid * recordWords }
 
 // SampleBinsLen is the length of Sample.Bins.
-func SampleBinsLen(rows int) int { return draw.Searches * rows * rowBins }
+func SampleBinsLen(rows int) int { return draw.Searches*rows*rowBins + rows }
 
-// SampleSharedLen is the length of Sample.Shared.
-func SampleSharedLen(rows, consumers int) int { return rows * max(rowBins, consumers*recordWords) }
+// SampleListsLen is the length of Sample.Lists.
+func SampleListsLen(rows, vocab int) int { return rows * draw.Listed(vocab) * listWords }
+
+// SampleSharedLen is the length of Sample.Shared: a histogram a row, which is more than the records of a CTA's warps,
+// and as much as the highest logits that a warp may find.
+func SampleSharedLen(rows int) int { return rows * rowBins }
 
 // SampleStateLen is the length of Sample.State.
 func SampleStateLen(rows int) int { return rows * stateWords }
@@ -76,8 +86,12 @@ const (
 	stateGoal  // f32: top-p's
 	stateFar   // the largest distance that stays, as far as is known
 	stateTop   // f32: the highest logit
-	stateDist  // the winner's distance from it
+	stateDist  // the winner's distance from it; of a row that has drawn nothing yet, more than any that stays
+	stateNear  // behind the first histogram: how many tokens are left that may stay, at most
+	stateList  // how many of them Lists has; 0: none are listed
 	stateWords = 12
+
+	manyNear = 1<<31 - 1 // in stateNear: nobody has counted
 
 	modeDone = 0
 	modeTopK = 1
@@ -96,6 +110,8 @@ func (t *Sample) problem(e *Env) string {
 			t.Records.Len(), SampleRecordsLen(t.T, e.Grid)),
 		need(int(t.Bins.Len()) >= SampleBinsLen(t.T), "sample: Bins has %d elements, want %d", t.Bins.Len(),
 			SampleBinsLen(t.T)),
+		need(int(t.Lists.Len()) >= SampleListsLen(t.T, t.Vocab), "sample: Lists has %d elements, want %d", t.Lists.Len(),
+			SampleListsLen(t.T, t.Vocab)),
 		need(int(t.Scores.Len()) >= SampleScoresLen(t.T, e.Grid), "sample: Scores has %d elements, want %d", t.Scores.Len(),
 			SampleScoresLen(t.T, e.Grid)),
 		need(int(t.Histories.Len()) >= SampleHistoriesLen(t.T, t.Vocab), "sample: Histories has %d elements, want %d",
@@ -104,8 +120,8 @@ func (t *Sample) problem(e *Env) string {
 			t.T*draw.MaskWords(t.Vocab)),
 		need(t.Ready.Len() >= 1, "sample: Ready has no element, want 1"),
 		need(int(t.Raw.Len()) >= t.T*t.Vocab, "sample: Raw has %d elements, want %d", t.Raw.Len(), t.T*t.Vocab),
-		need(int(t.Shared.Len()) >= SampleSharedLen(t.T, e.Consumers), "sample: Shared has %d elements, want %d",
-			t.Shared.Len(), SampleSharedLen(t.T, e.Consumers)),
+		need(int(t.Shared.Len()) >= SampleSharedLen(t.T), "sample: Shared has %d elements, want %d", t.Shared.Len(),
+			SampleSharedLen(t.T)),
 		need(int(t.State.Len()) >= SampleStateLen(t.T), "sample: State has %d elements, want %d", t.State.Len(),
 			SampleStateLen(t.T)),
 		need(int(t.Chosen.Len()) >= t.T, "sample: Chosen has %d elements, want %d", t.Chosen.Len(), t.T))
@@ -132,13 +148,22 @@ func (t *Sample) First(e *Env, share Share) {
 
 func (t *Sample) truncates() dsl.Pred { return t.Modes.AndC(draw.ModeTruncates).NeC(0) }
 
-// eachRow calls body for the rows of the step.
-func (t *Sample) eachRow(k *dsl.Kernel, body func(row u32)) {
-	if t.T == 1 {
-		body(k.U32(0))
-		return
+// team is how many warps go through a row's logits together.
+func (t *Sample) team(e *Env) int { return max(1, e.Consumers/t.T) }
+
+// teamRows calls body for the rows of the step whose logits this warp goes through, with its team: thread is the
+// thread's place in it.
+func (t *Sample) teamRows(e *Env, body func(row, thread u32)) {
+	n, k := t.team(e), e.K
+	switch {
+	case t.T == 1:
+		body(k.U32(0), e.Tid)
+	case n == 1:
+		k.ForStep(e.Warp, t.Count, e.Consumers, func(row u32) { body(row, e.Lane) }, dsl.Unroll(1))
+	default: // a warp that no team has finds no row under Count
+		thread := e.Warp.RemC(n).MulC(dsl.WarpSize).Add(e.Lane)
+		k.ForStep(e.Warp.DivC(n), t.Count, e.Consumers/n, func(row u32) { body(row, thread) }, dsl.Unroll(1))
 	}
-	k.For(k.U32(0), t.Count, body, dsl.Unroll(1))
 }
 
 // ownRows calls body for the rows of the step that this warp looks after.
@@ -150,10 +175,10 @@ func (t *Sample) ownRows(e *Env, body func(row u32)) {
 	e.K.ForStep(e.Warp, t.Count, e.Consumers, body, dsl.Unroll(1))
 }
 
-// eachFour calls body for the CTA's logits of a row, four tokens a thread at a time; those beyond the vocabulary are
-// NaN.
-func (t *Sample) eachFour(e *Env, share Share, row u32, body func(token u32, x []f32)) {
-	t.eachFourOf(e, share, row, e.Tid, e.Threads(), body)
+// eachFour calls body for the CTA's logits of a row, four tokens a thread of the row's team at a time; those beyond the
+// vocabulary are NaN.
+func (t *Sample) eachFour(e *Env, share Share, row, thread u32, ahead int, body func(token u32, x []f32)) {
+	t.eachFourOf(e, share, row, thread, t.team(e)*dsl.WarpSize, ahead, body)
 }
 
 // param is a word of a row's parameters.
@@ -177,6 +202,14 @@ func (t *Sample) state(row u32, word int) u32 {
 // in is whether a row is in a mode.
 func (t *Sample) in(row u32, mode int) dsl.Pred {
 	return dsl.Uniform(t.state(row, stateMode), dsl.WarpScope).EqC(mode)
+}
+
+// searches is whether a row looks for where top-k or top-p ends.
+func (t *Sample) searches(row u32) dsl.Pred { return t.in(row, modeTopK).Or(t.in(row, modeTopP)) }
+
+// listed is whether the tokens of a row that may stay are in Lists.
+func (t *Sample) listed(row u32) dsl.Pred {
+	return dsl.Uniform(t.state(row, stateList), dsl.WarpScope).NeC(0)
 }
 
 func (t *Sample) stateF32(row u32, word int) f32 {
@@ -226,32 +259,40 @@ func (w winner) meet(b dsl.Buf[dsl.U32], at u32) {
 }
 
 // pass publishes the CTA's winners in a half of Records: the first time those of all its logits, the second time, of
-// the rows whose winner does not stay, those of the logits that do.
+// the rows whose winner does not stay and which are not listed, those of the logits that do.
 func (t *Sample) pass(e *Env, share Share, half int) {
-	k := e.K
-	t.eachRow(k, func(row u32) {
+	k, n := e.K, t.team(e)
+	t.teamRows(e, func(row, thread u32) {
 		if half == 0 {
-			t.passRow(e, share, row, nil)
+			k.IfElse(t.drawsFirst(row), func() { t.passRow(e, share, row, thread, nil) },
+				func() { t.passHighest(e, share, row, thread) })
 			return
 		}
-		k.If(t.in(row, modeAway), func() {
+		k.If(t.in(row, modeAway).And(t.listed(row).Not()), func() {
 			top, nats, far := t.stateF32(row, stateTop), t.paramF32(row, draw.RowNats), t.state(row, stateFar)
-			t.passRow(e, share, row, func(x f32) dsl.Pred { return distance(k, top, x, nats).Le(far) })
+			t.passRow(e, share, row, thread, func(x f32) dsl.Pred { return distance(k, top, x, nats).Le(far) })
 		})
 	})
 	e.Sync()
 	k.If(e.Tid.Lt(t.Count), func() {
 		w := newWinner(e)
-		for i := range e.Consumers {
-			w.meet(t.Shared, e.Tid.MulC(e.Consumers).AddC(i).MulC(recordWords))
+		for i := range n {
+			w.meet(t.Shared, e.Tid.MulC(n).AddC(i).MulC(recordWords))
 		}
 		publish := func() { w.store(t.Records, t.record(e, half, e.Tid, e.CTA)) }
 		if half == 0 {
 			publish()
 			return
 		}
-		k.If(t.state(e.Tid, stateMode).EqC(modeAway), publish)
+		k.If(t.state(e.Tid, stateMode).EqC(modeAway).And(t.state(e.Tid, stateList).EqC(0)), publish)
 	})
+}
+
+// drawsFirst is whether a row draws before it knows which tokens stay: all do, or it has min-p alone, with which the
+// winner mostly does.
+func (t *Sample) drawsFirst(row u32) dsl.Pred {
+	flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
+	return flags.AndC(draw.FlagDraws | draw.FlagTopK | draw.FlagTopP).EqC(draw.FlagDraws)
 }
 
 func (t *Sample) record(e *Env, half int, row, cta u32) u32 {
@@ -259,25 +300,14 @@ func (t *Sample) record(e *Env, half int, row, cta u32) u32 {
 }
 
 // passRow finds this warp's winner among its logits of a row that stay; nil: all do.
-func (t *Sample) passRow(e *Env, share Share, row u32, stays func(x f32) dsl.Pred) {
+func (t *Sample) passRow(e *Env, share Share, row, thread u32, stays func(x f32) dsl.Pred) {
 	k := e.K
 	w := newWinner(e)
-	draws, scale := t.has(row, draw.FlagDraws), t.paramF32(row, draw.RowScale)
-	key := [2]u32{t.param(row, draw.RowSeedLo), t.param(row, draw.RowSeedHi)}
-	position := t.Position(row)
-	t.eachFour(e, share, row, func(token u32, x []f32) {
-		score := dsl.NewArray(k.F32(0), 4, "score")
+	scale, key, position := t.paramF32(row, draw.RowScale), t.key(row), t.Position(row)
+	t.eachFour(e, share, row, thread, 1, func(token u32, x []f32) {
+		bits := philox(k, key, [4]u32{position, token.DivC(4), k.U32(0), k.U32(0)})
 		for i := range x {
-			score[i].Set(x[i])
-		}
-		k.If(draws, func() {
-			bits := philox(k, key, [4]u32{position, token.DivC(4), k.U32(0), k.U32(0)})
-			for i := range x {
-				score[i].Set(x[i].Mul(scale).Sub(dsl.Log2(exponential(k, bits[i]))))
-			}
-		})
-		for i := range x {
-			z := score[i].Get()
+			z := gumbel(k, x[i], scale, bits[i])
 			if stays != nil {
 				z = dsl.Select(stays(x[i]), z, k.F32(math.Inf(-1)))
 			}
@@ -285,8 +315,39 @@ func (t *Sample) passRow(e *Env, share Share, row u32, stays func(x f32) dsl.Pre
 			w.top.Set(w.top.Get().Max(x[i]))
 		}
 	})
+	t.met(e, row, w)
+}
+
+// passHighest finds the highest of this warp's logits of a row.
+func (t *Sample) passHighest(e *Env, share Share, row, thread u32) {
+	w := newWinner(e)
+	t.eachFour(e, share, row, thread, ahead, func(token u32, x []f32) {
+		for i := range x {
+			w.win(x[i], token.AddC(i), x[i])
+		}
+	})
+	w.top.Set(w.logit.Get())
+	t.met(e, row, w)
+}
+
+// met leaves a warp's winner of a row in Shared.
+func (t *Sample) met(e *Env, row u32, w winner) {
 	w.warp()
-	k.If(e.Lane.EqC(0), func() { w.store(t.Shared, row.MulC(e.Consumers).Add(e.Warp).MulC(recordWords)) })
+	place := row
+	if n := t.team(e); n > 1 {
+		place = row.MulC(n).Add(e.Warp.RemC(n))
+	}
+	e.K.If(e.Lane.EqC(0), func() { w.store(t.Shared, place.MulC(recordWords)) })
+}
+
+// key is that of a row's random bits.
+func (t *Sample) key(row u32) [2]u32 {
+	return [2]u32{t.param(row, draw.RowSeedLo), t.param(row, draw.RowSeedHi)}
+}
+
+// gumbel is the score of a logit that a row draws from.
+func gumbel(k *dsl.Kernel, x, scale f32, bits u32) f32 {
+	return x.Mul(scale).Sub(dsl.Log2(exponential(k, bits)))
 }
 
 // distance of a logit from the highest, beyond draw.Farthest for NaN and -inf.
@@ -301,29 +362,34 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 	if t.problem(e) != "" {
 		return
 	}
-	t.ownRows(e, func(row u32) {
-		w := t.read(e, 0, row)
+	choose := func(row u32, w winner, also func()) {
+		w.warp()
 		k.If(e.Lane.EqC(0), func() {
 			t.Chosen.Store(row, w.index.Get())
 			t.keepLogit(e, row, w)
-			k.If(t.truncates(), func() { t.begin(k, row, w) })
+			also()
 		})
+	}
+	t.ownRows(e, func(row u32) {
+		w := newWinner(e)
+		t.read(e, 0, row, w)
+		choose(row, w, func() { k.If(t.truncates(), func() { t.begin(k, row, w) }) })
 	})
 	e.Sync()
 	k.If(t.truncates(), func() {
 		k.For(k.U32(0), k.U32(draw.Searches), func(i u32) {
-			k.If(t.any(e, modeTopK, modeTopP), func() { t.search(e, share, bar, i) })
+			k.If(t.any(e, t.isSearching), func() { t.search(e, share, bar, i) })
 		}, dsl.Unroll(1))
-		k.If(t.any(e, modeAway), func() {
-			t.pass(e, share, 1)
-			bar.Sync()
+		k.If(t.any(e, t.isAway), func() {
+			k.If(t.any(e, func(row u32) dsl.Pred { return t.isAway(row).And(t.state(row, stateList).EqC(0)) }), func() {
+				t.pass(e, share, 1)
+				bar.Sync()
+			})
 			t.ownRows(e, func(row u32) {
 				k.If(t.in(row, modeAway), func() {
-					w := t.read(e, 1, row)
-					k.If(e.Lane.EqC(0), func() {
-						t.Chosen.Store(row, w.index.Get())
-						t.keepLogit(e, row, w)
-					})
+					w := newWinner(e)
+					k.IfElse(t.listed(row), func() { t.drawListed(e, row, w) }, func() { t.read(e, 1, row, w) })
+					choose(row, w, func() {})
 				})
 			})
 			e.Sync()
@@ -332,9 +398,8 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 	t.remember(e, share)
 }
 
-// read finds the winner of a row among those that the CTAs have published, in every lane.
-func (t *Sample) read(e *Env, half int, row u32) winner {
-	w := newWinner(e)
+// read meets a row's winners that the CTAs have published.
+func (t *Sample) read(e *Env, half int, row u32, w winner) {
 	for from := 0; from < e.Grid; from += dsl.WarpSize {
 		cta := e.Lane.AddC(from)
 		meet := func() { w.meet(t.Records, t.record(e, half, row, cta)) }
@@ -344,21 +409,21 @@ func (t *Sample) read(e *Env, half int, row u32) winner {
 			e.K.If(cta.LtC(e.Grid), meet)
 		}
 	}
-	w.warp()
-	return w
 }
 
-// any is whether a row is in one of the modes.
-func (t *Sample) any(e *Env, modes ...int) dsl.Pred {
+func (t *Sample) isSearching(row u32) dsl.Pred {
+	mode := t.state(row, stateMode)
+	return mode.EqC(modeTopK).Or(mode.EqC(modeTopP))
+}
+
+func (t *Sample) isAway(row u32) dsl.Pred { return t.state(row, stateMode).EqC(modeAway) }
+
+// any is whether one of the step's rows is so.
+func (t *Sample) any(e *Env, is func(row u32) dsl.Pred) dsl.Pred {
 	k := e.K
-	is := dsl.NewVar(k.U32(0), "is")
-	k.If(e.Lane.Lt(t.Count), func() {
-		mode := t.state(e.Lane, stateMode)
-		for _, m := range modes {
-			is.Set(dsl.Select(mode.EqC(m), k.U32(1), is.Get()))
-		}
-	})
-	return dsl.Uniform(dsl.Select(dsl.Any(is.Get().NeC(0)), k.U32(1), k.U32(0)), dsl.GPUScope).NeC(0)
+	one := dsl.NewVar(k.U32(0), "is")
+	k.If(e.Lane.Lt(t.Count), func() { one.Set(dsl.Select(is(e.Lane), k.U32(1), k.U32(0))) })
+	return dsl.Uniform(dsl.Select(dsl.Any(one.Get().NeC(0)), k.U32(1), k.U32(0)), dsl.GPUScope).NeC(0)
 }
 
 // begin is a row's state when its winner is found, in one thread.
@@ -370,7 +435,8 @@ func (t *Sample) begin(k *dsl.Kernel, row u32, w winner) {
 	mode = dsl.Select(t.has(row, draw.FlagTopK), k.U32(modeTopK), mode)
 	mode = dsl.Select(t.has(row, draw.FlagDraws), mode, k.U32(modeDone))
 	zero := k.U32(0)
+	dist = dsl.Select(t.drawsFirst(row), dist, k.U32(draw.Farthest+1))
 	t.State.StoreN(row.MulC(stateWords), []u32{mode, zero, k.U32(draw.TopShift), zero})
 	t.State.StoreN(row.MulC(stateWords).AddC(4), []u32{zero, zero, far, dsl.Bits[dsl.U32](top)})
-	t.set(row, stateDist, dist)
+	t.State.StoreN(row.MulC(stateWords).AddC(8), []u32{dist, k.U32(manyNear), zero, zero})
 }

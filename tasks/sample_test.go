@@ -53,17 +53,20 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	}
 	positions := in[dsl.U32](r, "positions",
 		u32Bytes(append(append([]uint32(nil), s.positions...), make([]uint32, most)...)...), 0)
+	// not a result: the order within a list is any
+	lists := dsl.Global[dsl.U32](r.k, "lists", int64(tasks.SampleListsLen(most, vocab)), dsl.Align(16))
 	a := &tasks.Sample{Vocab: vocab, T: most, Count: r.scalar("count", uint32(len(s.rows))),
 		Modes: r.scalar("modes", modes), Rows: in[dsl.U32](r, "rows", u32Bytes(params...), len(params)),
 		Logits: inOut[dsl.F32](r, "logits",
 			f32Bytes(logits), len(logits)),
 		Records:   out[dsl.U32](r, "records", tasks.SampleRecordsLen(most, sms)),
 		Bins:      out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
+		Lists:     lists,
 		Scores:    out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
 		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: in[dsl.U32](r, "masks",
 			u32Bytes(masks...), len(masks)), Raw: out[dsl.F32](r, "raw", most*vocab),
 		Ready: in[dsl.U32](r, "ready", u32Bytes(1), 1), Step: r.k.U32(0),
-		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most, consumers), dsl.Align(16)),
+		Shared:   dsl.Shared[dsl.U32](r.k, "shared", tasks.SampleSharedLen(most), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.k, "state", tasks.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.k, "chosen", most),
 		Position: func(row dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return positions.Load(row) }}

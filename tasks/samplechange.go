@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
@@ -29,11 +30,11 @@ func (t *Sample) change(e *Env, share Share) {
 				dsl.Acquire(dsl.SysScope))
 		})
 		e.Sync() // the scores are of the logits as they were; and the masks are there
-		t.eachRow(k, func(row u32) {
+		t.teamRows(e, func(row, thread u32) {
 			flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
 			history := flags.AndC(draw.FlagChanges).NeC(0)
-			k.If(history, func() { t.changeRow(e, share, row, t.history(row), t.history(row).AddC(t.Vocab)) })
-			k.If(flags.AndC(draw.FlagMask).NeC(0), func() { t.maskRow(e, share, row, history) })
+			k.If(history, func() { t.changeRow(e, share, row, thread) })
+			k.If(flags.AndC(draw.FlagMask).NeC(0), func() { t.maskRow(e, share, row, thread, history) })
 		})
 	})
 }
@@ -41,47 +42,64 @@ func (t *Sample) change(e *Env, share Share) {
 // isChanged is whether a row's logits are in Raw.
 func (t *Sample) isChanged(row u32) dsl.Pred { return t.has(row, draw.FlagChanges|draw.FlagMask) }
 
-// some calls body for the CTA's logits of a row, n of them from a token on: those of eachFour.
-func (t *Sample) some(e *Env, share Share, body func(token u32, n int)) {
-	k := e.K
-	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
-	k.ForStep(share.First.MulC(fours).Add(e.Tid), end, e.Threads(), func(four u32) {
-		token := four.MulC(4)
-		if t.Vocab%4 == 0 {
-			body(token, 4)
-			return
+// loadFour loads four elements from at on, of a row's tokens from one on; those beyond the vocabulary are NaN.
+func loadFour[T dsl.Word](t *Sample, k *dsl.Kernel, b dsl.Buf[T], at, token u32) (x []f32) {
+	if t.Vocab%4 == 0 {
+		for _, v := range b.LoadN(at, 4) {
+			x = append(x, dsl.Bits[dsl.F32](v))
 		}
-		for i := range 4 {
-			k.If(token.AddC(i).LtC(t.Vocab), func() { body(token.AddC(i), 1) })
-		}
-	}, dsl.Unroll(1))
+		return x
+	}
+	for i := range 4 {
+		v := dsl.NewVar(k.F32(math.NaN()), "x")
+		k.If(token.AddC(i).LtC(t.Vocab), func() { v.Set(dsl.Bits[dsl.F32](b.Load(at.AddC(i)))) })
+		x = append(x, v.Get())
+	}
+	return x
+}
+
+// storeFour stores those that are in the vocabulary.
+func (t *Sample) storeFour(k *dsl.Kernel, b dsl.Buf[dsl.F32], row, token u32, x []f32) {
+	at := row.MulC(t.Vocab).Add(token)
+	if t.Vocab%4 == 0 {
+		b.StoreN(at, x)
+		return
+	}
+	for i := range x {
+		k.If(token.AddC(i).LtC(t.Vocab), func() { b.Store(at.AddC(i), x[i]) })
+	}
 }
 
 // maskRow makes the logits of tokens -inf that are not in a row's mask. A history has moved them to Raw already.
-func (t *Sample) maskRow(e *Env, share Share, row u32, moved dsl.Pred) {
+func (t *Sample) maskRow(e *Env, share Share, row, thread u32, moved dsl.Pred) {
 	k := e.K
 	words := draw.MaskWords(t.Vocab)
-	t.some(e, share, func(token u32, n int) {
-		at := row.MulC(t.Vocab).Add(token)
-		xs := t.Logits.LoadN(at, n)
-		bits := t.Masks.Load(row.MulC(words).Add(token.ShrC(5)), dsl.Relaxed(dsl.SysScope)).Shr(token.AndC(31))
-		k.If(moved.Not(), func() { t.Raw.StoreN(at, xs) })
+	t.eachAhead(e, share, thread, t.team(e)*dsl.WarpSize, ahead, func(four u32) []f32 {
+		token := four.MulC(4)
+		mask := t.Masks.Load(row.MulC(words).Add(token.ShrC(5)), dsl.Relaxed(dsl.SysScope))
+		return append(loadFour(t, k, t.Logits, row.MulC(t.Vocab).Add(token), token), dsl.Bits[dsl.F32](mask))
+	}, func(four u32, v []f32) {
+		token := four.MulC(4)
+		xs, bits := v[:4], dsl.Bits[dsl.U32](v[4]).Shr(token.AndC(31))
+		k.If(moved.Not(), func() { t.storeFour(k, t.Raw, row, token, xs) })
 		var ys []f32
 		for i, x := range xs {
 			ys = append(ys, dsl.Select(bits.ShrC(i).AndC(1).NeC(0), x, k.F32(math.Inf(-1))))
 		}
-		t.Logits.StoreN(at, ys)
+		t.storeFour(k, t.Logits, row, token, ys)
 	})
 }
 
-// changeRow applies a row's history, whose biases and words begin there.
-func (t *Sample) changeRow(e *Env, share Share, row, biases, words u32) {
+// changeRow applies a row's history.
+func (t *Sample) changeRow(e *Env, share Share, row, thread u32) {
 	k := e.K
+	biases := t.history(row)
+	words := biases.AddC(t.Vocab)
 	repetition, inverse := t.paramF32(row, draw.RowRepetition), t.paramF32(row, draw.RowInverse)
 	presence, frequency := t.paramF32(row, draw.RowPresence), t.paramF32(row, draw.RowFrequency)
 	early := t.Position(row).Lt(t.param(row, draw.RowLeast))
-	one := func(x f32, bias, word u32) f32 {
-		y, n := x.Add(dsl.Bits[dsl.F32](bias)), word.AndC(draw.CountMask)
+	one := func(x, bias f32, word u32) f32 {
+		y, n := x.Add(bias), word.AndC(draw.CountMask)
 		// y / repetition, rounded once (Markstein, Computation of elementary functions on the IBM RISC System/6000, 1990): an
 		// inverse that is rounded once, and what its quotient leaves. Div is a call in machine code.
 		near := y.Mul(inverse)
@@ -91,15 +109,17 @@ func (t *Sample) changeRow(e *Env, share Share, row, biases, words u32) {
 		y = dsl.Select(n.NeC(0), y.Sub(frequency.Mul(dsl.Cast[dsl.F32](n))).Sub(presence), y)
 		return dsl.Select(word.AndC(draw.EndsText).NeC(0).And(early), k.F32(math.Inf(-1)), y)
 	}
-	t.some(e, share, func(token u32, n int) {
-		at := row.MulC(t.Vocab).Add(token)
-		xs, bs, ws := t.Logits.LoadN(at, n), t.Histories.LoadN(biases.Add(token), n), t.Histories.LoadN(words.Add(token), n)
+	t.eachAhead(e, share, thread, t.team(e)*dsl.WarpSize, ahead/2, func(four u32) []f32 {
+		token := four.MulC(4)
+		return slices.Concat(loadFour(t, k, t.Logits, row.MulC(t.Vocab).Add(token), token),
+			loadFour(t, k, t.Histories, biases.Add(token), token), loadFour(t, k, t.Histories, words.Add(token), token))
+	}, func(four u32, v []f32) {
 		var ys []f32
-		for i := range xs {
-			ys = append(ys, one(xs[i], bs[i], ws[i]))
+		for i, x := range v[:4] {
+			ys = append(ys, one(x, v[4+i], dsl.Bits[dsl.U32](v[8+i])))
 		}
-		t.Raw.StoreN(at, xs)
-		t.Logits.StoreN(at, ys)
+		t.storeFour(k, t.Raw, row, four.MulC(4), v[:4])
+		t.storeFour(k, t.Logits, row, four.MulC(4), ys)
 	})
 }
 

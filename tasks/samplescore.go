@@ -32,6 +32,7 @@ func (t *Sample) score(e *Env, share Share) {
 		t.ownRows(e, func(row u32) {
 			t.scored(e.K, row, func(tops u32) { t.scoreRow(e, share, row, tops) })
 		})
+		e.Sync() // Shared is of other use behind it
 	})
 }
 
@@ -39,32 +40,30 @@ func (t *Sample) score(e *Env, share Share) {
 func (t *Sample) scoreRow(e *Env, share Share, row, tops u32) {
 	k := e.K
 	each := func(body func(four u32, i int, x f32)) { // token four + i
-		t.eachFourOf(e, share, row, e.Lane, dsl.WarpSize, func(four u32, x []f32) {
+		t.eachFourOf(e, share, row, e.Lane, dsl.WarpSize, ahead, func(four u32, x []f32) {
 			for i := range x {
 				body(four, i, x[i])
 			}
 		})
 	}
-	top, sum := dsl.NewVar(k.F32(math.Inf(-1)), "top"), dsl.NewVar(k.F32(0), "sum")
-	each(func(_ u32, _ int, x f32) { top.Set(top.Get().Max(x)) })
-	for d := dsl.WarpSize / 2; d > 0; d /= 2 {
-		top.Set(top.Get().Max(dsl.ShflXor(top.Get(), d)))
-	}
-	each(func(_ u32, _ int, x f32) {
-		power := dsl.Exp2(x.Sub(top.Get()).Mul(k.F32(math.Log2E)))
-		sum.Set(sum.Get().Add(dsl.Select(x.Le(top.Get()), power, k.F32(0)))) // not NaN, which is beyond the vocabulary
+	own, sum := dsl.NewVar(k.F32(math.Inf(-1)), "own"), dsl.NewVar(k.F32(0), "sum")
+	each(func(_ u32, _ int, x f32) { own.Set(own.Get().Max(x)) })
+	top, found := dsl.WarpMax(own.Get()), t.finding(e, row, own.Get(), tops)
+	each(func(four u32, i int, x f32) {
+		power := dsl.Exp2(x.Sub(top).Mul(k.F32(math.Log2E)))
+		sum.Set(sum.Get().Add(dsl.Select(x.Le(top), power, k.F32(0)))) // not NaN, which is beyond the vocabulary
+		found.add(four, i, x)
 	})
-	for d := dsl.WarpSize / 2; d > 0; d /= 2 {
-		sum.Set(sum.Get().Add(dsl.ShflXor(sum.Get(), d)))
-	}
-	at := t.scoreAt(e, row)
-	first := e.Lane.EqC(0)
-	k.If(first, func() {
-		t.Scores.StoreN(at, []u32{dsl.Bits[dsl.U32](top.Get()), dsl.Bits[dsl.U32](sum.Get())})
+	at, all := t.scoreAt(e, row), dsl.WarpSum(sum.Get())
+	k.If(e.Lane.EqC(0), func() {
+		t.Scores.StoreN(at, []u32{dsl.Bits[dsl.U32](top), dsl.Bits[dsl.U32](all)})
 	})
-	t.highest(e, each, tops, func(i, token u32, x f32) {
-		k.If(first, func() {
-			t.Scores.StoreN(at.AddC(draw.ScoreTops).Add(i.MulC(2)), []u32{dsl.Bits[dsl.U32](x), token})
+	write := func(i, token u32, x f32) {
+		t.Scores.StoreN(at.AddC(draw.ScoreTops).Add(i.MulC(2)), []u32{dsl.Bits[dsl.U32](x), token})
+	}
+	k.If(tops.NeC(0), func() {
+		k.IfElse(found.fit(), func() { found.rank(tops, write) }, func() {
+			t.highest(e, each, tops, func(i, token u32, x f32) { k.If(e.Lane.EqC(0), func() { write(i, token, x) }) })
 		})
 	})
 }
@@ -88,13 +87,14 @@ func (t *Sample) highest(e *Env, each func(body func(four u32, i int, x f32)), n
 			own.index.Set(dsl.Select(better, token, at))
 		})
 	}
-	k.If(n.NeC(0), look)
+	take := dsl.NewVar(k.U32(1), "take")
 	k.For(k.U32(0), n, func(i u32) {
+		k.If(take.Get().NeC(0), look)
 		last.value.Set(own.value.Get())
 		last.index.Set(own.index.Get())
 		last.warp()
 		found(i, last.index.Get(), last.value.Get())
-		k.If(own.index.Get().Eq(last.index.Get()), look)
+		take.Set(dsl.Select(own.index.Get().Eq(last.index.Get()), k.U32(1), k.U32(0)))
 	}, dsl.Unroll(1))
 }
 
@@ -112,25 +112,47 @@ func (t *Sample) keepLogit(e *Env, row u32, w winner) {
 	})
 }
 
-const fours = pipeline.TileRows / 4 // of a tile's logits
+const (
+	fours = pipeline.TileRows / 4 // of a tile's logits
+	ahead = 4                     // fours that a thread loads before it looks at them
+)
 
-// eachFourOf is eachFour by one of several threads.
-func (t *Sample) eachFourOf(e *Env, share Share, row, thread u32, threads int, body func(token u32, x []f32)) {
+// eachFourOf is eachFour by one of several threads, which loads some fours before body sees them.
+func (t *Sample) eachFourOf(e *Env, share Share, row, thread u32, threads, ahead int, body func(token u32, x []f32)) {
+	t.eachAhead(e, share, thread, threads, ahead, func(four u32) []f32 {
+		token := four.MulC(4)
+		return loadFour(t, e.K, t.Logits, row.MulC(t.Vocab).Add(token), token)
+	}, func(four u32, x []f32) { body(dsl.Optional(four.MulC(4)), x) })
+}
+
+// eachAhead calls body for a thread's fours of the CTA, with what load has of them.
+func (t *Sample) eachAhead(e *Env, share Share, thread u32, threads, ahead int, load func(four u32) []f32,
+	body func(four u32, x []f32)) {
 	k := e.K
 	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
-	k.ForStep(share.First.MulC(fours).Add(thread), end, threads, func(four u32) {
-		token := four.MulC(4)
-		at := row.MulC(t.Vocab).Add(token)
-		if t.Vocab%4 == 0 {
-			body(token, t.Logits.LoadN(at, 4))
-			return
+	k.ForStep(share.First.MulC(fours).Add(thread), end, threads*ahead, func(first u32) {
+		xs := [][]f32{load(first)}
+		for i := 1; i < ahead; i++ {
+			var vars []*dsl.Var[dsl.F32]
+			for range xs[0] {
+				vars = append(vars, dsl.NewVar(k.F32(0), "x"))
+			}
+			four := first.AddC(i * threads)
+			k.If(four.Lt(end), func() {
+				for j, x := range load(four) {
+					vars[j].Set(x)
+				}
+			})
+			var x []f32
+			for _, v := range vars {
+				x = append(x, v.Get())
+			}
+			xs = append(xs, x)
 		}
-		var x []f32
-		for i := range 4 {
-			v := dsl.NewVar(k.F32(math.NaN()), "x")
-			k.If(token.AddC(i).LtC(t.Vocab), func() { v.Set(t.Logits.Load(at.AddC(i))) })
-			x = append(x, v.Get())
+		body(first, xs[0])
+		for i := 1; i < ahead; i++ {
+			four := first.AddC(i * threads)
+			k.If(four.Lt(end), func() { body(four, xs[i]) })
 		}
-		body(token, x)
 	}, dsl.Unroll(1))
 }

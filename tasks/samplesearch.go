@@ -7,49 +7,63 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// search takes the i-th histogram of the rows that look for where top-k or top-p ends, and goes on with them.
+// search takes the i-th histogram of the rows that look for where top-k or top-p ends, and goes on with them. Behind the
+// first it lists what may stay.
 func (t *Sample) search(e *Env, share Share, bar *GridBarrier, i u32) {
 	k := e.K
-	all := t.Count.MulC(rowBins)
-	each := func(body func(j u32)) { k.ForStep(e.Tid, all, e.Threads(), body, dsl.Unroll(1)) }
+	each := func(body func(j u32)) { k.ForStep(e.Tid, t.Count.MulC(rowBins), e.Threads(), body, dsl.Unroll(4)) }
 	each(func(j u32) { t.Shared.Store(j, k.U32(0)) })
 	e.Sync()
-	t.eachRow(k, func(row u32) {
-		k.If(t.in(row, modeTopK).Or(t.in(row, modeTopP)), func() { t.count(e, share, row) })
+	t.teamRows(e, func(row, thread u32) {
+		k.If(t.searches(row).And(t.listed(row).Not()), func() { t.count(e, share, row, thread) })
 	})
+	t.ownRows(e, func(row u32) { k.If(t.searches(row).And(t.listed(row)), func() { t.countListed(e, row) }) })
 	e.Sync()
-	each(func(j u32) {
-		n := t.Shared.Load(j)
-		k.If(n.NeC(0), func() { dsl.ReduceAdd(t.Bins, i.MulC(t.T*rowBins).Add(j), n, dsl.Relaxed(dsl.GPUScope)) })
-	})
-	bar.Sync()
+	k.IfElse(t.any(e, func(row u32) dsl.Pred { return t.isSearching(row).And(t.state(row, stateList).EqC(0)) }), func() {
+		each(func(j u32) {
+			n := t.Shared.Load(j)
+			k.If(n.NeC(0).And(t.state(j.DivC(rowBins), stateList).EqC(0)), func() {
+				dsl.ReduceAdd(t.Bins, i.MulC(t.T*rowBins).Add(j), n, dsl.Relaxed(dsl.GPUScope))
+			})
+		})
+		bar.Sync()
+	}, e.Sync) // all have read the states
 	t.ownRows(e, func(row u32) {
 		k.If(t.in(row, modeTopK), func() { t.findK(e, row, i) })
 		k.SyncWarp()
 		k.If(t.in(row, modeTopP), func() { t.findP(e, row, i) })
 	})
 	e.Sync()
+	k.If(i.EqC(0), func() { t.list(e, share, bar) })
 }
 
 // count adds the CTA's logits of a row to its histogram in shared memory.
-func (t *Sample) count(e *Env, share Share, row u32) {
+func (t *Sample) count(e *Env, share Share, row, thread u32) {
+	add := t.adder(e, row)
+	t.eachFour(e, share, row, thread, ahead, func(_ u32, x []f32) {
+		for i := range x {
+			add(x[i])
+		}
+	})
+}
+
+// adder returns what adds a logit to a row's histogram in shared memory.
+func (t *Sample) adder(e *Env, row u32) func(x f32) {
 	k := e.K
 	top, nats := t.stateF32(row, stateTop), t.paramF32(row, draw.RowNats)
 	lo, shift := t.state(row, stateLo), t.state(row, stateShift)
 	scale := k.F32(float64(uint32(1) << draw.MassBits(t.Vocab)))
-	t.eachFour(e, share, row, func(_ u32, x []f32) {
-		for i := range x {
-			d := distance(k, top, x[i], nats)
-			bin := dsl.Select(d.Ge(lo), d.Sub(lo).Shr(shift), k.U32(draw.Bins))
-			k.If(bin.LtC(draw.Bins), func() {
-				within := dsl.Cast[dsl.F32](d.AndC(1<<draw.TopShift - 1))
-				mass := dsl.Exp2(within.Mul(k.F32(float64(float32(-math.Log2E / (1 << draw.NatBits)))))).Mul(scale).Add(k.F32(0.5))
-				at := row.MulC(rowBins).Add(bin.MulC(binWords))
-				dsl.ReduceAdd(t.Shared, at, k.U32(1), dsl.Relaxed(dsl.CTAScope))
-				dsl.ReduceAdd(t.Shared, at.AddC(1), dsl.Cast[dsl.U32](mass), dsl.Relaxed(dsl.CTAScope))
-			})
-		}
-	})
+	return func(x f32) {
+		d := distance(k, top, x, nats)
+		bin := dsl.Select(d.Ge(lo), d.Sub(lo).Shr(shift), k.U32(draw.Bins))
+		k.If(bin.LtC(draw.Bins), func() {
+			within := dsl.Cast[dsl.F32](d.AndC(1<<draw.TopShift - 1))
+			mass := dsl.Exp2(within.Mul(k.F32(float64(float32(-math.Log2E / (1 << draw.NatBits)))))).Mul(scale).Add(k.F32(0.5))
+			at := row.MulC(rowBins).Add(bin.MulC(binWords))
+			dsl.ReduceAdd(t.Shared, at, k.U32(1), dsl.Relaxed(dsl.CTAScope))
+			dsl.ReduceAdd(t.Shared, at.AddC(1), dsl.Cast[dsl.U32](mass), dsl.Relaxed(dsl.CTAScope))
+		})
+	}
 }
 
 // A histogram as a warp has it: each lane a few neighbouring bins.
@@ -60,21 +74,28 @@ type histogram struct {
 	lighter, mass []f32 // weight before and through each bin
 }
 
-// histogram reads the which-th histogram of a row whose stretch begins at lo.
+// histogram reads the which-th histogram of a row whose stretch begins at lo: that of all CTAs, or where the row is
+// listed and the stretch is not the first, this CTA's.
 func (t *Sample) histogram(e *Env, row, which, lo, shift u32, mass f32) histogram {
 	k, h := e.K, histogram{}
 	const each = draw.Bins / dsl.WarpSize
 	h.first = e.Lane.MulC(each)
-	at := which.MulC(t.T * rowBins).Add(row.MulC(rowBins)).Add(h.first.MulC(binWords))
-	var w []f32
-	var words []u32
-	for i := 0; i < each*binWords; i += 4 {
-		words = append(words, t.Bins.LoadN(at.AddC(i), 4)...)
+	at := row.MulC(rowBins).Add(h.first.MulC(binWords))
+	words := dsl.NewArray(k.U32(0), each*binWords, "words")
+	read := func(b dsl.Buf[dsl.U32], at u32) {
+		for i := 0; i < len(words); i += 4 {
+			for j, v := range b.LoadN(at.AddC(i), 4) {
+				words[i+j].Set(v)
+			}
+		}
 	}
+	k.IfElse(t.listed(row).And(shift.NeC(draw.TopShift)), func() { read(t.Shared, at) },
+		func() { read(t.Bins, which.MulC(t.T*rowBins).Add(at)) })
+	var w []f32
 	for i := range each {
-		h.count = append(h.count, words[binWords*i])
+		h.count = append(h.count, words[binWords*i].Get())
 		start := dsl.Cast[dsl.F32](lo.Add(h.first.AddC(i).Shl(shift)).ShrC(draw.TopShift))
-		w = append(w, dsl.Cast[dsl.F32](words[binWords*i+1]).
+		w = append(w, dsl.Cast[dsl.F32](words[binWords*i+1].Get()).
 			Mul(dsl.Exp2(start.Mul(k.F32(float64(float32(-math.Log2E/(1<<(draw.NatBits-draw.TopShift)))))))))
 	}
 	sum := scan(e, w, f32.Add, k.F32(0))
@@ -129,15 +150,12 @@ func (h *histogram) find(k *dsl.Kernel, is func(i int) dsl.Pred) bin {
 	zero, none := k.U32(0), k.F32(0)
 	b := bin{dsl.NewVar(zero, "found"), dsl.NewVar(zero, "bin"), dsl.NewVar(zero, "in_bin"),
 		dsl.NewVar(zero, "before_bin"), dsl.NewVar(none, "lighter"), dsl.NewVar(none, "through")}
-	counts := len(h.before) > 0
 	for i := range h.count {
 		p := is(i)
 		b.found.Set(dsl.Select(p, k.U32(1), b.found.Get()))
 		b.at.Set(dsl.Select(p, h.first.AddC(i), b.at.Get()))
 		b.count.Set(dsl.Select(p, h.count[i], b.count.Get()))
-		if counts {
-			b.before.Set(dsl.Select(p, h.before[i], b.before.Get()))
-		}
+		b.before.Set(dsl.Select(p, h.before[i], b.before.Get()))
 		b.lighter.Set(dsl.Select(p, h.lighter[i], b.lighter.Get()))
 		b.throughMass.Set(dsl.Select(p, h.mass[i], b.throughMass.Get()))
 	}
@@ -161,6 +179,7 @@ func (t *Sample) findK(e *Env, row, i u32) {
 			t.set(row, stateMode, k.U32(modeTopP))
 			t.set(row, stateLo, k.U32(0))
 			t.set(row, stateShift, k.U32(draw.TopShift))
+			t.set(row, stateCount, k.U32(0))
 			t.set(row, stateMass, k.U32(0))
 			t.set(row, stateGoal, bits(t.paramF32(row, draw.RowTopP).Mul(weight)))
 		}, func() { t.decide(k, row) })
@@ -168,13 +187,16 @@ func (t *Sample) findK(e *Env, row, i u32) {
 	k.SyncWarp() // all have read the state
 	k.If(b.found.Get().NeC(0), func() {
 		from := lo.Add(b.at.Get().Shl(shift))
+		t.set(row, stateNear, b.before.Get().Add(b.count.Get()))
 		whole := want.Sub(b.before.Get()).Eq(b.count.Get())
 		k.IfElse(whole.Or(shift.EqC(0)), func() { ended(binEnd(k, from, shift), b.throughMass.Get()) }, func() {
 			t.into(k, row, from, shift, b)
 			k.If(t.has(row, draw.FlagTopP).Not().And(t.state(row, stateDist).Lt(from)), func() { t.decideNow(k, row) })
 		})
 	})
-	k.If(e.Lane.EqC(dsl.WarpSize-1).And(h.before[last].Add(h.count[last]).Lt(want)), func() { // fewer than k
+	total := h.before[last].Add(h.count[last])
+	k.If(e.Lane.EqC(dsl.WarpSize-1).And(total.Lt(want)), func() { // fewer than k
+		t.set(row, stateNear, total)
 		ended(k.U32(draw.Farthest), h.mass[last])
 	})
 }
@@ -205,6 +227,7 @@ func (t *Sample) findP(e *Env, row, i u32) {
 	lo, shift := t.state(row, stateLo), t.state(row, stateShift)
 	top := shift.EqC(draw.TopShift)
 	h := t.histogram(e, row, dsl.Select(top, k.U32(0), i), lo, shift, t.stateF32(row, stateMass))
+	h.positions(e, t.state(row, stateCount))
 	last := len(h.count) - 1
 	all := dsl.Shfl(h.mass[last], k.U32(dsl.WarpSize-1))
 	goal := dsl.Select(top.And(t.has(row, draw.FlagTopK).Not()), t.paramF32(row, draw.RowTopP).Mul(all),
@@ -213,6 +236,7 @@ func (t *Sample) findP(e *Env, row, i u32) {
 	k.SyncWarp() // all have read the state
 	k.If(b.found.Get().NeC(0), func() {
 		from := lo.Add(b.at.Get().Shl(shift))
+		t.set(row, stateNear, b.before.Get().Add(b.count.Get()))
 		k.IfElse(b.count.Get().EqC(1).Or(shift.EqC(0)), func() {
 			t.set(row, stateFar, t.state(row, stateFar).Min(binEnd(k, from, shift)))
 			t.decide(k, row)
@@ -222,5 +246,8 @@ func (t *Sample) findP(e *Env, row, i u32) {
 			k.If(t.state(row, stateDist).Lt(from), func() { t.decideNow(k, row) })
 		})
 	})
-	k.If(e.Lane.EqC(dsl.WarpSize-1).And(goal.Gt(all)), func() { t.decide(k, row) })
+	k.If(e.Lane.EqC(dsl.WarpSize-1).And(goal.Gt(all)), func() {
+		t.set(row, stateNear, h.before[last].Add(h.count[last]))
+		t.decide(k, row)
+	})
 }

@@ -60,6 +60,9 @@ const (
 // Searches is the most histograms that a draw takes: three for top-k, and two more for top-p, which shares the first.
 const Searches = 5
 
+// Listed is how many tokens of a row a kernel lists where no more are left that may stay.
+func Listed(vocab int) int { return min(512, max(16, vocab/16)) }
+
 // A MassBits is how many bits the weight of the nearest token of a first-level bin has: enough that those of a whole
 // vocabulary sum up in 32 bits.
 func MassBits(vocab int) int {

@@ -1,0 +1,98 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/tasks/draw"
+)
+
+// finding is how a warp finds the highest logits of a row. As many lanes as tokens are wanted have a logit that is no
+// lower than the floor, so no token under it is among them. Those that are not under it are few, mostly; each lane
+// collects its own in Shared, and where they fit they are ranked by comparison with each other.
+type finding struct {
+	t     *Sample
+	e     *Env
+	row   u32
+	floor f32
+	count *dsl.Var[dsl.U32] // of the lane
+}
+
+const (
+	foundOfLane = 8                // that fit of a lane
+	foundOfWarp = 2 * dsl.WarpSize // that fit of all
+	foundWords  = 2                // a logit and its token
+)
+
+// finding begins with each lane's highest logit.
+func (t *Sample) finding(e *Env, row u32, own f32, tops u32) *finding {
+	k := e.K
+	rank := dsl.NewVar(k.U32(0), "rank")
+	k.For(k.U32(0), k.U32(dsl.WarpSize), func(lane u32) {
+		other := dsl.Shfl(own, lane)
+		before := other.Gt(own).Or(other.Eq(own).And(lane.Lt(e.Lane)))
+		rank.Set(rank.Get().Add(dsl.Select(before, k.U32(1), k.U32(0))))
+	}, dsl.Unroll(8))
+	floor := dsl.WarpMax(dsl.Select(rank.Get().AddC(1).Eq(tops), own, k.F32(math.Inf(-1))))
+	return &finding{t, e, row, floor, dsl.NewVar(k.U32(0), "found")}
+}
+
+// at is where the i-th pair of the row's memory is.
+func (f *finding) at(i u32) u32 { return f.row.MulC(rowBins).Add(i.MulC(foundWords)) }
+
+// add collects a logit of a lane unless it is under the floor.
+func (f *finding) add(four u32, i int, x f32) {
+	k, n := f.e.K, f.count.Get()
+	k.If(x.Ge(f.floor), func() {
+		k.If(n.LtC(foundOfLane), func() {
+			f.t.Shared.StoreN(f.at(n.MulC(dsl.WarpSize).Add(f.e.Lane)), []u32{dsl.Bits[dsl.U32](x), four.AddC(i)})
+		})
+		f.count.Set(n.AddC(1))
+	})
+}
+
+// fit is whether all that were found fit, in the warp alike.
+func (f *finding) fit() dsl.Pred {
+	n := f.count.Get()
+	return dsl.All(n.LtC(foundOfLane + 1)).And(dsl.ReduxAdd(n).LtC(foundOfWarp + 1))
+}
+
+// rank calls write for the n highest of them, each in one lane, with its place in their order; draw.NoToken where there
+// are fewer.
+func (f *finding) rank(n u32, write func(i, token u32, x f32)) {
+	k, e, s := f.e.K, f.e, f.t.Shared
+	none := dsl.Lit[dsl.U32](k, draw.NoToken)
+	count := f.count.Get()
+	words := dsl.NewArray(none, foundOfLane*foundWords, "pair")
+	for i := range foundOfLane {
+		k.If(count.Gt(k.U32(i)), func() {
+			for j, v := range s.LoadN(f.at(k.U32(i*dsl.WarpSize).Add(e.Lane)), foundWords) {
+				words[i*foundWords+j].Set(v)
+			}
+		})
+	}
+	k.SyncWarp() // all have read what they collected
+	sum := scan(e, []u32{count}, u32.Add, k.U32(0))
+	first, total := sum.Sub(count), dsl.Shfl(sum, k.U32(dsl.WarpSize-1))
+	for i := range foundOfLane {
+		k.If(count.Gt(k.U32(i)), func() {
+			s.StoreN(f.at(first.AddC(i)), []u32{words[i*foundWords].Get(), words[i*foundWords+1].Get()})
+		})
+	}
+	k.SyncWarp()
+	for i := range foundOfWarp / dsl.WarpSize {
+		own := e.Lane.AddC(i * dsl.WarpSize)
+		k.If(own.Lt(total), func() {
+			pair := s.LoadN(f.at(own), foundWords)
+			x, token, rank := dsl.Bits[dsl.F32](pair[0]), pair[1], dsl.NewVar(k.U32(0), "rank")
+			k.For(k.U32(0), total, func(j u32) {
+				other := s.LoadN(f.at(j), foundWords)
+				y := dsl.Bits[dsl.F32](other[0])
+				before := y.Gt(x).Or(y.Eq(x).And(other[1].Lt(token)))
+				rank.Set(rank.Get().Add(dsl.Select(before, k.U32(1), k.U32(0))))
+			}, dsl.Unroll(8))
+			k.If(rank.Get().Lt(n), func() { write(rank.Get(), token, x) })
+		})
+	}
+	k.If(e.Lane.Ge(total).And(e.Lane.Lt(n)), func() { write(e.Lane, none, k.F32(math.Inf(-1))) })
+}

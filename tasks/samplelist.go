@@ -1,0 +1,85 @@
+package tasks
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/tasks/draw"
+)
+
+// A row is listed behind its first histogram where no more than draw.Listed tokens are left that may stay. Their order
+// in the list is any, and nothing that is found in it depends on it.
+
+// listable is whether a row is to be listed, in any lane.
+func (t *Sample) listable(row u32) dsl.Pred {
+	return t.state(row, stateMode).NeC(modeDone).And(t.state(row, stateNear).LtC(draw.Listed(t.Vocab) + 1))
+}
+
+// listLength is where Bins has the length of a row's list.
+func (t *Sample) listLength(row u32) u32 { return row.AddC(draw.Searches * t.T * rowBins) }
+
+// listAt is where the i-th token of a row's list is.
+func (t *Sample) listAt(row, i u32) u32 {
+	return row.MulC(draw.Listed(t.Vocab)).Add(i).MulC(listWords)
+}
+
+// list lists the rows that are listable.
+func (t *Sample) list(e *Env, share Share, bar *GridBarrier) {
+	k := e.K
+	k.If(t.any(e, t.listable), func() {
+		t.teamRows(e, func(row, thread u32) {
+			k.If(dsl.UniformPred(t.listable(row), dsl.WarpScope), func() { t.listRow(e, share, row, thread) })
+		})
+		bar.Sync()
+		t.ownRows(e, func(row u32) {
+			k.If(e.Lane.EqC(0).And(t.listable(row)), func() { t.set(row, stateList, t.Bins.Load(t.listLength(row))) })
+		})
+		e.Sync()
+	})
+}
+
+// listRow adds the CTA's tokens to a row's list: those before the end of the stretch that is looked at, or, where it is
+// known which stay, these.
+func (t *Sample) listRow(e *Env, share Share, row, thread u32) {
+	k := e.K
+	top, nats := t.stateF32(row, stateTop), t.paramF32(row, draw.RowNats)
+	stretch := t.state(row, stateLo).Add(k.U32(draw.Bins).Shl(t.state(row, stateShift))).SubC(1)
+	end := dsl.Select(t.in(row, modeAway), t.state(row, stateFar), stretch)
+	t.eachFour(e, share, row, thread, ahead, func(token u32, x []f32) {
+		for i := range x {
+			k.If(distance(k, top, x[i], nats).Le(end), func() {
+				at := dsl.AtomicAdd(t.Bins, t.listLength(row), k.U32(1), dsl.Relaxed(dsl.GPUScope))
+				t.Lists.StoreN(t.listAt(row, at), []u32{dsl.Bits[dsl.U32](x[i]), token.AddC(i)})
+			})
+		}
+	})
+}
+
+// eachListed calls body for a row's list, in one warp.
+func (t *Sample) eachListed(e *Env, row u32, body func(x f32, token u32)) {
+	e.K.ForStep(e.Lane, t.state(row, stateList), dsl.WarpSize, func(i u32) {
+		v := t.Lists.LoadN(t.listAt(row, i), listWords)
+		body(dsl.Bits[dsl.F32](v[0]), v[1])
+	}, dsl.Unroll(4))
+}
+
+// countListed adds a row's list to its histogram in shared memory.
+func (t *Sample) countListed(e *Env, row u32) {
+	add := t.adder(e, row)
+	t.eachListed(e, row, func(x f32, _ u32) { add(x) })
+}
+
+// drawListed finds each lane's winner among the tokens of a row's list that stay.
+func (t *Sample) drawListed(e *Env, row u32, w winner) {
+	k := e.K
+	top, nats, far := t.stateF32(row, stateTop), t.paramF32(row, draw.RowNats), t.state(row, stateFar)
+	scale, key, position := t.paramF32(row, draw.RowScale), t.key(row), t.Position(row)
+	t.eachListed(e, row, func(x f32, token u32) {
+		k.If(distance(k, top, x, nats).Le(far), func() {
+			four := philox(k, key, [4]u32{position, token.DivC(4), k.U32(0), k.U32(0)})
+			bits := four[0]
+			for i := 1; i < len(four); i++ {
+				bits = dsl.Select(token.AndC(3).EqC(i), four[i], bits)
+			}
+			w.win(gumbel(k, x, scale, bits), token, x)
+		})
+	})
+}
