@@ -117,8 +117,8 @@ func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *task
 	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16),
 		dsl.Doc("how far each row's draw is"))
 	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws,
-		Logits: b.bufs.logits, Records: d.records, Bins: d.bins, Lists: d.lists, Scores: d.scores, Histories: d.histories, Masks: d.masks,
-		Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
+		Logits: b.bufs.logits, Records: d.records, Bins: d.bins, Lists: d.lists, Scores: d.scores, Histories: d.histories,
+		Masks: d.masks, Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
 }
 
 // publish publishes what the SM found behind the LM head: its part of a draw, or its highest logits.

@@ -7,8 +7,8 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// search takes the i-th histogram of the rows that look for where top-k or top-p ends, and goes on with them. Behind the
-// first it lists what may stay.
+// search takes the i-th histogram of the rows that look for where top-k or top-p ends, and goes on with them. Behind
+// the first it lists what may stay.
 func (t *Sample) search(e *Env, share Share, bar *GridBarrier, i u32) {
 	k := e.K
 	each := func(body func(j u32)) { k.ForStep(e.Tid, t.Count.MulC(rowBins), e.Threads(), body, dsl.Unroll(4)) }
