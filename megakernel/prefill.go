@@ -76,8 +76,8 @@ const (
 	prefillHead     = layerMatrices
 )
 
-// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: caches in
-// other formats than bf16, attention with more than windows and soft caps.
+// BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: attention
+// with more than windows and soft caps.
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {
@@ -110,8 +110,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("%s, which prefill kernels do not have", mk.prefillAttentionLacks())
 	case mk.Options.MLP == MLPFused:
 		return refuse("an MLP of %q, want weights packed by rows", mk.Options.MLP)
-	case mk.KV.ScalesLen() > 0 || mk.Options.graph():
-		return refuse("a cache of %q, want bf16, in one kernel", mk.Options.KV)
+	case mk.Options.graph():
+		return refuse("a graph of kernels, want one kernel")
 	case o.Cluster > 1 && mk.Options.Page < tasks.PrefillPage:
 		return refuse("pages of %d tokens and clusters of %d, want at least %d tokens for clusters", mk.Options.Page,
 			o.Cluster, tasks.PrefillPage)

@@ -24,6 +24,7 @@ type prefillFlow struct {
 	chooses   dsl.Val[dsl.U32]
 	gemms     [prefillMatrices]*tasks.PrefillGEMM
 	att       *tasks.PrefillAttention
+	copy      *tasks.PrefillCopy // of keys and values for attention; nil where it reads the cache
 	argmax    *tasks.Argmax
 	chosen    dsl.Buf[dsl.U32]
 	residuals map[int]*tasks.PrefillResidual // behind o and behind down
@@ -139,7 +140,8 @@ func (f *prefillFlow) declare() {
 			dsl.Doc("of attention's tiles, which registers have no room for"))
 	}
 	f.attends()
-	f.att.Map(k, f.bufs.kv)
+	f.declareCopy()
+	f.att.Map(k, f.keys())
 	f.declareArgmax()
 	f.declareNorms()
 	if !f.p.Options.several() {
@@ -150,6 +152,9 @@ func (f *prefillFlow) declare() {
 	f.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses,
 		"0: the step ends behind the last layer's keys and values, without logits; else 1")
 	f.bufs.pages = dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv")
+	if f.copy != nil {
+		f.copy.N = dsl.Scalar[dsl.U32](k, ScalarKept, "pages in "+BufferKept)
+	}
 }
 
 // assemble builds the whole body.
@@ -174,7 +179,8 @@ func (f *prefillFlow) assemble() {
 
 // step is what a layer's templates know.
 func (f *prefillFlow) step(layer dsl.Val[dsl.U32]) tasks.Step {
-	return tasks.Step{Pos: f.bufs.pos, Pages: f.bufs.pages, Layer: layer, Table: f.bufs.table, Cache: f.bufs.kv}
+	return tasks.Step{Pos: f.bufs.pos, Pages: f.bufs.pages, Layer: layer, Table: f.bufs.table, Cache: f.bufs.kv,
+		Scales: f.bufs.scales}
 }
 
 // epochNow is the grid barrier's count when the launch begins.
@@ -199,6 +205,7 @@ func (f *prefillFlow) consumers() {
 		f.dequantize(MatrixQKV, k.U32(0))
 	})
 	qkv := &tasks.PrefillQKV{QKV: f.qkv(), Input: f.norms[0]}
+	qkv.Copy = f.copy
 	if f.p.Options.several() {
 		qkv.Place = func(token dsl.Val[dsl.U32]) (pos, page dsl.Val[dsl.U32]) {
 			w := f.several.rows.LoadN(token.MulC(2), 2)
@@ -218,14 +225,18 @@ func (f *prefillFlow) consumers() {
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))
 		f.watch.Layer(s.Layer)
-		f.product(MatrixQKV, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count), nil)
+		f.product(MatrixQKV, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count), func() {
+			if f.copy != nil {
+				k.If(f.goesOn(l), func() { f.copy.Emit(e, s) })
+			}
+		})
 		if wide {
 			f.phase("qk_norm", true, func() { qkv.Normalise(e, s, f.count) })
 		}
 		k.If(f.goesOn(l), func() {
 			span := f.span(l)
 			f.phase("attention", true, func() {
-				f.each(s, span, func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
+				f.each(f.reads(s), span, func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
 					f.att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
 				})
 				f.dequantize(MatrixO, l)
@@ -348,7 +359,7 @@ func (f *prefillFlow) producer() {
 						ready()
 						ready = func() {}
 					}
-					f.each(f.step(l), f.span(l), func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
+					f.each(f.reads(f.step(l)), f.span(l), func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
 						f.att.Produce(e, f.prod, s, span, f.p.Options.Padded(), ready)
 					})
 				})

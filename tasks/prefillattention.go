@@ -34,6 +34,9 @@ type PrefillAttention struct {
 	Window  func(s Step) u32
 	SoftCap float64 // of scores, see SoftCap; 0 for none
 
+	// OutputScale, unless nil, is what outputs of a KV head are multiplied by.
+	OutputScale func(s Step, kvHead u32) f32
+
 	pages dsl.TensorMap // see Map
 }
 
@@ -63,7 +66,7 @@ func PrefillQueryBytes(d, groups int) int {
 func (t *PrefillAttention) Problem() string {
 	return firstOf(
 		sound(t.KV.problem()),
-		need(!t.KV.e4m3(), "prefill attention: a cache of %s, want %s", t.KV.Type, KVBF16),
+		need(!t.KV.e4m3(), "prefill attention: keys and values in %s, want %s: see PrefillCopy", t.KV.Type, KVBF16),
 		need(t.KV.D <= MaxPrefillHead, "prefill attention: a head dimension of %d, want at most %d", t.KV.D, MaxPrefillHead),
 		need(t.QueryBytes() == 0 || 16*int(t.Queries.Len()) >= t.QueryBytes(),
 			"prefill attention: no shared memory for queries of %d dimensions, want %d bytes", t.KV.D, t.QueryBytes()),
@@ -156,6 +159,7 @@ type prefillPieces struct {
 	t       *PrefillAttention
 	e       *Env
 	s       Step
+	layer   u32 // of the cache's
 	n, room u32 // tokens of the step, and with those that pad it
 	end     u32 // tokens of the sequence
 	tiles   u32 // of a cluster's tokens
@@ -192,7 +196,7 @@ func (p *prefillPieces) page(i u32) u32 {
 // pieces deals out a step whose first token is at s.Pos, of which the products take padded tokens at once.
 func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) *prefillPieces {
 	n := span.N
-	p := &prefillPieces{t: t, e: e, s: s, n: n, begin: span.Begin,
+	p := &prefillPieces{t: t, e: e, s: s, layer: s.Layer, n: n, begin: span.Begin,
 		room: dsl.Optional(n.AddC(padded - 1).DivC(padded).MulC(padded)), end: s.Pos.Add(n).Named("end")}
 	if span.Begin != nil && span.Begin.End != nil {
 		p.room = span.Begin.End.Sub(span.Begin.Row).Named("room")
@@ -200,6 +204,9 @@ func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) 
 	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
 	if t.Window != nil {
 		p.window = t.Window(s)
+	}
+	if t.KV.Layers == 1 {
+		p.layer = e.K.U32(0)
 	}
 	p.count, p.from = p.tiles, e.K.U32(0)
 	if span.Last != nil {
@@ -265,7 +272,7 @@ func (p *prefillPieces) row(piece prefillPiece, position u32) (row, slot u32) {
 	l := p.t.KV
 	position = position.Min(p.end.SubC(1))
 	slot = position.RemC(l.Page)
-	page := p.s.Layer.Mul(p.s.Pages).Add(p.page(position.DivC(l.Page)))
+	page := p.layer.Mul(p.s.Pages).Add(p.page(position.DivC(l.Page)))
 	return page.MulC(l.Heads).Add(piece.head).MulC(l.Page).Add(slot), slot
 }
 

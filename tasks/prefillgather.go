@@ -82,7 +82,7 @@ func (g *prefillGather) copy(pages []*dsl.Var[dsl.U32], piece prefillPiece, v in
 		to := base.Add(at.DivC(m).MulC(t.block() * m)).Add(at.RemC(m)).Add(of.MulC(m)).Named("to")
 		from := func(i int) dsl.Val[dsl.U64] { // in page 0
 			unit := at.DivC(m).AddC(first).MulC(m).Add(at.RemC(m).Xor(g.key(of, i)))
-			row := g.s.Layer.Mul(g.s.Pages).MulC(l.Heads).Add(piece.head).MulC(l.Page).Add(of.AddC(i * g.apart()).RemC(l.Page))
+			row := g.layer.Mul(g.s.Pages).MulC(l.Heads).Add(piece.head).MulC(l.Page).Add(of.AddC(i * g.apart()).RemC(l.Page))
 			return dsl.Cast[dsl.U64](row).MulC(l.TokenUnits()).Add(dsl.Cast[dsl.U64](unit)).Named("from")
 		}
 		var same dsl.Val[dsl.U64]

@@ -320,6 +320,9 @@ func (w *prefillTile) store() {
 			total = total.Add(dsl.ShflXor(total, d))
 		}
 		by := dsl.Select(w.used[half], dsl.Rcp(total), k.F32(0)).Named("by")
+		if t.OutputScale != nil {
+			by = by.Mul(t.OutputScale(w.p.s, w.piece.head))
+		}
 		r := e.Warp.RemC(dsl.WarpsPerGroup).MulC(16).Add(e.Lane.DivC(4)).AddC(8 * half)
 		value := func(x *dsl.Var[dsl.F32]) f32 { return dsl.Select(w.used[half], x.Get().Mul(by), k.F32(0)) }
 		k.If(r.LtC(t.groupTokens()*t.group()).And(w.p.has(w.rows[half])), func() {

@@ -42,6 +42,9 @@ type QKV struct {
 
 	// Early, unless nil, is where CosSin has been fetched to.
 	Early *Fetched
+
+	// Copy, unless nil, gets keys and values, too: attention reads them there.
+	Copy *PrefillCopy
 }
 
 // Rows is the number of rows of the fused matrix.
@@ -181,7 +184,11 @@ type stores interface {
 // cache stores into the cache, and queries into Q.
 func (t *QKV) cache(p place) stores {
 	if t.KV.e4m3() {
-		return e4m3Stores{p, dsl.View[dsl.E4M3x2](p.s.Cache)}
+		st := e4m3Stores{p, dsl.View[dsl.E4M3x2](p.s.Cache)}
+		if t.Copy != nil {
+			return copiedStores{st, t.Copy}
+		}
+		return st
 	}
 	return bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
 }

@@ -26,7 +26,7 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 }
 
 // openPrefill is OpenPrefill beside another prefill kernel of the same weights, unless it is nil: steps of both make
-// the matrices of a layer in bf16 in the same place, which the other's device owns.
+// the matrices of a layer in bf16 in the same place, and the copy of its keys and values, which the other's device owns.
 func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, guard uint32) (*Prefill, error) {
 	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from},
 		table: slices.Repeat([]uint32{guard}, pages*p.Options.Sequences)}
@@ -35,8 +35,11 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 			continue // the device makes it of its description
 		}
 		done, err := r.borrow(buf.Name)
-		if beside != nil && buf.Name == megakernel.BufferLayer {
-			done, err = true, borrow(dev, buf.Name, beside)
+		switch name := buf.Name; {
+		case beside != nil && (name == megakernel.BufferLayer || name == megakernel.BufferKVCopy):
+			done, err = true, borrow(dev, name, beside)
+		case name == megakernel.BufferKVScales:
+			done, err = true, borrow(dev, name, from)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("buffer %s: %w", buf.Name, err)
@@ -44,8 +47,13 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 			continue
 		}
 		bytes := buf.Bytes()
-		if buf.Name == megakernel.BufferPrefillTable {
+		switch buf.Name {
+		case megakernel.BufferPrefillTable:
 			bytes = 4 * int64(len(r.table))
+		case megakernel.BufferKVCopy:
+			bytes = p.KVCopyBytes(pages)
+		case megakernel.BufferKept:
+			bytes = 8 * int64(pages)
 		}
 		if err := dev.Alloc(buf.Name, bytes); err != nil {
 			return nil, fmt.Errorf("buffer %s of %d bytes: %w", buf.Name, bytes, err)
@@ -98,6 +106,13 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 	if quiet {
 		scalars[megakernel.ScalarChooses] = 0
 	}
+	if r.copies() {
+		kept := keptPages(of, r.mk.KV.Page)
+		scalars[megakernel.ScalarKept] = uint64(len(kept) / 2)
+		if err := r.dev.Write(megakernel.BufferKept, 0, words(kept)); err != nil {
+			return chosen, err
+		}
+	}
 	if r.Sequences() > 1 {
 		scalars[megakernel.ScalarSequences] = uint64(len(of))
 	} else {
@@ -124,6 +139,26 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 	}
 	r.chosen = chosen
 	return slices.Clone(chosen), nil
+}
+
+// copies is whether the kernel reads keys and values from a copy of a layer's.
+func (r *Prefill) copies() bool { return r.long.KVCopyBytes(r.pages) > 0 }
+
+// keptPages are the pages that have cached tokens of the sequences, each once, and behind each how many.
+func keptPages(of []batch.Sequence, page int) (kept []uint32) {
+	at := map[uint32]int{}
+	for i := range of {
+		for first := 0; first < of[i].Cached; first += page {
+			p, n := of[i].Pages[first/page], uint32(min(page, of[i].Cached-first))
+			if j, ok := at[p]; ok {
+				kept[j] = max(kept[j], n)
+				continue
+			}
+			at[p] = len(kept) + 1
+			kept = append(kept, p, n)
+		}
+	}
+	return kept
 }
 
 // Logits reads those that follow the last token of sequence i of the last launch into dst, Vocab long.

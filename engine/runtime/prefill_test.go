@@ -31,9 +31,16 @@ func prefillOfTiny(t *testing.T, o megakernel.PrefillOptions, page,
 func prefillOfTinyIn(t *testing.T, weights pipeline.Format, o megakernel.PrefillOptions, page,
 	pages int) (*runtime.Prefill, *runtime.Sequence, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
 	t.Helper()
+	return prefillWith(t, megakernel.Options{SMs: 4, Page: page, Weights: weights}, runtime.Options{}, o, pages)
+}
+
+// prefillWith is prefillOfTiny with options of the decode kernel, and of its runtime.
+func prefillWith(t *testing.T, of megakernel.Options, with runtime.Options, o megakernel.PrefillOptions,
+	pages int) (*runtime.Prefill, *runtime.Sequence, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
+	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4, Page: page, Weights: weights})
+	mk, err := megakernel.Build(c, of)
 	require.NoError(t, err)
 	p, err := megakernel.BuildPrefill(mk, o)
 	require.NoError(t, err)
@@ -45,8 +52,9 @@ func prefillOfTinyIn(t *testing.T, weights pipeline.Format, o megakernel.Prefill
 	for i := range table {
 		table[i] = uint32((5*i + 3) % pages) // not in order
 	}
+	with.Pages, with.Table = pages, table
 	s, err := runtime.OpenSequence(t.Context(), mk, sim,
-		runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: table})
+		runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), with)
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)
