@@ -1,5 +1,10 @@
 package interp
 
+import (
+	"math"
+	"slices"
+)
+
 // Vector clocks. A component is a warp or an mbarrier of one CTA. A warp's epoch
 // advances at every release and every warp-level synchronisation; an mbarrier's
 // is the number of its phases, and stands for the bulk copies that complete in
@@ -83,10 +88,26 @@ func (s *sub) raise(a aheadLane) {
 	for i := range s.ahead {
 		if b := &s.ahead[i]; b.comp == a.comp && b.lane == a.lane {
 			b.ep = max(b.ep, a.ep)
+			s.level(a.comp)
 			return
 		}
 	}
 	s.ahead = append(s.ahead, a)
+	s.level(a.comp)
+}
+
+// level turns what is known of each lane of a component into what is known of all, as accesses of all lanes want it.
+func (s *sub) level(comp int32) {
+	lanes, least := 0, uint32(math.MaxUint32)
+	for _, a := range s.ahead {
+		if a.comp == comp {
+			lanes, least = lanes+1, min(least, a.ep)
+		}
+	}
+	if lanes == 32 && least > s.e[comp] {
+		s.e[comp] = least
+		s.ahead = slices.DeleteFunc(s.ahead, func(a aheadLane) bool { return a.comp == comp && a.ep <= least })
+	}
 }
 
 // clock is a vector clock over the grid, one sub a CTA; nil subs and a nil clock

@@ -88,6 +88,27 @@ func TestFaultsOfAsyncCopies(t *testing.T) {
 	}
 }
 
+// What all lanes copy from one place may be overwritten once each knows of all others' waits.
+func TestTheSourceOfAllLanesCopiesIsOverwrittenBehindTheirWaits(t *testing.T) {
+	kernel := func(sync bool) *interp.Program {
+		return build(t, 1, 1, func(k *dsl.Kernel) {
+			in := dsl.Global[dsl.U32](k, "in", 4, dsl.Align(16))
+			stage := dsl.Shared[dsl.U32](k, "stage", 128, dsl.Align(16))
+			dsl.CopyAsync(stage, k.Lane().MulC(4), in, k.U32(0))
+			k.CopyCommit()
+			k.CopyWait(0)
+			if sync {
+				k.SyncWarp()
+			}
+			k.If(k.Lane().EqC(5), func() { in.Store(dsl.At(0), k.U32(1)) })
+		})
+	}
+	clean(t, kernel(true), 7)
+	f := faultIn(t, kernel(false), 3)
+	require.Equal(t, interp.DataRace, f.Kind, f.Error())
+	require.Contains(t, f.Text, "an earlier cp.async read are not ordered")
+}
+
 // A wgmma reads in the async proxy what cp.async wrote in the generic one: behind the wait a proxy fence.
 func TestAWGMMAOfWhatAsyncCopiesBrought(t *testing.T) {
 	kernel := func(fence, wait bool) *interp.Program {

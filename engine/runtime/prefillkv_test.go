@@ -49,8 +49,12 @@ func TestAPromptThroughThePrefillKernelIntoAnE4M3Cache(t *testing.T) {
 			table[i] = uint32((5*i + 3) % x.pages)
 		}
 		got := make([]float32, mk.Config.Vocab)
-		for seed := range uint64(deep.Count(len(interp.Policies()), 1)) {
-			wide.Reseed(seed)
+		schedules := 1
+		if i == 0 {
+			schedules = deep.Count(len(interp.Policies()), 1)
+		}
+		for seed := range schedules {
+			wide.Reseed(uint64(seed + i))
 			cached := 0
 			for _, n := range []int{50, 17, len(tokens) - 67} {
 				_, err := r.Run(t.Context(), tokens[cached:cached+n], cached, table, false)
