@@ -12,6 +12,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,11 +25,12 @@ func TestThePrefillKernelOf8BDoesNotSpill(t *testing.T) {
 		weights pipeline.Format // of the LM head, too
 		scratch int64
 		of      int // sequences
+		kv      tasks.KVType
 	}{
-		{tokens: 128, of: 16}, {1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096), 1}, {tokens: 512},
-		{tokens: 1024, of: 16}, {128, pipeline.FormatE4M3, 436207616, 1}, {128, "i4g32-zeros-f16", 436207616, 1},
+		{tokens: 128, of: 16, kv: tasks.KVE4M3}, {1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096), 1, ""}, {tokens: 512},
+		{tokens: 1024, of: 16}, {128, pipeline.FormatE4M3, 436207616, 1, tasks.KVE4M3}, {128, "i4g32-zeros-f16", 436207616, 1, ""},
 	}, 2) {
-		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights, Head: x.weights})
+		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights, Head: x.weights, KV: x.kv})
 		require.NoError(t, err)
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens, Sequences: x.of})
 		require.NoError(t, err)
@@ -96,7 +98,6 @@ func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {
 		{p: megakernel.PrefillOptions{Tokens: 5000}, want: "prefill kernel of tiny: steps of 5000 tokens, want 1 to 4096"},
 		{o: megakernel.Options{SMs: 3}, p: megakernel.PrefillOptions{Cluster: 2}, want: "clusters of 2 in a grid of 3 CTAs"},
 		{p: megakernel.PrefillOptions{Groups: 3}, want: "3 consumer warpgroups"},
-		{o: megakernel.Options{KV: "e4m3"}, want: `a cache of "e4m3"`},
 		{o: megakernel.Options{MLP: megakernel.MLPFused}, want: `an MLP of "fused", want weights packed by rows`},
 		{o: megakernel.Options{Attention: "window=64+sinks=4"},
 			want: `attention "window=64+sinks=4", which prefill kernels do not have`},

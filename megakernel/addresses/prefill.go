@@ -13,9 +13,22 @@ func CheckPrefill(p *megakernel.Prefill, k *ir.Kernel, positions int) *bounds.Re
 
 // prefillFacts is what holds in every launch of a prefill kernel: see runtime.Prefill.Run.
 func prefillFacts(p *megakernel.Prefill, positions int) *bounds.Facts {
+	f := sequenceFacts(p, positions)
 	if p.Options.Sequences > 1 {
-		return sequencesFacts(p, positions)
+		f = sequencesFacts(p, positions)
 	}
+	if n := p.KVCopyBytes(1); n > 0 {
+		f.Params[megakernel.ScalarKept] = bounds.Range{Lo: 0, Hi: int64(p.Options.Sequences) * int64(entries(p.Of, positions))}
+		f.Lens[megakernel.BufferKVCopy] = bounds.Times(n/16, megakernel.ScalarPages, 0)
+		f.Lens[megakernel.BufferKept] = bounds.Times(2, megakernel.ScalarKept, 0)
+		f.Content[megakernel.BufferKept] = &bounds.Content{Stride: 2, Words: map[int]bounds.Word{
+			0: {Hi: bounds.Times(1, megakernel.ScalarPages, -1)}, 1: {Lo: bounds.Number(1), Hi: bounds.Number(int64(p.Of.KV.Page))}}}
+	}
+	return f
+}
+
+// sequenceFacts is prefillFacts of a kernel of one sequence.
+func sequenceFacts(p *megakernel.Prefill, positions int) *bounds.Facts {
 	mk, page := p.Of, int64(p.Of.Options.Page)
 	table := bounds.Linear{Terms: map[string]int64{megakernel.ScalarPos: 1, megakernel.ScalarRows: 1, ParamEntries: -page}}
 	return &bounds.Facts{

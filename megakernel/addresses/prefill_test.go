@@ -20,8 +20,8 @@ func TestPrefillKernels(t *testing.T) {
 	}
 	for _, x := range deep.Most([]subject{
 		{"tiny", megakernel.Options{SMs: 4}, 64}, {"llama3-70b", megakernel.Options{Weights: "i4g64-zeros"},
-			1024}, {"tiny", megakernel.Options{SMs: 4, Page: 4}, 128},
-		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{}, 512},
+			1024}, {"tiny", megakernel.Options{SMs: 4, Page: 4, KV: "e4m3"}, 128},
+		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{KV: "e4m3"}, 512},
 		{"llama3-8b", megakernel.Options{}, 1024},
 		{"llama3-8b", megakernel.Options{Weights: "e4m3"}, 1024}, {"llama3-8b", megakernel.Options{Weights: "mxfp4"},
 			128}, {"llama3-8b", megakernel.Options{Weights: "nvfp4"}, 128},

@@ -125,9 +125,15 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	}
 	mk := t.p.Of
 	t.Trial = &Trial{mk: mk, weights: synth.NewWeights(weightSeed, c)}
+	for i := range mk.KV.ScalesLen() {
+		t.scales = append(t.scales, kvScales[i%len(kvScales)])
+	}
 	t.prompt = synth.Tokens(weightSeed, 0, n, c.Vocab)
-	// inputs are bf16, whatever the weights are
-	ref, err := reference.NewModel(c, syntheticOf(mk, c), reference.AsKernel(c))
+	hooks := reference.AsKernel(c) // inputs are bf16, whatever the weights are
+	if t.scales != nil {
+		hooks = reference.WithE4M3Cache(hooks, c, t.scales)
+	}
+	ref, err := reference.NewModel(c, syntheticOf(mk, c), hooks)
 	if err != nil {
 		return nil, err
 	}
@@ -193,7 +199,7 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 		return nil, err
 	}
 	_, err = runtime.OpenSequence(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}),
-		runtime.Options{Pages: t.pages, Table: t.table})
+		runtime.Options{Pages: t.pages, Table: t.table, KVScales: t.scales})
 	if err != nil {
 		return nil, err
 	}
