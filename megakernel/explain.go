@@ -68,6 +68,10 @@ func (mk *Kernel) reportMatrices(r *report) {
 	if mk.Options.otherWeights() != "" {
 		r.text("Prefill kernels make the matrices of a layer bf16 before they multiply: %s of device memory, for all of them together.", FormatBytes(mk.Plan.InBF16().LayerBytes))
 	}
+	if mk.KV.ScalesLen() > 0 {
+		r.text("They read keys and values from a copy in bf16, of a layer at a time: %d bytes of device memory for each token of the cache.",
+			2*mk.KV.PageBytes()/mk.KV.Page)
+	}
 }
 
 func (mk *Kernel) reportShares(r *report) {

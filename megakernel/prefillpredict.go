@@ -44,6 +44,7 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	head := p.matrix(prefillHead)
 	seconds := float64(c.Layers)*layer + float64(head.TileBytes())*float64(head.Tiles)/memory
 	units, clusters := c.KVHeads*ceilDiv(n, p.tileTokens()), p.Of.Options.SMs/p.Options.Cluster
+	seconds += p.copyTime(m, cached)
 	return seconds + p.attends(float64(n), float64(cached)+float64(n+1)/2)*max(1, float64(clusters)/float64(units))
 }
 
@@ -65,7 +66,7 @@ func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cach
 	step := rowsCost * mk.Predict(m, 0, 1).Total
 	beside := func(p *Prefill, decoding int) float64 {
 		if p.Options.several() {
-			return p.attends(float64(p.tileTokens()), float64(decoding))
+			return p.attends(float64(p.tileTokens()), float64(decoding)) + p.copyTime(m, decoding)
 		}
 		return step + float64(mk.KVBytes(1))*float64(decoding)/(m.Ceiling.Median*1e9)
 	}
@@ -82,6 +83,14 @@ func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cach
 		}
 		return chunk
 	}
+}
+
+// copyTime is how long copying cached tokens' keys and values in bf16 takes, in seconds; 0 where they are not copied.
+func (p *Prefill) copyTime(m *machine.Machine, cached int) float64 {
+	if !p.copies() {
+		return 0
+	}
+	return 3 * float64(p.Of.KVBytes(1)) * float64(cached) / (m.Ceiling.Median * 1e9) // read, and written twice as long
 }
 
 // attends is how long attention of n tokens takes, each of which sees seen tokens, in seconds.

@@ -8,17 +8,19 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
-// A prompt goes through the prefill kernel into an e4m3 cache, whose scales differ by layer, head, keys and values:
-// logits are those of the float64 reference with such a cache, behind the first step and behind those that read what is
+// ownScales are of tiny's cache: they differ by layer, head, keys and values.
+var ownScales = []float32{0.125, 0.0625, 0.03125, 0.1, 0.25, 0.125, 0.0625, 0.05}
+
+// A prompt goes through the prefill kernel into an e4m3 cache: logits are those of the float64 reference with such a cache, behind the first step and behind those that read what is
 // cached, also of the decode kernel that reads the prompt's last token again; and not those of a bf16 cache.
 func TestAPromptThroughThePrefillKernelIntoAnE4M3Cache(t *testing.T) {
 	ofValues(t)
-	scales := []float32{0.125, 0.0625, 0.03125, 0.1, 0.25, 0.125, 0.0625, 0.05}
 	for i, x := range []struct {
 		page, pages int
 		o           megakernel.PrefillOptions
@@ -33,7 +35,7 @@ func TestAPromptThroughThePrefillKernelIntoAnE4M3Cache(t *testing.T) {
 		}
 		tokens := synth.Tokens(3, 0, 96, 320)
 		r, s, wide, _, mk := prefillWith(t, megakernel.Options{SMs: 4, Page: x.page, KV: tasks.KVE4M3},
-			runtime.Options{KVScales: scales}, x.o, x.pages)
+			runtime.Options{KVScales: ownScales}, x.o, x.pages)
 		ref := func(hooks reference.Hooks) (want [][]float64) {
 			m, err := reference.NewModel(mk.Config, reference.Synthetic(mk.Config, 1), hooks)
 			require.NoError(t, err)
@@ -43,7 +45,7 @@ func TestAPromptThroughThePrefillKernelIntoAnE4M3Cache(t *testing.T) {
 			return want
 		}
 		plain := reference.AsKernel(mk.Config)
-		want, other := ref(reference.WithE4M3Cache(plain, mk.Config, scales)), ref(plain)
+		want, other := ref(reference.WithE4M3Cache(plain, mk.Config, ownScales)), ref(plain)
 		table := make([]uint32, x.pages-1)
 		for i := range table {
 			table[i] = uint32((5*i + 3) % x.pages)
@@ -73,5 +75,17 @@ func TestAPromptThroughThePrefillKernelIntoAnE4M3Cache(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Logits(got))
 		require.Less(t, relative(want[len(tokens)-1:], [][]float64{widened(got)}), 0.03)
+	}
+}
+
+// Steps of several sequences copy a page that two of them have once.
+func TestAPrefillStepOfSeveralSequencesOfAnE4M3Cache(t *testing.T) {
+	deep.Only(t)
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	tokens, want := raggedPrompts(t, c, reference.WithE4M3Cache(reference.AsKernel(c), c, ownScales))
+	for seed, page := range []int{16, 4} {
+		runRagged(t, c, megakernel.Options{Page: page, KV: tasks.KVE4M3}, ownScales,
+			megakernel.PrefillOptions{Tokens: 128, Groups: 1, Cluster: max(1, page/8), Sequences: 4}, uint64(seed), tokens, want)
 	}
 }

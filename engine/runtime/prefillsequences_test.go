@@ -28,7 +28,7 @@ var raggedSteps = []raggedStep{{37, 21, 0, 5}, {1, 30, 6, 1}, {0, 1, 1, 40}, {1,
 const sharedTokens = 32
 
 // raggedPrompts are tiny's float64 logits behind each token of the sequences, and their tokens.
-func raggedPrompts(t *testing.T, c models.Config) (tokens [4][]int, logits [4][][]float64) {
+func raggedPrompts(t *testing.T, c models.Config, hooks reference.Hooks) (tokens [4][]int, logits [4][][]float64) {
 	t.Helper()
 	ref := reference.Synthetic(c, 1)
 	for i := range tokens {
@@ -40,7 +40,7 @@ func raggedPrompts(t *testing.T, c models.Config) (tokens [4][]int, logits [4][]
 		if i == 2 {
 			tokens[i] = slices.Concat(tokens[0][:sharedTokens], tokens[i])
 		}
-		m, err := reference.NewModel(c, ref, reference.Hooks{})
+		m, err := reference.NewModel(c, ref, hooks)
 		require.NoError(t, err)
 		for _, token := range tokens[i] {
 			logits[i] = append(logits[i], m.Step(token))
@@ -55,7 +55,7 @@ func TestAPrefillStepOfSeveralSequences(t *testing.T) {
 	ofValues(t)
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	tokens, want := raggedPrompts(t, c)
+	tokens, want := raggedPrompts(t, c, reference.Hooks{})
 	for i, x := range []struct {
 		page int
 		o    megakernel.PrefillOptions
@@ -75,17 +75,22 @@ func TestAPrefillStepOfSeveralSequences(t *testing.T) {
 				schedules = deep.Count(len(interp.Policies()), 1)
 			}
 			for seed := range schedules {
-				runRagged(t, c, x.page, x.o, uint64(seed+i), tokens, want)
+				runRagged(t, c, megakernel.Options{Page: x.page}, nil, x.o, uint64(seed+i), tokens, want)
 			}
 		})
 	}
 }
 
 // runRagged runs the steps under a schedule.
-func runRagged(t *testing.T, c models.Config, page int, o megakernel.PrefillOptions, seed uint64, tokens [4][]int,
-	want [4][][]float64) {
+func runRagged(t *testing.T, c models.Config, of megakernel.Options, scales []float32, o megakernel.PrefillOptions,
+	seed uint64, tokens [4][]int, want [4][][]float64) {
 	t.Helper()
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4, Page: page})
+	page, limit := of.Page, 0.03
+	if scales != nil {
+		limit = 0.05 // some codes are rounded the other way; a cache of bf16 makes 0.07 to 0.13
+	}
+	of.SMs = 4
+	mk, err := megakernel.Build(c, of)
 	require.NoError(t, err)
 	p, err := megakernel.BuildPrefill(mk, o)
 	require.NoError(t, err)
@@ -95,7 +100,7 @@ func runRagged(t *testing.T, c models.Config, page int, o megakernel.PrefillOpti
 	require.NoError(t, err)
 	pages := 3 * 96 / page
 	_, err = runtime.OpenSequence(t.Context(), mk, sim,
-		runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: []uint32{0}})
+		runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: []uint32{0}, KVScales: scales})
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)
@@ -130,7 +135,7 @@ func runRagged(t *testing.T, c models.Config, page int, o megakernel.PrefillOpti
 			require.NoError(t, r.Logits(k, logits))
 			require.Equal(t, slices.Index(logits, slices.Max(logits)), chosen[k])
 			apart := relative([][]float64{want[i][cached[i]-1]}, [][]float64{widened(logits)})
-			require.Less(t, apart, 0.03, "%v: sequence %d", step, i)
+			require.Less(t, apart, limit, "%v: sequence %d", step, i)
 		}
 	}
 }
