@@ -22,8 +22,8 @@ func TestPrefillKernelsPass(t *testing.T) {
 		dims          int // of a head; 0: tiny's
 		page          int // 0: the default
 		kv            tasks.KVType
-	}{{200, pipeline.FormatI4G64, pipeline.FormatI8, 0, 0, tasks.KVE4M3}, {tokens: 64, page: 1, kv: tasks.KVE4M3}, {tokens: 200, dims: 256},
-		{64, pipeline.FormatE4M3, pipeline.FormatE4M3, 0, 0, ""}}, 1) {
+	}{{200, pipeline.FormatI4G64, pipeline.FormatI8, 0, 0, tasks.KVE4M3}, {tokens: 64, page: 1, kv: tasks.KVE4M3},
+		{tokens: 200, dims: 256}, {64, pipeline.FormatE4M3, pipeline.FormatE4M3, 0, 0, ""}}, 1) {
 		c := c
 		c.HeadDim = cmp.Or(x.dims, c.HeadDim)
 		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights, Head: x.head,
