@@ -27,7 +27,8 @@ func TestThePrefillKernelOf8BDoesNotSpill(t *testing.T) {
 		of      int // sequences
 		kv      tasks.KVType
 	}{
-		{tokens: 128, of: 16, kv: tasks.KVE4M3}, {1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096), 1, ""}, {tokens: 512},
+		{tokens: 128, of: 16, kv: tasks.KVE4M3},
+		{1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096), 1, ""}, {tokens: 512},
 		{tokens: 1024, of: 16}, {128, pipeline.FormatE4M3, 436207616, 1, tasks.KVE4M3},
 		{128, "i4g32-zeros-f16", 436207616, 1, ""},
 	}, 2) {

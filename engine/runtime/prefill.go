@@ -26,7 +26,8 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 }
 
 // openPrefill is OpenPrefill beside another prefill kernel of the same weights, unless it is nil: steps of both make
-// the matrices of a layer in bf16 in the same place, and the copy of its keys and values, which the other's device owns.
+// the matrices of a layer in bf16, and the copy of its keys and values, in the same place, which the other's device
+// owns.
 func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, guard uint32) (*Prefill, error) {
 	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from},
 		table: slices.Repeat([]uint32{guard}, pages*p.Options.Sequences)}

@@ -17,8 +17,9 @@ import (
 // ownScales are of tiny's cache: they differ by layer, head, keys and values.
 var ownScales = []float32{0.125, 0.0625, 0.03125, 0.1, 0.25, 0.125, 0.0625, 0.05}
 
-// A prompt goes through the prefill kernel into an e4m3 cache: logits are those of the float64 reference with such a cache, behind the first step and behind those that read what is
-// cached, also of the decode kernel that reads the prompt's last token again; and not those of a bf16 cache.
+// A prompt goes through the prefill kernel into an e4m3 cache: logits are those of the float64 reference with such a
+// cache, behind the first step and behind those that read what is cached, also of the decode kernel that reads the
+// prompt's last token again; and not those of a bf16 cache.
 func TestAPromptThroughThePrefillKernelIntoAnE4M3Cache(t *testing.T) {
 	ofValues(t)
 	for i, x := range []struct {

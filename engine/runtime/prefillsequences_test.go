@@ -100,7 +100,8 @@ func runRagged(t *testing.T, c models.Config, of megakernel.Options, scales []fl
 	require.NoError(t, err)
 	pages := 3 * 96 / page
 	_, err = runtime.OpenSequence(t.Context(), mk, sim,
-		runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: []uint32{0}, KVScales: scales})
+		runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}),
+		runtime.Options{Pages: pages, Table: []uint32{0}, KVScales: scales})
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)

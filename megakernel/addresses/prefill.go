@@ -18,11 +18,13 @@ func prefillFacts(p *megakernel.Prefill, positions int) *bounds.Facts {
 		f = sequencesFacts(p, positions)
 	}
 	if n := p.KVCopyBytes(1); n > 0 {
-		f.Params[megakernel.ScalarKept] = bounds.Range{Lo: 0, Hi: int64(p.Options.Sequences) * int64(entries(p.Of, positions))}
+		most := int64(p.Options.Sequences) * int64(entries(p.Of, positions))
+		f.Params[megakernel.ScalarKept] = bounds.Range{Lo: 0, Hi: most}
 		f.Lens[megakernel.BufferKVCopy] = bounds.Times(n/16, megakernel.ScalarPages, 0)
 		f.Lens[megakernel.BufferKept] = bounds.Times(2, megakernel.ScalarKept, 0)
 		f.Content[megakernel.BufferKept] = &bounds.Content{Stride: 2, Words: map[int]bounds.Word{
-			0: {Hi: bounds.Times(1, megakernel.ScalarPages, -1)}, 1: {Lo: bounds.Number(1), Hi: bounds.Number(int64(p.Of.KV.Page))}}}
+			0: {Hi: bounds.Times(1, megakernel.ScalarPages, -1)},
+			1: {Lo: bounds.Number(1), Hi: bounds.Number(int64(p.Of.KV.Page))}}}
 	}
 	return f
 }
