@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
@@ -20,6 +21,8 @@ const (
 	FaultMergeShare Fault = "merge-share" // the last split's merge weight is doubled
 	// windows are a token wider, soft caps left out, sigmoids' biases changed; see spoil
 	FaultAttention Fault = "attention"
+	// windows alone are a token wider, where FaultAttention changes more than these
+	FaultWindow Fault = "window"
 
 	// Faults of what models have beyond Llama: see FeatureFaults.
 	FaultBias     Fault = "bias"      // biases are left out
@@ -64,6 +67,7 @@ func FeatureFaults(a *models.Arch, attention string) (list []Fault) {
 		{FaultPostNorm, l.PostAttn.Kind != models.NoNorm},
 		{FaultGrowth, l.Attn.Grows.Every > 0},
 		{FaultAttention, attention != ""},
+		{FaultWindow, strings.Contains(attention, termWindow) && strings.Contains(attention, termSoftCap)},
 	} {
 		if f.has {
 			list = append(list, f.fault)
@@ -85,17 +89,19 @@ func withFixed(list []Fault, o *Options) []Fault {
 	return list
 }
 
-// spoil is the attention of a kernel with FaultAttention: windows are a token wider, soft caps 1e4, which leaves logits
-// as they are, and a sigmoid's bias is off by 0.1.
-func (s attentionSpec) spoil() attentionSpec {
+// spoil is the attention of a kernel with a fault: with FaultAttention windows are a token wider, soft caps 1e4, which
+// leaves logits as they are, and a sigmoid's bias is off by 0.1; with FaultWindow windows are a token wider.
+func (s attentionSpec) spoil(fault Fault) attentionSpec {
 	s = slices.Clone(s)
 	for i := range s {
-		switch t := &s[i]; t.name {
-		case termWindow, termStreaming:
+		t := &s[i]
+		switch {
+		case t.name == termWindow || t.name == termStreaming:
 			t.value++
-		case termSoftCap:
+		case fault == FaultWindow:
+		case t.name == termSoftCap:
 			t.value = maxSoftCap
-		case termSigmoid:
+		case t.name == termSigmoid:
 			t.value += 0.1
 		}
 	}

@@ -86,9 +86,9 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	if mk.specs, mk.pattern, err = parseAttention(o.Attention, c.Layers); err != nil {
 		panic("BUG: " + err.Error())
 	}
-	if o.Fault == FaultAttention {
+	if o.Fault == FaultAttention || o.Fault == FaultWindow {
 		for i, s := range mk.specs {
-			mk.specs[i] = s.spoil()
+			mk.specs[i] = s.spoil(o.Fault)
 		}
 	}
 	mk.classes = make([]*tasks.Variant, len(mk.specs))

@@ -159,7 +159,7 @@ func (r *Reference) short(rules Rules) *Reference {
 // judging is the reference that a fault is judged by: the short sequences where these are enough, but all for another
 // attention and for scores that do not grow, since these show behind the window and the first step of growth only.
 func (r *Reference) judging(rules Rules, fault string) *Reference {
-	if fault == AttentionChanged || fault == GrowthLeftOut {
+	if fault == AttentionChanged || fault == GrowthLeftOut || fault == WindowWider {
 		return r
 	}
 	return r.short(rules)

@@ -19,7 +19,8 @@ var inKernel = map[string]megakernel.Fault{
 	PlusOneDropped:  megakernel.FaultPlusOne,
 	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap,
 	PostNormSkipped: megakernel.FaultPostNorm,
-	GrowthLeftOut:   megakernel.FaultGrowth, BytesExchanged: megakernel.FaultInputBytes}
+	GrowthLeftOut:   megakernel.FaultGrowth, BytesExchanged: megakernel.FaultInputBytes,
+	WindowWider: megakernel.FaultWindow}
 
 // Builds are the options of the kernels that a judgement builds beside the one that it judges; probe says that local
 // checks are made, too.

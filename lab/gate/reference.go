@@ -27,6 +27,8 @@ type Reference struct {
 	Sequences []Sequence `json:"sequences"`
 	// Roundings says what s is: which of the kernel's roundings it has.
 	Roundings Roundings `json:"roundings"`
+	// OwnRows is how far s's keys and values are from o's at most, as probe.CacheRow is measured; 0 where that is not known.
+	OwnRows float64 `json:"own_rows"`
 	// Variant is its attention, where that is not plain.
 	Variant Variant `json:"variant"`
 	// Torch, Transformers, Attention and Device say what made it.

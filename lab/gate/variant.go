@@ -54,6 +54,7 @@ const (
 	LogitCapLeftOut = "logit_cap_left_out" // logits are not capped
 	PostNormSkipped = "post_norm_skipped"  // what attention adds gets the gains of its norm, and no more
 	GrowthLeftOut   = "growth_left_out"    // scores do not grow with the position
+	WindowWider     = "window_wider"       // windows are a token wider, where AttentionChanged leaves soft caps out, too
 )
 
 // featureFaults are their names by the kernel's.

@@ -59,6 +59,16 @@ func (f *Figures) Join(others Figures) {
 		f.note(o.What, o.Worst, func() string { return o.Where })
 		i := slices.IndexFunc(*f, func(g Figure) bool { return g.What == o.What })
 		(*f)[i].Count = before + o.Count
+		f.Raise(o.What, o.Limit)
+	}
+}
+
+// Raise makes the limit of a comparison that has been made at least x.
+func (f *Figures) Raise(what string, x float64) {
+	for i, g := range *f {
+		if g.What == what {
+			(*f)[i].Limit = max(g.Limit, x)
+		}
 	}
 }
 

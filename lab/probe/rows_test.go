@@ -89,3 +89,17 @@ func TestARowThatIsNoNumberIsBeyondEveryLimit(t *testing.T) {
 	f := compared(t, layers)
 	require.Equal(t, []float64{1e300, 1e300}, []float64{f[0].Worst, f[1].Worst})
 }
+
+// Where roundings alone take a row further than the usual limit, as the reference says, a kernel may be as far; others
+// that are joined keep that.
+func TestLimitsAreRaised(t *testing.T) {
+	var f, g probe.Figures
+	f.Join(probe.Figures{{What: probe.CacheRow, Worst: 0.21, Limit: 0.2, Where: "here", Count: 3}})
+	require.Len(t, f.Problems(), 1)
+	f.Raise(probe.CacheRow, 0.1)
+	require.Len(t, f.Problems(), 1)
+	f.Raise(probe.CacheRow, 0.3)
+	require.Empty(t, f.Problems())
+	g.Join(f)
+	require.Equal(t, f, g)
+}

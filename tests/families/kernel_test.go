@@ -283,7 +283,7 @@ func TestFaultsOfFeaturesShow(t *testing.T) {
 		fault megakernel.Fault
 	}{{"qwen2", megakernel.FaultBias}, {"qwen3", megakernel.FaultQKNorm}, {"gemma3", megakernel.FaultPlusOne},
 		{"gemma3", megakernel.FaultRopeBase}, {"gemma2", megakernel.FaultLogitCap}, {"gemma2", megakernel.FaultPostNorm},
-		{"mistral", megakernel.FaultAttention}, {"ministral3", megakernel.FaultGrowth}} {
+		{"mistral", megakernel.FaultAttention}, {"gemma2", megakernel.FaultWindow}, {"ministral3", megakernel.FaultGrowth}} {
 		t.Run(string(f.fault), func(t *testing.T) {
 			t.Parallel()
 			all := cases(t)

@@ -138,7 +138,7 @@ func TestFaultsOfFeaturesShowInPrefillKernels(t *testing.T) {
 	}{{"qwen2", megakernel.FaultBias}, {"qwen3", megakernel.FaultQKNorm}, {"olmo2", megakernel.FaultQKNorm},
 		{"gemma3", megakernel.FaultPlusOne}, {"gemma3", megakernel.FaultRopeBase}, {"gemma2", megakernel.FaultLogitCap},
 		{"gemma2", megakernel.FaultPostNorm}, {"olmo2", megakernel.FaultPostNorm}, {"mistral", megakernel.FaultAttention},
-		{"gemma2", megakernel.FaultAttention}, {"ministral3", megakernel.FaultGrowth},
+		{"gemma2", megakernel.FaultAttention}, {"gemma2", megakernel.FaultWindow}, {"ministral3", megakernel.FaultGrowth},
 		{"smollm3", megakernel.FaultDropToken}} {
 		t.Run(f.name+" "+string(f.fault), func(t *testing.T) {
 			t.Parallel()

@@ -5,6 +5,7 @@ in half precision: bit j of token d of sequence 1 << 20 of seed 0 below 256 (syn
 A file is [layers][K, V][KV heads][tokens][8], little-endian. An 8B model's file of 32768 tokens takes 268 MB.
 """
 
+import numpy as np
 import torch
 
 import synth
@@ -28,6 +29,13 @@ def observe(key, value):
     for rows in (key, value):
         sums = rows[0].float() @ signs(rows.shape[-1], rows.device)
         _file.write(sums.half().cpu().numpy().astype("<f2").tobytes())
+
+
+def apart(path, other, heads, tokens):
+    """The greatest distance between the rows of two files, relative to the size that rows of their head have on average in the first."""
+    a, b = (torch.from_numpy(np.fromfile(p, "<f2").astype(np.float32)).view(-1, 2, heads, tokens, PROJECTIONS) for p in (path, other))
+    size = a.double().square().sum(-1).mean(-1, keepdim=True)
+    return ((b - a).double().square().sum(-1) / size).max().sqrt().item()
 
 
 class recording:

@@ -14,8 +14,8 @@ SCORED positions are written; without :SCORED, all are. Written into DIR, all li
     o.<q>.f32, h.<q>.f32   [SCORED, vocab] logits after the tokens at positions LENGTH - SCORED …
     s.<q>.kl.f64        [SCORED] KL(o‖s) at these positions, in nats
     kv.<q>.f16          projections of o's keys and values, of all layers and positions (kvrows.py says how)
-    manifest.json       config, seed, weights hash, sequences, roundings, versions, and with --stats what the weights make of themselves;
-                        written last, so that a directory with a manifest is complete
+    manifest.json       config, seed, weights hash, sequences, roundings, how far these take a key or a value, versions, and with --stats what the weights make of
+                        themselves; written last, so that a directory with a manifest is complete
 
 One float32 file of 2048 positions of a vocabulary of 128256 takes 1 GB; logits are made 256 positions at a time.
 """
@@ -179,15 +179,22 @@ def use(now):
 
 
 def run(model, rounded, sequences, tokens, out, device, rows):
-    """o and s of every sequence; the model is in float32."""
+    """o and s of every sequence; the model is in float32. Returns how far s's keys and values are from o's at most (kvrows.apart), 0 without rows."""
+    heads, worst = getattr(model.config, "num_key_value_heads", model.config.num_attention_heads), 0.0
     for q, (_, scored) in enumerate(sequences):
         case.sequence = q
         fed, of = tokens[q].to(device), f"sequence {q} {sequences[q]}"
-        with kvrows.recording(out / f"kv.{q}.f16") if rows else contextlib.nullcontext():
+        recording = kvrows.recording if rows else contextlib.nullcontext
+        with recording(out / f"kv.{q}.f16"):
             hidden = timed(f"o {of}", lambda: last_hidden(model, fed, scored))
         timed(f"o {of}, logits", lambda: write_logits(model, hidden, out / f"o.{q}.f32"))
-        own = timed(f"s {of}", lambda: rounded.hidden(fed, scored))
+        with recording(out / "own.f16"):
+            own = timed(f"s {of}", lambda: rounded.hidden(fed, scored))
+        if rows:
+            worst = max(worst, kvrows.apart(out / f"kv.{q}.f16", out / "own.f16", heads, len(fed)))
+            (out / "own.f16").unlink()
         timed(f"s {of}, KL", lambda: write_divergences(model, hidden, own, out / f"s.{q}.kl.f64"))
+    return worst
 
 
 def run_bf16(model, sequences, tokens, out, device):
@@ -301,7 +308,7 @@ def main():
     }
     if args.stats:
         manifest["stats"] = stats(model, tokens[0].to(args.device))
-    places, attention = {}, args.attention
+    places, own_rows, attention = {}, {}, args.attention
     if not model._supports_sdpa:  # Gemma 2, for its soft caps
         attention = manifest["attention"] = "eager"
     for out, now in cases.items():
@@ -310,7 +317,7 @@ def main():
         rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded, weights=args.weight_format,
                                     description=description, inputs="bf16" if args.prefill else None, head=args.head_format)
         places[out] = rounded.describe()
-        run(model, rounded, sequences, tokens, out, args.device, args.kv_rows)
+        own_rows[out] = run(model, rounded, sequences, tokens, out, args.device, args.kv_rows)
     model = to_bf16(model, attention)
     if args.save:
         model.save_pretrained(args.save)
@@ -318,7 +325,7 @@ def main():
         use(now)
         model.set_attn_implementation(attention if now.plain else "variant")
         run_bf16(model, sequences, tokens, out, args.device)
-        (out / "manifest.json").write_text(json.dumps({"roundings": places[out], "variant": now.describe(), **manifest}, indent=1) + "\n")
+        (out / "manifest.json").write_text(json.dumps({"roundings": places[out], "own_rows": own_rows[out], "variant": now.describe(), **manifest}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

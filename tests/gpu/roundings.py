@@ -22,6 +22,8 @@ import math
 import torch
 import torch.nn.functional as F
 
+import kvrows
+
 VERSION = 2  # of the places above; package lab/gate refuses another
 ROWS = 256
 MLP_ROWS = 8192
@@ -196,6 +198,7 @@ class Rounded:
         v = self.linear(n, "v", index).view(len(x), -1, a["HeadDim"]).transpose(0, 1)
         q = self.round(q * (math.log2(math.e) * a["Scale"]) * growth(a.get("Grows"), q))
         k, v = self.cached(index, 0, k), self.cached(index, 1, v)
+        kvrows.observe(k[None], v[None])
         out = self.attend(index, q, k, v, f16 if self.kv == "e4m3" else self.round)
         y = self.linear(self.passed(out.transpose(0, 1).reshape(len(x), -1)), "o", index)
         x = x + kind["Residual"] * self.exact(y, kind["PostAttn"], "post-attention norm", index)
