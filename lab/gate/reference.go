@@ -27,7 +27,7 @@ type Reference struct {
 	Sequences []Sequence `json:"sequences"`
 	// Roundings says what s is: which of the kernel's roundings it has.
 	Roundings Roundings `json:"roundings"`
-	// OwnRows is how far s's keys and values are from o's at most, as probe.CacheRow is measured; 0 where that is not known.
+	// OwnRows is how far s's keys and values are from o's at most, by the measure of probe.CacheRow; 0: not known.
 	OwnRows float64 `json:"own_rows"`
 	// Variant is its attention, where that is not plain.
 	Variant Variant `json:"variant"`
