@@ -69,6 +69,7 @@ func (f *prefillFlow) each(s tasks.Step, span tasks.PrefillSpan,
 			RemC(e.Grid).Named("turned_cta")
 		first, n := word(PrefillFirst, "first_row"), word(PrefillCount, "tokens")
 		end := dsl.Select(i.AddC(1).Eq(all), room, first.Add(n).Min(room)).Named("end_row") // the last one's pad the step
+		k.Claim("a sequence of a step has no row", func() dsl.Pred { return first.Lt(end) })
 		body(&turned, own, tasks.PrefillSpan{N: n, Last: span.Last, Begin: &tasks.PrefillBegin{Row: first,
 			Entry: dsl.Optional(word(PrefillEntry, "entry")), End: &end}})
 	}, dsl.Unroll(1))

@@ -83,7 +83,7 @@ done either, a line says why; with --strict that is an error, too.`,
 					return c.inFlags(err)
 				}
 				if file != "" && prefill > 0 {
-					return usagef("--output goes without --prefill, which makes a second kernel")
+					return usagef("--output goes without --prefill, which makes more kernels")
 				}
 				if file != "" && mk.Graph != nil {
 					return usagef("--output goes with --launch single: a graph has %d kernels", len(mk.Graph.Kernels))
@@ -122,7 +122,7 @@ done either, a line says why; with --strict that is an error, too.`,
 	f.BoolVar(&all, "all", false, "every registered model, a row each")
 	f.StringVarP(&file, "output", "o", "", "`file` to write the cubin to")
 	f.Var(&with, "compiler", "nvcc or nvrtc (default: nvcc when it is there)")
-	f.Var(&prefill, "prefill", "compile the prefill kernel, too, of steps of `n` tokens")
+	f.Var(&prefill, "prefill", "compile the prefill kernels, too, of steps of `n` tokens of as many sequences as there are rows")
 	f.Lookup("prefill").DefValue = ""
 	f.BoolVar(&strict, "strict", false, "fail where the machine code cannot be held against the program")
 	f.BoolVar(&ptx, "ptx", false, "hold the PTX against the program, as where there is no nvdisasm")
@@ -136,7 +136,8 @@ type namedKernel struct {
 	*ir.Kernel
 }
 
-// namedKernels are the kernels of a step, and the prefill kernel of steps of prefill tokens where that is not 0.
+// namedKernels are the kernels of a step, and the prefill kernels beside it of steps of prefill tokens where that is
+// not 0: see megakernel.BuildPrefills.
 func namedKernels(mk *megakernel.Kernel, prefill int) (all []namedKernel, err error) {
 	for _, k := range mk.Kernels() {
 		name := mk.Config.Name
@@ -146,11 +147,13 @@ func namedKernels(mk *megakernel.Kernel, prefill int) (all []namedKernel, err er
 		all = append(all, namedKernel{name, k})
 	}
 	if prefill > 0 {
-		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: prefill})
+		prefills, err := megakernel.BuildPrefills(mk, prefill)
 		if err != nil {
 			return nil, usagef("--prefill: %v", err)
 		}
-		all = append(all, namedKernel{mk.Config.Name + " prefill", p.IR})
+		for i, p := range prefills {
+			all = append(all, namedKernel{mk.Config.Name + [...]string{" prefill", " short prefill"}[i], p.IR})
+		}
 	}
 	return all, nil
 }

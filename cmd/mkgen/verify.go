@@ -134,7 +134,7 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 		"decode steps under each; with --rows launches drawn at random, behind those of every kind")
 	cmd.Flags().Var(&pin, "pin-split", pinUsage)
 	cmd.Flags().Lookup("pin-split").DefValue = ""
-	cmd.Flags().Var(&prefill, "prefill", "check the prefill kernel of steps of `n` tokens instead (default none)")
+	cmd.Flags().Var(&prefill, "prefill", "check the prefill kernel of steps of `n` tokens instead, of as many sequences as there are rows (default none)")
 	cmd.Flags().Lookup("prefill").DefValue = ""
 	return cmd
 }

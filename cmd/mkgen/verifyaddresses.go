@@ -20,7 +20,7 @@ func proveAddresses(w io.Writer, c models.Config, o megakernel.Options, prefill 
 	}
 	r := addresses.Prove(mk, addresses.Positions)
 	if prefill > 0 {
-		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: prefill})
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: prefill, Sequences: mk.PrefillSequences()})
 		if err != nil {
 			return err
 		}

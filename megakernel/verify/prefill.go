@@ -6,16 +6,15 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"math"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
@@ -25,20 +24,16 @@ import (
 const (
 	prefillSMs    = 4        // two clusters
 	prefillShared = 64 << 10 // bytes at least
-	prefillSecond = 17       // tokens of the second step, which begins amid a tile of attention
 )
 
-// prefillTrial is what every schedule of a prefill kernel runs: a prompt in two steps, the second of which chooses;
-// keys, values and logits must be the reference's.
+// prefillTrial is what every schedule of a prefill kernel runs: steps of a prompt, or of several sequences, all but the
+// first of which choose; keys, values and logits must be the reference's.
 type prefillTrial struct {
 	*Trial
-	p      *megakernel.Prefill
-	prompt []int
-	steps  [2]int // tokens of each step
-	logits []float64
-	cached [][]kvToken // [layer][token]
-	table  []uint32
-	pages  int
+	p         *megakernel.Prefill
+	sequences []prefillSequence
+	steps     []prefillStep
+	pages     int
 }
 
 // PrefillError is a Request of a prefill kernel that there is not.
@@ -50,12 +45,17 @@ func (e *PrefillError) Unwrap() error { return e.Err }
 // checkPrefill is check of the prefill kernel beside the real kernel.
 func checkPrefill(ctx context.Context, r Request, seeds []uint64,
 	edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
-	r.Options.Tokens = 1 // the layout of weights and cache is that of every number of rows
+	of, err := megakernel.Build(r.Config, r.Options)
+	if err != nil {
+		return nil, err
+	}
+	r.Options.Tokens = 1 // prefill kernels are the same beside kernels of every number of rows, but for the sequences
 	mk, err := megakernel.Build(r.Config, r.Options)
 	if err != nil {
 		return nil, err
 	}
-	real, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: r.Prefill})
+	real, err := megakernel.BuildPrefill(mk,
+		megakernel.PrefillOptions{Tokens: r.Prefill, Sequences: of.PrefillSequences()})
 	if err != nil {
 		return nil, &PrefillError{err}
 	}
@@ -114,8 +114,11 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	o.SMs = min(real.Of.Options.SMs, prefillSMs)
 	po := real.Options
 	po.Tokens = min(po.Tokens, 2*po.Padded())
-	t := &prefillTrial{steps: [2]int{po.Tokens, min(prefillSecond, po.Tokens)}}
-	n := t.steps[0] + t.steps[1]
+	t := &prefillTrial{steps: prefillSteps(po.Tokens, min(po.Sequences, po.Tokens))}
+	n := 0
+	for _, step := range t.steps {
+		n += step[0]
+	}
 	c.MaxPositions = max(c.MaxPositions, n)
 	// of the decode kernel, which is not checked here
 	o.Stages, o.InFlight, o.Held, o.Leads = 0, 0, megakernel.HeldNone, ""
@@ -128,36 +131,7 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
 	}
-	t.prompt = synth.Tokens(weightSeed, 0, n, c.Vocab)
-	hooks := reference.AsKernel(c) // inputs are bf16, whatever the weights are
-	if t.scales != nil {
-		hooks = reference.WithE4M3Cache(hooks, c, t.scales)
-	}
-	ref, err := reference.NewModel(c, syntheticOf(mk, c), hooks)
-	if err != nil {
-		return nil, err
-	}
-	for _, id := range t.prompt {
-		t.logits = ref.Step(id)
-	}
-	t.scale = max(rms(t.logits), synth.LogitSD(c.Vocab))
-	for l := range c.Layers {
-		keys, values := ref.Cache(l)
-		var tokens []kvToken
-		for i := range n {
-			tokens = append(tokens, kvToken{keys[i], values[i]})
-		}
-		t.cached = append(t.cached, tokens)
-	}
-	used := (n + mk.KV.Page - 1) / mk.KV.Page
-	t.pages = 2*used + 1 // one that nobody may touch before and behind each
-	for _, p := range rand.New(rand.NewPCG(weightSeed, 0x7061676573)).Perm(used) {
-		t.table = append(t.table, uint32(2*p+1))
-	}
-	if slices.IsSorted(t.table) {
-		slices.Reverse(t.table)
-	}
-	return t, nil
+	return t, t.feed()
 }
 
 // smallPrefill is the prefill kernel in the least shared memory that it can be in: with few stages the ring goes round.
@@ -184,8 +158,8 @@ type prefillRun struct {
 	ran      measured
 	turns    int // of the ring in the first step, by the CTA with the fewest
 	gaveUp   bool
-	chosen   int
-	digest   [sha256.Size]byte // of the cache and the logits
+	hash     hash.Hash         // of the logits so far
+	digest   [sha256.Size]byte // of the logits and the cache
 }
 
 // run runs k under one schedule.
@@ -199,7 +173,7 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 		return nil, err
 	}
 	_, err = runtime.OpenSequence(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}),
-		runtime.Options{Pages: t.pages, Table: t.table, KVScales: t.scales})
+		runtime.Options{Pages: t.pages, Table: t.sequences[0].table, KVScales: t.scales})
 	if err != nil {
 		return nil, err
 	}
@@ -211,7 +185,7 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 	if err := errors.Join(sim.Write("barrier", 0, past), sim.Write("epoch", 0, past)); err != nil {
 		return nil, err
 	}
-	run := &prefillRun{turns: math.MaxInt}
+	run := &prefillRun{turns: math.MaxInt, hash: sha256.New()}
 	before := make([]byte, decode.Size("kv"))
 	if err := decode.Read("kv", 0, before); err != nil {
 		return nil, err
@@ -221,20 +195,18 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 			return run, err
 		}
 	}
-	if err := t.judge(decode, r, run, seed, before); err != nil || len(run.findings) > 0 {
+	if err := t.judge(decode, run, seed, before); err != nil || len(run.findings) > 0 {
 		return run, err
 	}
 	return run, t.givenUp(ctx, r, sim, decode, run, seed)
 }
 
-// step runs the prompt's step i.
+// step runs step i.
 func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtime.Sim, run *prefillRun, seed uint64,
 	i int) error {
-	cached, n := 0, t.steps[i]
-	for _, before := range t.steps[:i] {
-		cached += before
-	}
-	chosen, err := r.Run(ctx, t.prompt[cached:cached+n], cached, t.table, i < len(t.steps)-1)
+	of, numbers := t.parts(i)
+	quiet := i == 0
+	chosen, err := r.RunAll(ctx, of, quiet)
 	var fault *interp.Fault
 	if errors.As(err, &fault) {
 		run.findings = append(run.findings, finding(fault, seed, i))
@@ -242,7 +214,6 @@ func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtim
 	} else if err != nil {
 		return err
 	}
-	run.chosen = chosen
 	run.ran.instructions += sim.Last.Steps
 	run.ran.count(sim.Last)
 	for _, c := range sim.Last.CTAs {
@@ -252,58 +223,10 @@ func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtim
 			}
 		}
 	}
-	return nil
-}
-
-// judge compares the cache and the logits behind the prompt with the reference's, and looks for pages that changed and
-// are not the sequence's.
-func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefillRun, seed uint64,
-	before []byte) error {
-	after := make([]byte, len(before))
-	if err := decode.Read("kv", 0, after); err != nil {
-		return err
-	}
-	size, stray := t.mk.KV.PageBytes(), 0
-	for at := 0; at < len(after); at += size {
-		if !slices.Contains(t.table, uint32(at/size%t.pages)) && !bytes.Equal(before[at:at+size], after[at:at+size]) {
-			stray++
-		}
-	}
-	if stray > 0 {
-		run.findings = append(run.findings, Finding{Kind: "stray write", Seed: seed, Step: len(t.steps) - 1,
-			Text: fmt.Sprintf("%d KV pages changed that are not in the page table", stray)})
+	if quiet {
 		return nil
 	}
-	kv := Comparison{What: fmt.Sprintf("keys and values ÷ rms, seed %d", seed),
-		Tolerance: cacheTolerance(t.mk.Config.Layers)}
-	for l, tokens := range t.cached {
-		for i, want := range tokens {
-			at := slot{pages: t.pages, layer: l, page: int(t.table[i/t.mk.KV.Page]), slot: i % t.mk.KV.Page}
-			got, err := t.readToken(decode, at)
-			if err != nil {
-				return err
-			}
-			t.compareToken(&kv, l, got, want, func() string { return fmt.Sprintf("layer %d, position %d", l, i) })
-		}
-	}
-	got := make([]float32, t.mk.Config.Vocab)
-	if err := r.Logits(0, got); err != nil {
-		return err
-	}
-	logits := Comparison{What: fmt.Sprintf("logits behind the prompt, seed %d", seed), Tolerance: logitTolerance * t.scale}
-	h := sha256.New()
-	h.Write(after)
-	for i, x := range got {
-		logits.see(float64(x), t.logits[i], func() string { return fmt.Sprintf("token %d", i) })
-		fmt.Fprintf(h, "%x ", math.Float32bits(x))
-	}
-	h.Sum(run.digest[:0])
-	if best := slices.Index(got, slices.Max(got)); best != run.chosen {
-		run.findings = append(run.findings, Finding{Kind: "wrong token", Seed: seed, Step: len(t.steps) - 1,
-			Text: fmt.Sprintf("chose token %d, the largest logit is that of %d", run.chosen, best)})
-	}
-	run.values = []Comparison{kv, logits}
-	return nil
+	return t.judgeStep(r, run, chosen, numbers, seed, i)
 }
 
 // givenUp has the host give the first step up somewhere in its middle. Every warp must leave it, and the step after it
@@ -320,8 +243,8 @@ func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, dec
 	want := cache()
 	r.HangTimeout = time.Minute // the executor says when
 	sim.ClaimStuck(rand.New(rand.NewPCG(seed, 0x67697665)).Int64N(max(run.ran.instructions/2, 1)))
-	first := t.prompt[:t.steps[0]]
-	_, err := r.Run(ctx, first, 0, t.table, true)
+	first, _ := t.parts(0)
+	_, err := r.RunAll(ctx, first, true)
 	var hang *runtime.HangError
 	var fault *interp.Fault
 	switch {
@@ -337,7 +260,7 @@ func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, dec
 		return err
 	}
 	r.HangTimeout = 0
-	if _, err := r.Run(ctx, first, 0, t.table, true); errors.As(err, &fault) {
+	if _, err := r.RunAll(ctx, first, true); errors.As(err, &fault) {
 		run.findings = append(run.findings, finding(fault, seed, 0))
 		return nil
 	} else if err != nil {
@@ -355,21 +278,25 @@ func (t *prefillTrial) conditions(turns, gaveUp int, digests map[[sha256.Size]by
 	condition := func(name string, have, want int, unit string) Condition {
 		return Condition{name, fmt.Sprintf("%d %s", have, unit), fmt.Sprintf("at least %d", want), have >= want}
 	}
-	second := (t.steps[0] + t.steps[1] - 1) / t.mk.KV.Page
-	all := []Condition{
+	first, all := t.steps[0][0], t.before(0, len(t.steps))
+	second := (all - 1) / t.mk.KV.Page
+	met := []Condition{
 		condition("the ring went round", turns, wantTurns, "times"),
-		condition("cached tokens before a step", t.steps[0], 1, "tokens"),
+		condition("cached tokens before a step", first, 1, "tokens"),
 		condition("KV pages that got new tokens", second+1, min(2, second+1), "pages"),
 		condition("clusters", t.mk.Options.SMs/t.p.Options.Cluster, min(2, t.mk.Options.SMs/t.p.Options.Cluster), "clusters"),
 	}
 	if len(t.p.Sites) > 0 {
-		all = append(all, condition("launches given up midway", gaveUp, 1, "launches"))
+		met = append(met, condition("launches given up midway", gaveUp, 1, "launches"))
+	}
+	if n := len(t.sequences); t.p.Options.Sequences > 1 {
+		met = append(met, condition("sequences of a step", n, min(2, t.p.Options.Tokens), "sequences"))
 	}
 	same := Condition{"outputs under all schedules", "bit-identical", "bit-identical", len(digests) == 1}
 	if !same.Met {
 		same.Have = fmt.Sprintf("%d different ones", len(digests))
 	}
-	return append(all, same)
+	return append(met, same)
 }
 
 // compare lists what the shrunk kernel shares with the real one, and the sizes that differ.
@@ -390,6 +317,7 @@ func (t *prefillTrial) compare(real *megakernel.Prefill) (equal []Fact, shrunk [
 	size("page size", func(p *megakernel.Prefill) int { return p.Of.Options.Page })
 	size("head dimension", func(p *megakernel.Prefill) int { return p.Of.Config.HeadDim })
 	size("query heads a KV head", func(p *megakernel.Prefill) int { return p.Of.Config.Heads / p.Of.Config.KVHeads })
+	size("sequences of a step", func(p *megakernel.Prefill) int { return p.Options.Sequences })
 	size("tokens of a step", func(p *megakernel.Prefill) int { return p.Options.Tokens })
 	size("stages", func(p *megakernel.Prefill) int { return p.Stages })
 	for i, m := range real.Of.Plan.Layer {
