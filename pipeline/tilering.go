@@ -163,11 +163,10 @@ func (p *TileProducer) Announce() {
 	p.kept.Set(k.U32(0))
 }
 
-// ended waits, in all producer warps, until at most but stages are still under way, as wgmma reads them.
+// ended waits, in all producer warps, until at most but stages are still under way. The fence that wgmma's reads need is
+// the consumers': ptxas puts a fence of the CTA in front of it, which would wait for the copies under way, too.
 func (p *TileProducer) ended(but int) {
-	k := p.r.k
-	k.CopyWait(but)
-	k.FenceProxyAsyncShared()
+	p.r.k.CopyWait(but)
 	p.Meet()
 }
 
@@ -239,6 +238,9 @@ func (c *TileConsumer) Next(what string) TileStage {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
 	r.watch.patient(k, r.full, stage, c.next.parity.Get(), stage, what)
+	if r.shape.Producers > 0 {
+		k.FenceProxyAsyncShared()
+	}
 	c.next.advance()
 	return TileStage{r, stage}
 }

@@ -58,13 +58,20 @@ func survivors(t *testing.T, kernels []*ir.Kernel, run func(i int, program *inte
 func survivorsOf(t *testing.T, file string, kernels []*ir.Kernel,
 	run func(i int, program *interp.Program, seed uint64) error) []mutate.Mutation {
 	t.Helper()
+	return survivorsWhere(t, func(mu mutate.Mutation) bool { return strings.Contains(mu.Pos.String(), file) }, kernels, run)
+}
+
+// survivorsWhere are those of the mutants that are a test's own, of which there must be some.
+func survivorsWhere(t *testing.T, own func(mu mutate.Mutation) bool, kernels []*ir.Kernel,
+	run func(i int, program *interp.Program, seed uint64) error) []mutate.Mutation {
+	t.Helper()
 	all := 0
 	left := survivors(t, kernels, run, func(mu mutate.Mutation) bool {
-		own := strings.Contains(mu.Pos.String(), file)
-		if own {
-			all++
+		if !own(mu) {
+			return false
 		}
-		return own
+		all++
+		return true
 	})
 	t.Logf("%d mutants, %d not reported", all, len(left))
 	require.NotZero(t, all)

@@ -61,7 +61,7 @@ func (g *prefillGather) variables(name string) []*dsl.Var[dsl.U32] {
 // token it is that one's page.
 func (g *prefillGather) find(pages []*dsl.Var[dsl.U32], block u32) {
 	for i, x := range pages {
-		n := g.e.Lane.AddC(dsl.WarpSize * i)
+		n := dsl.Opaque(g.e.Lane).AddC(dsl.WarpSize * i)
 		token := n.DivC(g.each()).MulC(g.apart()).Add(g.warp.MulC(g.each())).Add(n.RemC(g.each()))
 		x.Set(g.page(block.MulC(g.t.block()).Add(token).Min(g.end.SubC(1)).DivC(g.t.KV.Page)))
 	}
@@ -70,14 +70,16 @@ func (g *prefillGather) find(pages []*dsl.Var[dsl.U32], block u32) {
 // asked is how many pages a lane asks others for before it starts copies: an answer takes longer than a copy's start.
 const asked = 4
 
-// copy fills a stage with the keys (v = 0) or values of the tokens in pages.
+// copy fills a stage with the keys (v = 0) or values of the tokens in pages. A producer's thread has 40 registers: what
+// follows from its place is computed here, and not kept from before the loop.
 func (g *prefillGather) copy(pages []*dsl.Var[dsl.U32], piece prefillPiece, v int) {
 	t, l := g.t, g.t.KV
 	first, panels := t.panels(v)
 	_, m := l.fullPermutation()
-	at := g.e.Lane.RemC(g.width).Named("unit")
-	which := g.e.Lane.DivC(g.width)
-	of := g.warp.MulC(g.each()).Add(which).Named("first_token")
+	lane := dsl.Opaque(g.e.Lane)
+	at := lane.RemC(g.width).Named("unit")
+	which := lane.DivC(g.width)
+	of := dsl.Opaque(g.warp).MulC(g.each()).Add(which).Named("first_token")
 	g.c.Gather(func(base u32, data dsl.Buf[dsl.B128]) {
 		to := base.Add(at.DivC(m).MulC(t.block() * m)).Add(at.RemC(m)).Add(of.MulC(m)).Named("to")
 		from := func(i int) dsl.Val[dsl.U64] { // in page 0
