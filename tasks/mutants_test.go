@@ -58,7 +58,8 @@ func survivors(t *testing.T, kernels []*ir.Kernel, run func(i int, program *inte
 func survivorsOf(t *testing.T, file string, kernels []*ir.Kernel,
 	run func(i int, program *interp.Program, seed uint64) error) []mutate.Mutation {
 	t.Helper()
-	return survivorsWhere(t, func(mu mutate.Mutation) bool { return strings.Contains(mu.Pos.String(), file) }, kernels, run)
+	own := func(mu mutate.Mutation) bool { return strings.Contains(mu.Pos.String(), file) }
+	return survivorsWhere(t, own, kernels, run)
 }
 
 // survivorsWhere are those of the mutants that are a test's own, of which there must be some.
