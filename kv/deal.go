@@ -102,6 +102,18 @@ func (p *Planner) place(c *ClassPlan, k *piece, u *unit, w *[ItemWords]uint32, h
 	c.Phase = c.Phase || t.n > SettleRows
 }
 
+// mergesInPhase is whether some item of more than SettleRows rows has partial states.
+func (p *Planner) mergesInPhase(c *ClassPlan) bool {
+	for i := range p.tiles {
+		t := &p.tiles[i]
+		at := int(t.rows[0])*p.limits.KVHeads + p.units[t.unit].head
+		if t.n > SettleRows && c.Merge[at] < c.Merge[at+1] {
+			return true
+		}
+	}
+	return false
+}
+
 // next is the place of the next item, one of that cost: the words of the CTA with the
 // least load. The heap holds load and CTA in one word, so that ties go to the lower CTA.
 func (p *Planner) next(c *ClassPlan, cost int) []uint32 {

@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -96,15 +97,35 @@ func (p *Planner) try(r *Request) error {
 
 // planClass cuts the units that class i reads into items and deals them out.
 func (p *Planner) planClass(r *Request, i int, c *ClassPlan) error {
-	if err := p.makeTiles(r, &c.Class); err != nil {
-		return fmt.Errorf("kv: class %d: %w", i, err)
-	}
-	if err := p.cut(r, i, c); err != nil {
+	if err := p.cutTiles(r, i, c, p.tileRows); err != nil {
 		return err
+	}
+	if r.PinTokens == 0 && p.mergesInPhase(c) {
+		if err := p.avoidPhase(r, i, c); err != nil {
+			return err
+		}
 	}
 	p.assertBound(r, c)
 	p.deal(c)
 	return nil
+}
+
+// cutTiles cuts the work of class i into pieces of up to n rows.
+func (p *Planner) cutTiles(r *Request, i int, c *ClassPlan, n int) error {
+	if err := p.makeTiles(r, &c.Class, n); err != nil {
+		return fmt.Errorf("kv: class %d: %w", i, err)
+	}
+	return p.cut(r, i, c)
+}
+
+// avoidPhase cuts class i into items of few rows, whose states need no phase to be merged, where the busiest CTA then
+// has less to do than the phase costs: they read a unit's KV again for every SettleRows rows.
+func (p *Planner) avoidPhase(r *Request, i int, c *ClassPlan) error {
+	enough := p.spread(math.MaxInt) + p.limits.Costs.Phase
+	if p.cutTiles(r, i, c, SettleRows) == nil && p.spread(enough) < enough {
+		return nil
+	}
+	return p.cutTiles(r, i, c, p.tileRows)
 }
 
 // refusePage names a sequence that has a page outside of the cache.

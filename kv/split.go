@@ -25,9 +25,9 @@ type piece struct {
 	tail           bool
 }
 
-// makeTiles sets p.tiles to the work of class c, in the order of its units: a prefix
+// makeTiles sets p.tiles to the work of class c, in tiles of up to most rows and in the order of its units: a prefix
 // before what follows it.
-func (p *Planner) makeTiles(r *Request, c *Class) error {
+func (p *Planner) makeTiles(r *Request, c *Class, most int) error {
 	p.tiles = p.tiles[:0]
 	for i := range r.Sequences {
 		s, place := &r.Sequences[i], &p.places[i]
@@ -36,16 +36,16 @@ func (p *Planner) makeTiles(r *Request, c *Class) error {
 		}
 		switch p.form(r, c, s) {
 		case formFull:
-			p.tileUnit(r, c, place.full)
+			p.tileUnit(r, c, place.full, most)
 		case formSelected:
 			for h := range p.limits.KVHeads {
-				p.tileUnit(r, c, place.selected+h)
+				p.tileUnit(r, c, place.selected+h, most)
 			}
 		}
 	}
 	if p.share && r.PinTokens == 0 && c.Window == 0 {
 		for u := p.firstTree; u < len(p.units); u++ {
-			p.tileUnit(r, c, u)
+			p.tileUnit(r, c, u, most)
 		}
 	}
 	for t := range p.tiles {
@@ -57,7 +57,7 @@ func (p *Planner) makeTiles(r *Request, c *Class) error {
 	return nil
 }
 
-func (p *Planner) tileUnit(r *Request, c *Class, index int) {
+func (p *Planner) tileUnit(r *Request, c *Class, index, most int) {
 	u := &p.units[index]
 	t := tile{unit: index}
 	for row := range p.limits.Rows {
@@ -66,7 +66,7 @@ func (p *Planner) tileUnit(r *Request, c *Class, index int) {
 		}
 		t.rows[t.n] = uint8(row)
 		t.n++
-		if t.n == p.tileRows {
+		if t.n == most {
 			p.addTile(r, c, t)
 			t.n = 0
 		}

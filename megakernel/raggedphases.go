@@ -52,7 +52,13 @@ func (f *ragged) normed(n models.Norm, epilogue func(scale tasks.ColumnScale) fi
 	scale := f.scale(n, f.bufs.squares)
 	var of tasks.ColumnScale
 	done := epilogue(func(token dsl.Val[dsl.U32]) dsl.Val[dsl.F32] { return of(token) })
-	done.meanwhile = func() { of = scale.Emit(f.env) }
+	ahead := done.meanwhile
+	done.meanwhile = func() {
+		of = scale.Emit(f.env)
+		if ahead != nil {
+			ahead()
+		}
+	}
 	return done
 }
 
@@ -73,8 +79,8 @@ func (f *ragged) residual(s tasks.Step, i int, norm func() dsl.Val[dsl.U32]) fin
 	}
 	add := &tasks.AddResidualColumns{Out: f.mk.activations(f.mk.Config.Hidden), X: f.bufs.x, Next: f.bufs.input,
 		Gain: f.bufs.gains, SQ: f.bufs.squares, Shared: f.sums, PlusOne: f.mk.plusOne(f.mk.arch.Final)}
-	epilogue, publish := add.Start(f.env, norm())
-	return finisher{epilogue: tasks.BiasedColumns(f.env, bias, l.Residual, epilogue), publish: publish}
+	ahead, epilogue, publish := add.StartAhead(f.env, norm(), f.gemm(i), f.own.matrix(i), f.rows.Count)
+	return finisher{meanwhile: ahead, epilogue: tasks.BiasedColumns(f.env, bias, l.Residual, epilogue), publish: publish}
 }
 
 // input makes the residual vectors, of row, and what the next product wants of them.
@@ -127,7 +133,8 @@ func (f *ragged) layerPhases() []phase {
 	list := []phase{f.matrixPhase(per("qkv", "QKV projection", "RMSNorm's scale", "RoPE", "KV append"), MatrixQKV,
 		func(s tasks.Step) finisher {
 			return f.normed(l.PreAttn, func(scale tasks.ColumnScale) finisher {
-				return finisher{epilogue: qkv.Epilogue(e, s, f.rows, scale), publish: f.fenceKV}
+				ahead, epilogue := qkv.StartAhead(e, s, f.rows, scale, f.gemm(MatrixQKV), f.own.matrix(MatrixQKV))
+				return finisher{meanwhile: ahead, epilogue: epilogue, publish: f.fenceKV}
 			})
 		})}
 	if qkv.Norm != nil {

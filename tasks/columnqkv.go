@@ -12,6 +12,28 @@ type QKVColumns struct {
 	T   int // most tokens of a step
 }
 
+// StartAhead is Epilogue for the product g, and ahead, to be given to g.Consume as what it does meanwhile, or nil where
+// a thread finishes more than one pair: it works out what the thread's pair is rotated by, so that this does not stand
+// between the last row and the sync.
+func (t *QKVColumns) StartAhead(e *Env, s Step, rows *ColumnRows, scale ColumnScale, g *GEMM,
+	share Share) (ahead func(), epilogue ColumnEpilogue) {
+	if !g.onePair(e) || t.problem() != "" {
+		return nil, t.Epilogue(e, s, rows, scale)
+	}
+	early := &Early{Pairs: t.EarlyPairs()}
+	early.Start(e)
+	ahead = func() {
+		g.pairOf(e, share, rows.Count, func(row, token u32) {
+			at := s
+			at.Pos = rows.Position(token)
+			early.set(t.Ahead(e, at, row))
+		})
+	}
+	fetched := *t
+	fetched.Early = &Fetched{in: early}
+	return ahead, fetched.Epilogue(e, s, rows, scale)
+}
+
 // Epilogue finishes rows as they come. rows must have been loaded.
 func (t *QKVColumns) Epilogue(e *Env, s Step, rows *ColumnRows, scale ColumnScale) ColumnEpilogue {
 	p := cmp.Or(t.problem(), t.KV.stepProblem(s))
@@ -26,7 +48,7 @@ func (t *QKVColumns) Epilogue(e *Env, s Step, rows *ColumnRows, scale ColumnScal
 		st := t.stores(place{t: &t.QKV, e: e, s: s, page: rows.Page(token), slot: rows.Slot(token, t.KV.Page).Named("slot"),
 			row: token})
 		by, pos := scale(token), rows.Position(token)
-		if t.RotateFor != nil {
+		if t.RotateFor != nil || t.Early != nil {
 			pos = dsl.Optional(pos)
 		}
 		t.finish(e, s, row, y0.Mul(by), y1.Mul(by), pos, st, func(head u32) u32 { return token.MulC(t.Heads).Add(head) })

@@ -46,14 +46,16 @@ func (x *Fetched) Fetch(e *Env, share Share, get func(row u32) []f32) {
 		return
 	}
 	k := e.K
-	set := func(v []f32) {
-		for i, to := range x.in.numbers[:len(v)] {
-			to.Set(v[i])
-		}
-	}
 	row := share.First.MulC(pipeline.TileRows).Add(e.Tid.MulC(2)).Named("row")
 	mine := e.Tid.Lt(share.Count.MulC(pairsOfTile)).And(row.LtC(x.g.M.Rows))
-	k.IfElse(mine, func() { set(get(row)) }, func() { set(slices.Repeat([]f32{k.F32(0)}, len(x.in.numbers))) })
+	k.IfElse(mine, func() { x.in.set(get(row)) },
+		func() { x.in.set(slices.Repeat([]f32{k.F32(0)}, len(x.in.numbers))) })
+}
+
+func (x *Early) set(v []f32) {
+	for i, to := range x.numbers[:len(v)] {
+		to.Set(v[i])
+	}
 }
 
 // Or is the first pair that was fetched, or where nothing is, what late reads.

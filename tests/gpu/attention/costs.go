@@ -12,12 +12,12 @@ import (
 type costs kv.Costs
 
 func (c *costs) String() string {
-	return fmt.Sprintf("%d,%d,%d,%d,%d", c.Item, c.Part, c.Row, c.Token, c.State)
+	return fmt.Sprintf("%d,%d,%d,%d,%d,%d", c.Item, c.Part, c.Row, c.Token, c.State, c.Phase)
 }
 
 func (c *costs) Set(s string) error {
 	words := strings.Split(s, ",")
-	into := []*int{&c.Item, &c.Part, &c.Row, &c.Token, &c.State}
+	into := []*int{&c.Item, &c.Part, &c.Row, &c.Token, &c.State, &c.Phase}
 	if len(words) != len(into) {
 		return fmt.Errorf("%d numbers, want %d", len(words), len(into))
 	}

@@ -57,7 +57,7 @@ func main() {
 	set.StringVar(&f.cases, "cases", "", "beginnings of the names of the cases to take")
 	set.IntVar(&f.rounds, "rounds", 7, "run: rounds of each timed case")
 	set.Var(&f.costs, "costs",
-		"run: the planner's costs, `item,part,row,token,state` in tokens, instead of its own; for finding those")
+		"run: the planner's costs, `item,part,row,token,state,phase` in tokens, instead of its own; for finding those")
 	set.IntVar(&f.inFlight, "in-flight", 0, "run, compile: copies in flight, instead of the default; for finding that")
 	set.StringVar(&f.leads, "leads", "", "run, compile: leads, as mkgen's --leads, instead of the default")
 	set.BoolVar(&f.trace, "trace", false, "run: trace each timed case, too, into DIR")
