@@ -48,7 +48,7 @@ func DefaultCosts(group int) Costs {
 
 // EagerCosts make the planner cut and share wherever tokens alone speak for it: for
 // checks, in which merges and prefixes are to occur in short sequences, too.
-func EagerCosts() Costs { return Costs{Item: 16, Row: 1, Token: 1, State: 4} }
+func EagerCosts() Costs { return Costs{Item: 16, Row: 1, Token: 1, State: 4, Phase: 24} }
 
 // WorkWords is the size of the buffer "attn_plan" in words.
 func (l *Limits) WorkWords(classes int) int {
