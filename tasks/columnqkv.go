@@ -25,7 +25,7 @@ func (t *QKVColumns) StartAhead(e *Env, s Step, rows *ColumnRows, scale ColumnSc
 	ahead = func() {
 		g.pairOf(e, share, rows.Count, func(row, token u32) {
 			at := s
-			at.Pos = rows.Position(token)
+			at.Pos = dsl.Optional(rows.Position(token))
 			early.set(t.Ahead(e, at, row))
 		})
 	}
@@ -47,10 +47,7 @@ func (t *QKVColumns) Epilogue(e *Env, s Step, rows *ColumnRows, scale ColumnScal
 	return func(row, token u32, y0, y1 f32) {
 		st := t.stores(place{t: &t.QKV, e: e, s: s, page: rows.Page(token), slot: rows.Slot(token, t.KV.Page).Named("slot"),
 			row: token})
-		by, pos := scale(token), rows.Position(token)
-		if t.RotateFor != nil || t.Early != nil {
-			pos = dsl.Optional(pos)
-		}
+		by, pos := scale(token), dsl.Optional(rows.Position(token))
 		t.finish(e, s, row, y0.Mul(by), y1.Mul(by), pos, st, func(head u32) u32 { return token.MulC(t.Heads).Add(head) })
 	}
 }
