@@ -102,16 +102,23 @@ func (p *Planner) place(c *ClassPlan, k *piece, u *unit, w *[ItemWords]uint32, h
 	c.Phase = c.Phase || t.n > SettleRows
 }
 
-// mergesInPhase is whether some item of more than SettleRows rows has partial states.
-func (p *Planner) mergesInPhase(c *ClassPlan) bool {
+// phaseRows is how many rows' partial states a phase has to merge: all that there are, where some item of more than
+// SettleRows rows has any.
+func (p *Planner) phaseRows(c *ClassPlan) int {
+	merged, phase := uint32(0), false
 	for i := range p.tiles {
 		t := &p.tiles[i]
-		at := int(t.rows[0])*p.limits.KVHeads + p.units[t.unit].head
-		if t.n > SettleRows && c.Merge[at] < c.Merge[at+1] {
-			return true
+		for _, row := range t.rows[:t.n] {
+			if at := int(row)*p.limits.KVHeads + p.units[t.unit].head; c.Merge[at] < c.Merge[at+1] {
+				merged |= 1 << row
+				phase = phase || t.n > SettleRows
+			}
 		}
 	}
-	return false
+	if !phase {
+		return 0
+	}
+	return count(merged)
 }
 
 // next is the place of the next item, one of that cost: the words of the CTA with the

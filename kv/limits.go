@@ -32,23 +32,24 @@ func TileRows(group int) int { return max(1, min(MaxRows, 128/group)) }
 // Item + Row·l_q + Token·l_kv, and Part more where its unit is cut. Row and Token are α
 // and β of FlashInfer's algorithm 1.
 // State is what a partial state more costs a row and decides, with the others,
-// whether a shared prefix becomes a unit of its own. Phase is what a phase costs that merges
-// partial states, its sync included: an item has SettleRows rows at most where that is dearer.
-// None may be negative.
+// whether a shared prefix becomes a unit of its own. Phase is what a row costs whose partial states
+// a phase merges, its share of the sync included: items have SettleRows rows at most where that is
+// dearer. None may be negative.
 type Costs struct {
 	Item, Part, Row, Token, State, Phase int
 }
 
 // DefaultCosts counts in tokens of KV: a query row or a state is Group vectors, a
 // token two; a state is float32 and is written and read once. What an item's beginning
-// and end cost, and the merge of parts, was tried out on batches of 16 sequences.
+// and end cost, and the merge of parts, was tried out on batches of 16 sequences; what a phase
+// costs is measured on 8 and 16 rows of one sequence (docs/RATIONALE.md).
 func DefaultCosts(group int) Costs {
-	return Costs{Item: 60, Part: 200, Row: max(1, group/2), Token: 1, State: 2 * group, Phase: 240}
+	return Costs{Item: 60, Part: 200, Row: max(1, group/2), Token: 1, State: 2 * group, Phase: 15 * group}
 }
 
 // EagerCosts make the planner cut and share wherever tokens alone speak for it: for
 // checks, in which merges and prefixes are to occur in short sequences, too.
-func EagerCosts() Costs { return Costs{Item: 16, Row: 1, Token: 1, State: 4, Phase: 24} }
+func EagerCosts() Costs { return Costs{Item: 16, Row: 1, Token: 1, State: 4, Phase: 3} }
 
 // WorkWords is the size of the buffer "attn_plan" in words.
 func (l *Limits) WorkWords(classes int) int {
@@ -81,7 +82,7 @@ func (l *Limits) Check() error {
 		{"Costs.Item", l.Costs.Item, 0, 1 << 16}, {"Costs.Part", l.Costs.Part, 0, 1 << 16},
 		{"Costs.Row", l.Costs.Row, 0, 1 << 16},
 		{"Costs.Token", l.Costs.Token, 0, 1 << 10}, {"Costs.State", l.Costs.State, 0, 1 << 16},
-		{"Costs.Phase", l.Costs.Phase, 0, 1 << 20},
+		{"Costs.Phase", l.Costs.Phase, 0, 1 << 16},
 	} {
 		if f.v < f.min || f.v > f.up {
 			return fmt.Errorf("kv: limits: %s is %d, want %d to %d", f.name, f.v, f.min, f.up)

@@ -25,11 +25,13 @@ func TestFewRowsAnItemWhileAPhaseIsDearer(t *testing.T) {
 		wantPhase    bool
 		times        int // its KV is read
 	}{
-		{"short", 1024, 8, 240, false, 4},
-		{"long", 16384, 8, 240, true, 1},
+		{"short", 1024, 8, 60, false, 4},
+		{"short, of more rows", 2048, 16, 60, false, 8},
+		{"long", 4096, 8, 60, true, 1},
+		{"long, of more rows", 4096, 16, 60, true, 1},
 		{"a phase costs nothing", 1024, 8, 0, true, 1},
 		{"few rows need none", 16384, SettleRows, 0, false, 1},
-		{"a dear one, and many rows", 4096, 16, 1 << 20, false, 8},
+		{"a dear one, and many rows", 4096, 16, 1 << 16, false, 8},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := h200()
@@ -53,7 +55,7 @@ func TestFewRowsAnItemWhileAPhaseIsDearer(t *testing.T) {
 func TestAKernelWithoutRoomForItemsOfFewRows(t *testing.T) {
 	l := h200()
 	l.ItemsPerCTA, l.CTAs, l.Costs = 1, 12, DefaultCosts(l.Group)
-	l.Costs.Phase = 1 << 20
+	l.Costs.Phase = 1 << 16
 	r := prompt(1024, 16)
 	p := plan(t, l, r)
 	require.LessOrEqual(t, p.Classes[0].Items, l.CTAs)
@@ -66,6 +68,6 @@ func TestPinnedPartsStayAsTheyAre(t *testing.T) {
 	r.PinTokens = 128
 	want := words(plan(t, l, r))
 	l.Costs = DefaultCosts(l.Group)
-	l.Costs.Phase = 1 << 20
+	l.Costs.Phase = 1 << 16
 	require.Equal(t, want, words(plan(t, l, r)))
 }

@@ -100,8 +100,8 @@ func (p *Planner) planClass(r *Request, i int, c *ClassPlan) error {
 	if err := p.cutTiles(r, i, c, p.tileRows); err != nil {
 		return err
 	}
-	if r.PinTokens == 0 && p.mergesInPhase(c) {
-		if err := p.avoidPhase(r, i, c); err != nil {
+	if rows := p.phaseRows(c); rows > 0 && r.PinTokens == 0 {
+		if err := p.avoidPhase(r, i, c, rows); err != nil {
 			return err
 		}
 	}
@@ -119,9 +119,17 @@ func (p *Planner) cutTiles(r *Request, i int, c *ClassPlan, n int) error {
 }
 
 // avoidPhase cuts class i into items of few rows, whose states need no phase to be merged, where the busiest CTA then
-// has less to do than the phase costs: they read a unit's KV again for every SettleRows rows.
-func (p *Planner) avoidPhase(r *Request, i int, c *ClassPlan) error {
-	enough := p.spread(math.MaxInt) + p.limits.Costs.Phase
+// has less to do beyond what it has now than the phase costs: they read a unit's KV again for every SettleRows rows.
+func (p *Planner) avoidPhase(r *Request, i int, c *ClassPlan, rows int) error {
+	enough := p.spread(math.MaxInt) + rows*p.limits.Costs.Phase
+	work := 0 // chunks, were it cut so
+	for i := range p.tiles {
+		t := &p.tiles[i]
+		work += ceilDiv(t.n, SettleRows) * t.chunks * p.units[t.unit].heads
+	}
+	if work/p.limits.CTAs*p.limits.ChunkTokens*p.limits.Costs.Token >= enough {
+		return nil
+	}
 	if p.cutTiles(r, i, c, SettleRows) == nil && p.spread(enough) < enough {
 		return nil
 	}
