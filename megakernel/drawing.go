@@ -11,7 +11,7 @@ import (
 // whose ScalarDraws is not 0.
 const BufferDraws = "draws"
 
-// BufferScores is where rows that want them have their scores, [rows][draw.ScoredSteps][SMs][draw.ScoreWords]: those of
+// BufferScores is where rows that want them have their scores, [rows][draw.ScoredSteps][draw.ScoreWords(SMs)]: those of
 // the token at a position of its sequence are at the position modulo draw.ScoredSteps. It has meaning behind a launch's
 // end.
 const BufferScores = "draw_scores"
@@ -45,6 +45,7 @@ type drawing struct {
 	bins    dsl.Buf[dsl.U32]
 	lists   dsl.Buf[dsl.U32]
 	scores  dsl.Buf[dsl.U32]
+	tops    dsl.Buf[dsl.U32]
 	modes   dsl.Val[dsl.U32]
 
 	histories dsl.Buf[dsl.U32]
@@ -81,8 +82,10 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	d.lists = dsl.Global[dsl.U32](k, "draw_lists", int64(tasks.SampleListsLen(o.Tokens, mk.Config.Vocab)), dsl.Align(16),
 		bufDoc("[%d][%d][2] logits and tokens that may stay, where they are few", o.Tokens, listed))
 	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(tasks.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16),
-		bufDoc("[%d][%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens,
-			draw.ScoredSteps, o.SMs, draw.ScoreWords, draw.ScoredSteps))
+		bufDoc("[%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens,
+			draw.ScoredSteps, draw.ScoreWords(o.SMs), draw.ScoredSteps))
+	d.tops = dsl.Global[dsl.U32](k, "draw_tops", int64(tasks.SampleTopsLen(o.Tokens, o.SMs)), dsl.Align(16),
+		bufDoc("[%d][%d][%d][2] each SM's highest logits and their tokens", o.Tokens, o.SMs, draw.MaxTops))
 	vocab := mk.Config.Vocab
 	d.histories = dsl.Global[dsl.U32](k, BufferHistories, product(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16),
 		bufDoc("[%d][2][%d] what changes logits: biases, then how often tokens were there", o.Tokens, vocab))
@@ -118,7 +121,7 @@ func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *task
 		dsl.Doc("how far each row's draw is"))
 	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws,
 		Logits: b.bufs.logits, Records: d.records, Bins: d.bins, Lists: d.lists, Scores: d.scores, Histories: d.histories,
-		Masks: d.masks, Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
+		Masks: d.masks, Tops: d.tops, Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
 }
 
 // publish publishes what the SM found behind the LM head: its part of a draw, or its highest logits.

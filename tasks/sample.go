@@ -24,8 +24,8 @@ import (
 // Rows with a history or a mask have their logits changed first, each by the CTA that computed it, and what they
 // choose is added to the history.
 //
-// Rows that want scores have their log-sum-exp and their most probable tokens written too, each CTA's beside the
-// others': the host merges them. They are of the logits as they are.
+// Rows that want scores have them written too: each CTA what its logits add to the log-sum-exp, and, of the most
+// probable tokens of each, one CTA those of all. They are of the logits as they are.
 type Sample struct {
 	Vocab, T int
 	Count    u32              // rows of the step, 1 to T
@@ -35,8 +35,9 @@ type Sample struct {
 	Records  dsl.Buf[dsl.U32] // SampleRecordsLen long: what each CTA publishes
 	Bins     dsl.Buf[dsl.U32] // SampleBinsLen long: histograms, and the lengths of Lists
 	Lists    dsl.Buf[dsl.U32] // SampleListsLen long: of each row the tokens that may stay, where they are few
-	// SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][grid][draw.ScoreWords]
+	// SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][draw.ScoreWords]
 	Scores dsl.Buf[dsl.U32]
+	Tops   dsl.Buf[dsl.U32] // SampleTopsLen long: each CTA's highest logits and their tokens, of this step
 
 	Histories dsl.Buf[dsl.U32] // SampleHistoriesLen long: [T][draw.HistoryWords], which rows name
 	Masks     dsl.Buf[dsl.U32] // [T][draw.MaskWords]: tokens that rows with a mask may choose; the host may write them
@@ -114,6 +115,8 @@ func (t *Sample) problem(e *Env) string {
 			SampleListsLen(t.T, t.Vocab)),
 		need(int(t.Scores.Len()) >= SampleScoresLen(t.T, e.Grid), "sample: Scores has %d elements, want %d", t.Scores.Len(),
 			SampleScoresLen(t.T, e.Grid)),
+		need(int(t.Tops.Len()) >= SampleTopsLen(t.T, e.Grid), "sample: Tops has %d elements, want %d", t.Tops.Len(),
+			SampleTopsLen(t.T, e.Grid)),
 		need(int(t.Histories.Len()) >= SampleHistoriesLen(t.T, t.Vocab), "sample: Histories has %d elements, want %d",
 			t.Histories.Len(), SampleHistoriesLen(t.T, t.Vocab)),
 		need(int(t.Masks.Len()) >= t.T*draw.MaskWords(t.Vocab), "sample: Masks has %d elements, want %d", t.Masks.Len(),
@@ -142,7 +145,9 @@ func (t *Sample) First(e *Env, share Share) {
 	})
 	e.Sync() // other threads have stored logits
 	t.score(e, share)
-	t.change(e, share)
+	k.IfElse(t.changes(), func() { t.change(e, share) }, func() {
+		k.If(t.scores(), e.Sync) // Shared is of other use behind the scores
+	})
 	t.pass(e, share, 0)
 }
 
@@ -396,6 +401,7 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 		})
 	})
 	t.remember(e, share)
+	t.merge(e)
 }
 
 // read meets a row's winners that the CTAs have published.

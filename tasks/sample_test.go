@@ -63,6 +63,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		Bins:      out[dsl.U32](r, "bins", tasks.SampleBinsLen(most)),
 		Lists:     lists,
 		Scores:    out[dsl.U32](r, "scores", tasks.SampleScoresLen(most, sms)),
+		Tops:      out[dsl.U32](r, "tops", tasks.SampleTopsLen(most, sms)),
 		Histories: inOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: in[dsl.U32](r, "masks",
 			u32Bytes(masks...), len(masks)), Raw: out[dsl.F32](r, "raw", most*vocab),
 		Ready: in[dsl.U32](r, "ready", u32Bytes(1), 1), Step: r.k.U32(0),
@@ -92,7 +93,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 	s.after = slices.Collect(slices.Chunk(u32s(result["histories"]), draw.HistoryWords(vocab)))
 	s.raw = slices.Collect(slices.Chunk(raw, vocab))
 	for i, position := range s.positions {
-		n := sms * draw.ScoreWords
+		n := draw.ScoreWords(sms)
 		s.scores = append(s.scores, scores[(i*draw.ScoredSteps+int(position%draw.ScoredSteps))*n:][:n])
 	}
 	for sm := range sms {
@@ -228,11 +229,11 @@ func requireScores(t testing.TB, logits []float32, words []uint32, token, n int)
 	}
 	want, err := sampling.LogprobsOf(logits, token, n)
 	if err != nil { // nothing but -inf
-		_, err = sampling.LogprobsOfParts(words, token, n)
+		_, err = sampling.LogprobsOfScores(words, token, n)
 		require.Error(t, err)
 		return
 	}
-	got, err := sampling.LogprobsOfParts(words, token, n)
+	got, err := sampling.LogprobsOfScores(words, token, n)
 	require.NoError(t, err)
 	near := func(want, got sampling.Logprob) {
 		require.Equal(t, want.Token, got.Token)

@@ -23,19 +23,17 @@ func (t *Sample) history(row u32) u32 {
 // A thread changes those that eachFour gives it.
 func (t *Sample) change(e *Env, share Share) {
 	k := e.K
-	k.If(t.changes(), func() {
-		masks := t.Modes.AndC(draw.ModeMasks).NeC(0)
-		k.If(masks.And(e.Tid.EqC(0)), func() {
-			t.Watch.Until(k, t.Ready, dsl.At(0), dsl.GE, t.Step.AddC(1), "waits for the masks of %d launch steps",
-				dsl.Acquire(dsl.SysScope))
-		})
-		e.Sync() // the scores are of the logits as they were; and the masks are there
-		t.teamRows(e, func(row, thread u32) {
-			flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
-			history := flags.AndC(draw.FlagChanges).NeC(0)
-			k.If(history, func() { t.changeRow(e, share, row, thread) })
-			k.If(flags.AndC(draw.FlagMask).NeC(0), func() { t.maskRow(e, share, row, thread, history) })
-		})
+	masks := t.Modes.AndC(draw.ModeMasks).NeC(0)
+	k.If(masks.And(e.Tid.EqC(0)), func() {
+		t.Watch.Until(k, t.Ready, dsl.At(0), dsl.GE, t.Step.AddC(1), "waits for the masks of %d launch steps",
+			dsl.Acquire(dsl.SysScope))
+	})
+	e.Sync() // the scores are of the logits as they were; and the masks are there
+	t.teamRows(e, func(row, thread u32) {
+		flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
+		history := flags.AndC(draw.FlagChanges).NeC(0)
+		k.If(history, func() { t.changeRow(e, share, row, thread) })
+		k.If(flags.AndC(draw.FlagMask).NeC(0), func() { t.maskRow(e, share, row, thread, history) })
 	})
 }
 

@@ -41,13 +41,25 @@ func (t *Sample) finding(e *Env, row u32, own f32, tops u32) *finding {
 func (f *finding) at(i u32) u32 { return f.row.MulC(rowBins).Add(i.MulC(foundWords)) }
 
 // add collects a logit of a lane unless it is under the floor.
-func (f *finding) add(four u32, i int, x f32) {
+func (f *finding) add(token u32, x f32) {
 	k, n := f.e.K, f.count.Get()
 	k.If(x.Ge(f.floor), func() {
 		k.If(n.LtC(foundOfLane), func() {
-			f.t.Shared.StoreN(f.at(n.MulC(dsl.WarpSize).Add(f.e.Lane)), []u32{dsl.Bits[dsl.U32](x), four.AddC(i)})
+			f.t.Shared.StoreN(f.at(n.MulC(dsl.WarpSize).Add(f.e.Lane)), []u32{dsl.Bits[dsl.U32](x), token})
 		})
 		f.count.Set(n.AddC(1))
+	})
+}
+
+// write writes the n highest of what each gives the lanes, once add has seen all of it, to b from at on, the highest
+// first, of equals the lower token; draw.NoToken where there are fewer.
+func (f *finding) write(n u32, each func(body func(token u32, x f32)), b dsl.Buf[dsl.U32], at u32) {
+	k := f.e.K
+	write := func(i, token u32, x f32) { b.StoreN(at.Add(i.MulC(2)), []u32{dsl.Bits[dsl.U32](x), token}) }
+	k.If(n.NeC(0), func() {
+		k.IfElse(f.fit(), func() { f.rank(n, write) }, func() {
+			f.t.highest(f.e, each, n, func(i, token u32, x f32) { k.If(f.e.Lane.EqC(0), func() { write(i, token, x) }) })
+		})
 	})
 }
 
@@ -95,4 +107,33 @@ func (f *finding) rank(n u32, write func(i, token u32, x f32)) {
 		})
 	}
 	k.If(e.Lane.Ge(total).And(e.Lane.Lt(n)), func() { write(e.Lane, none, k.F32(math.Inf(-1))) })
+}
+
+// highest calls found for the n highest logits that each gives the lanes of a warp, the highest first, of equals the
+// lower token; draw.NoToken where there are fewer. A lane looks through its logits again when its highest is taken.
+func (t *Sample) highest(e *Env, each func(body func(token u32, x f32)), n u32, found func(i, token u32, x f32)) {
+	k := e.K
+	none, low := dsl.Lit[dsl.U32](k, draw.NoToken), k.F32(math.Inf(-1))
+	own := best{dsl.NewVar(low, "own"), dsl.NewVar(none, "own_token")}
+	last := best{dsl.NewVar(k.F32(math.Inf(1)), "last"), dsl.NewVar(k.U32(0), "last_token")}
+	look := func() {
+		own.value.Set(low)
+		own.index.Set(none)
+		each(func(token u32, x f32) {
+			have, at, y, before := own.value.Get(), own.index.Get(), last.value.Get(), last.index.Get()
+			left := x.Lt(y).Or(x.Eq(y).And(token.Gt(before)))
+			better := left.And(x.Gt(have).Or(x.Eq(have).And(token.Lt(at))))
+			own.value.Set(dsl.Select(better, x, have))
+			own.index.Set(dsl.Select(better, token, at))
+		})
+	}
+	take := dsl.NewVar(k.U32(1), "take")
+	k.For(k.U32(0), n, func(i u32) {
+		k.If(take.Get().NeC(0), look)
+		last.value.Set(own.value.Get())
+		last.index.Set(own.index.Get())
+		last.warp()
+		found(i, last.index.Get(), last.value.Get())
+		take.Set(dsl.Select(own.index.Get().Eq(last.index.Get()), k.U32(1), k.U32(0)))
+	}, dsl.Unroll(1))
 }

@@ -9,13 +9,21 @@ import (
 )
 
 // SampleScoresLen is the length of Sample.Scores.
-func SampleScoresLen(rows, grid int) int { return rows * draw.ScoredSteps * grid * draw.ScoreWords }
+func SampleScoresLen(rows, grid int) int { return rows * draw.ScoredSteps * draw.ScoreWords(grid) }
 
-// scoreAt is where the words of a row's next token begin that the CTA writes.
+// SampleTopsLen is the length of Sample.Tops.
+func SampleTopsLen(rows, grid int) int { return rows * grid * topsWords }
+
+const topsWords = 2 * draw.MaxTops // of a row and CTA in Tops
+
+// scoreAt is where the scores of a row's next token begin.
 func (t *Sample) scoreAt(e *Env, row u32) u32 {
 	slot := row.MulC(draw.ScoredSteps).Add(t.Position(row).AndC(draw.ScoredSteps - 1))
-	return slot.MulC(e.Grid).Add(e.CTA).MulC(draw.ScoreWords)
+	return slot.MulC(draw.ScoreWords(e.Grid))
 }
+
+// topsAt is where a CTA's highest logits of a row begin.
+func topsAt(e *Env, row, cta u32) u32 { return row.MulC(e.Grid).Add(cta).MulC(topsWords) }
 
 // scored calls body for rows that want scores; in a warp alike.
 func (t *Sample) scored(k *dsl.Kernel, row u32, body func(tops u32)) {
@@ -32,70 +40,86 @@ func (t *Sample) score(e *Env, share Share) {
 		t.ownRows(e, func(row u32) {
 			t.scored(e.K, row, func(tops u32) { t.scoreRow(e, share, row, tops) })
 		})
-		e.Sync() // Shared is of other use behind it
 	})
 }
 
 // scoreRow is score of one row, in one warp.
 func (t *Sample) scoreRow(e *Env, share Share, row, tops u32) {
 	k := e.K
-	each := func(body func(four u32, i int, x f32)) { // token four + i
+	each := func(body func(token u32, x f32)) {
 		t.eachFourOf(e, share, row, e.Lane, dsl.WarpSize, ahead, func(four u32, x []f32) {
 			for i := range x {
-				body(four, i, x[i])
+				body(dsl.Optional(four.AddC(i)), x[i])
 			}
 		})
 	}
 	own, sum := dsl.NewVar(k.F32(math.Inf(-1)), "own"), dsl.NewVar(k.F32(0), "sum")
-	each(func(_ u32, _ int, x f32) { own.Set(own.Get().Max(x)) })
+	each(func(_ u32, x f32) { own.Set(own.Get().Max(x)) })
 	top, found := dsl.WarpMax(own.Get()), t.finding(e, row, own.Get(), tops)
-	each(func(four u32, i int, x f32) {
+	each(func(token u32, x f32) {
 		power := dsl.Exp2(x.Sub(top).Mul(k.F32(math.Log2E)))
 		sum.Set(sum.Get().Add(dsl.Select(x.Le(top), power, k.F32(0)))) // not NaN, which is beyond the vocabulary
-		found.add(four, i, x)
+		found.add(token, x)
 	})
-	at, all := t.scoreAt(e, row), dsl.WarpSum(sum.Get())
+	all := dsl.WarpSum(sum.Get())
 	k.If(e.Lane.EqC(0), func() {
+		at := t.scoreAt(e, row).AddC(draw.ScoreParts).Add(e.CTA.MulC(2))
 		t.Scores.StoreN(at, []u32{dsl.Bits[dsl.U32](top), dsl.Bits[dsl.U32](all)})
 	})
-	write := func(i, token u32, x f32) {
-		t.Scores.StoreN(at.AddC(draw.ScoreTops).Add(i.MulC(2)), []u32{dsl.Bits[dsl.U32](x), token})
-	}
-	k.If(tops.NeC(0), func() {
-		k.IfElse(found.fit(), func() { found.rank(tops, write) }, func() {
-			t.highest(e, each, tops, func(i, token u32, x f32) { k.If(e.Lane.EqC(0), func() { write(i, token, x) }) })
+	found.write(tops, each, t.Tops, topsAt(e, row, e.CTA))
+}
+
+// merge finds the highest logits of all CTAs, behind the sync, each row's in one CTA: while it merges the others wait at
+// their next sync.
+func (t *Sample) merge(e *Env) {
+	k := e.K
+	k.If(t.scores(), func() {
+		t.ownRows(e, func(row u32) {
+			t.scored(k, row, func(tops u32) {
+				cta := row
+				if e.Grid < t.T {
+					cta = row.RemC(e.Grid)
+				}
+				k.If(tops.NeC(0).And(e.CTA.Eq(cta)), func() { t.mergeRow(e, row, tops) })
+			})
 		})
+		e.Sync() // Shared is of other use behind it
 	})
 }
 
-// highest calls found for the n highest logits that each gives the lanes of a warp, the highest first, of equals the
-// lower token; draw.NoToken where there are fewer. A lane looks through its logits again when its highest is taken.
-func (t *Sample) highest(e *Env, each func(body func(four u32, i int, x f32)), n u32, found func(i, token u32, x f32)) {
-	k := e.K
-	none, low := dsl.Lit[dsl.U32](k, draw.NoToken), k.F32(math.Inf(-1))
-	own := best{dsl.NewVar(low, "own"), dsl.NewVar(none, "own_token")}
-	last := best{dsl.NewVar(k.F32(math.Inf(1)), "last"), dsl.NewVar(k.U32(0), "last_token")}
-	look := func() {
-		own.value.Set(low)
-		own.index.Set(none)
-		each(func(four u32, i int, x f32) {
-			token := four.AddC(i)
-			have, at, y, before := own.value.Get(), own.index.Get(), last.value.Get(), last.index.Get()
-			left := x.Lt(y).Or(x.Eq(y).And(token.Gt(before)))
-			better := left.And(x.Gt(have).Or(x.Eq(have).And(token.Lt(at))))
-			own.value.Set(dsl.Select(better, x, have))
-			own.index.Set(dsl.Select(better, token, at))
+// mergeRow is merge of one row, in one warp: a lane goes through lists of CTAs, or through a part of one where these are
+// few.
+func (t *Sample) mergeRow(e *Env, row, tops u32) {
+	k, parts := e.K, max(1, dsl.WarpSize/e.Grid)
+	load := func(at u32) (x f32, token u32) {
+		pair := t.Tops.LoadN(at, 2)
+		return dsl.Bits[dsl.F32](pair[0]), dsl.Optional(pair[1])
+	}
+	part := e.Lane.RemC(parts)
+	lists := func(body func(at u32, first f32)) {
+		k.ForStep(e.Lane.DivC(parts), k.U32(e.Grid), dsl.WarpSize/parts, func(cta u32) {
+			k.If(part.Lt(tops), func() {
+				at := topsAt(e, row, cta)
+				first, _ := load(at.Add(part.MulC(2)))
+				body(at, first)
+			})
+		}, dsl.Unroll(8))
+	}
+	own := dsl.NewVar(k.F32(math.Inf(-1)), "own")
+	lists(func(_ u32, first f32) { own.Set(own.Get().Max(first)) })
+	found := t.finding(e, row, own.Get(), tops)
+	each := func(body func(token u32, x f32)) {
+		lists(func(at u32, first f32) {
+			k.If(first.Ge(found.floor), func() {
+				k.ForStep(part, tops, parts, func(i u32) {
+					x, token := load(at.Add(i.MulC(2)))
+					k.If(token.NeC(draw.NoToken), func() { body(token, x) })
+				}, dsl.Unroll(8))
+			})
 		})
 	}
-	take := dsl.NewVar(k.U32(1), "take")
-	k.For(k.U32(0), n, func(i u32) {
-		k.If(take.Get().NeC(0), look)
-		last.value.Set(own.value.Get())
-		last.index.Set(own.index.Get())
-		last.warp()
-		found(i, last.index.Get(), last.value.Get())
-		take.Set(dsl.Select(own.index.Get().Eq(last.index.Get()), k.U32(1), k.U32(0)))
-	}, dsl.Unroll(1))
+	each(found.add)
+	found.write(tops, each, t.Scores, t.scoreAt(e, row).AddC(draw.ScoreTops))
 }
 
 // keepLogit writes the logit of the token that a row chose, or of the row's target, in one thread of a grid.

@@ -129,6 +129,8 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("more SMs than tiles", smallConfig(t, vocab(16)),
 			with(ships, func(o *megakernel.Options) { o.SMs, o.Consumers = 110, 1 }), 3),
 		ofOneRow("draws", smallConfig(t, vocab(320)), with(ships, func(o *megakernel.Options) { o.Draws = true }), 2),
+		ofOneRow("draws, one warp", smallConfig(t, vocab(320)),
+			with(ships, func(o *megakernel.Options) { o.Draws, o.Consumers, o.Held = true, 1, 1 }), 2),
 		ofOneRow("draws, all waits watched", smallConfig(t, vocab(320)),
 			with(ships, func(o *megakernel.Options) { o.Draws, o.Watchdog = true, megakernel.WatchAll }), 2),
 		ofHanging("given up", oneRow, func(t *testing.T) *hanging { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))

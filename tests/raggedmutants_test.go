@@ -98,6 +98,12 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 				seqs[i].Draw = batch.Sequence{}.Draw
 				continue
 			}
+			if l.plain {
+				p := sampling.Params{Temperature: 1.5, TopK: 3, Seed: uint64(i)}
+				seqs[i].Draw = p.Rule(&sampling.Penalties{}, nil, nil, 0)
+				seqs[i].Draw.SetTops(sampling.MaxLogprobs - i)
+				continue
+			}
 			if l.masked {
 				seqs[i].Draw.SetMask(maskOf(mk, 0, i))
 			} else if !l.stop && !l.end && !l.givenUp && i%2 == 0 {
@@ -119,7 +125,7 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 	// what it chooses in its second step ends it
 	add(playLaunch{steps: 4, end: true}, x[0].feed(1, 1), x[2].feed(1, 1))
 	add(playLaunch{steps: 2, givenUp: true}, x[0].feed(1, 0), x[2].feed(1, 0))
-	add(playLaunch{steps: 1}, x[0].feed(1, 1), x[2].feed(1, 1))
+	add(playLaunch{steps: 1, plain: true}, x[0].feed(1, 1), x[2].feed(1, 1))
 	return p
 }
 

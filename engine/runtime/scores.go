@@ -25,7 +25,7 @@ func (s *runner) logprobs(row, position, behind, token int) (sampling.Logprobs, 
 		return sampling.Logprobs{},
 			fmt.Errorf("log-probabilities of row %d and %d steps before the launch's last, want a row that has them, and less than %d", row, behind, draw.ScoredSteps)
 	}
-	size := s.mk.Options.SMs * draw.ScoreWords
+	size := draw.ScoreWords(s.mk.Options.SMs)
 	for len(s.scores) <= row {
 		s.scores = append(s.scores, rowScores{})
 	}
@@ -40,7 +40,7 @@ func (s *runner) logprobs(row, position, behind, token int) (sampling.Logprobs, 
 		}
 		*have = rowScores{position, words}
 	}
-	return sampling.LogprobsOfParts(have.words[(position-have.position)*size:][:size], token, s.asked[row].Tops())
+	return sampling.LogprobsOfScores(have.words[(position-have.position)*size:][:size], token, s.asked[row].Tops())
 }
 
 // Logprobs are those of the token that the last launch chose last, where SetDraw wanted scores.

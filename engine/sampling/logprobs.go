@@ -43,73 +43,29 @@ func LogprobsOf(logits []float32, token, n int) (Logprobs, error) {
 	return all, nil
 }
 
-// LogprobsOfParts computes them of what a kernel has left of a row's logits: the scores of package draw, in float64.
+// LogprobsOfScores computes them of what a kernel has left of a row's logits, the scores of package draw, in float64.
 // The probabilities' sums within a part are float32's. A +inf among the logits, or nothing but -inf or NaN, is an
 // error.
-func LogprobsOfParts(words []uint32, token, n int) (Logprobs, error) {
+func LogprobsOfScores(words []uint32, token, n int) (Logprobs, error) {
 	top, sum := math.Inf(-1), 0.0
-	at := func(part, word int) float64 {
-		return float64(math.Float32frombits(words[part*draw.ScoreWords+word]))
+	at := func(word int) float64 { return float64(math.Float32frombits(words[word])) }
+	for part := draw.ScoreParts; part+1 < len(words); part += 2 {
+		top = max(top, at(part))
 	}
-	parts := len(words) / draw.ScoreWords
-	for p := range parts {
-		top = max(top, at(p, draw.ScoreTop))
-	}
-	for p := range parts {
-		if x := at(p, draw.ScoreTop); x > math.Inf(-1) {
-			sum += at(p, draw.ScoreSum) * math.Exp(x-top)
+	for part := draw.ScoreParts; part+1 < len(words); part += 2 {
+		if x := at(part); x > math.Inf(-1) {
+			sum += at(part+1) * math.Exp(x-top)
 		}
 	}
 	lse := top + math.Log(sum)
 	if math.IsNaN(lse) || math.IsInf(lse, 0) {
 		return Logprobs{}, fmt.Errorf("the logarithm of the sum of all exponentiated logits is %v, want a finite number", lse)
 	}
-	all := Logprobs{Logprob: Logprob{token, at(0, draw.ScoreChosen) - lse}}
-	all.Top = mergeTops(words, n, func(p, i int) Logprob {
-		pair := p*draw.ScoreWords + draw.ScoreTops + 2*i
-		return Logprob{int(words[pair+1]), float64(math.Float32frombits(words[pair])) - lse}
-	})
+	all := Logprobs{Logprob: Logprob{token, at(draw.ScoreChosen) - lse}}
+	for pair := draw.ScoreTops; pair < draw.ScoreTops+2*n && words[pair+1] != draw.NoToken; pair += 2 {
+		all.Top = append(all.Top, Logprob{int(words[pair+1]), at(pair) - lse})
+	}
 	return all, nil
-}
-
-// mergeTops are the n most probable tokens of all parts, each of whose own are in order; of is a part's i-th, or
-// draw.NoToken. There are none for n of 0.
-func mergeTops(words []uint32, n int, of func(part, i int) Logprob) []Logprob {
-	if n == 0 {
-		return nil
-	}
-	type head struct { // the most probable one of a part that is left
-		Logprob
-		part, i int
-	}
-	before := func(a, b head) bool { return likelier(a.Logprob, b.Logprob) < 0 }
-	parts := len(words) / draw.ScoreWords
-	heads := make([]head, 0, parts)
-	for p := range parts {
-		if first := of(p, 0); first.Token != draw.NoToken {
-			heads = append(heads, head{first, p, 0})
-		}
-	}
-	heapify(heads, before)
-	top := make([]Logprob, 0, n)
-	for len(top) < n && len(heads) > 0 {
-		h := &heads[0]
-		top = append(top, h.Logprob)
-		if h.i++; h.i < n {
-			h.Logprob = of(h.part, h.i)
-		}
-		if h.i == n || h.Token == draw.NoToken {
-			*h = heads[len(heads)-1]
-			heads = heads[:len(heads)-1]
-		}
-		sift(heads, 0, before)
-	}
-	return top
-}
-
-// likelier orders the more probable token first, of equals the lower id.
-func likelier(a, b Logprob) int {
-	return cmp.Or(cmp.Compare(b.Logprob, a.Logprob), cmp.Compare(a.Token, b.Token))
 }
 
 // most are the n highest logits' tokens, highest first, of equals the lower id.

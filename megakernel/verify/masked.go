@@ -60,12 +60,23 @@ func (x *session) masked(r *Run) error {
 }
 
 // greedy decodes two tokens in one launch that draws nothing, by a kernel that could.
-func (x *session) greedy(r *Run) error {
+func (x *session) greedy(r *Run) error { return x.two(r, draw.Rule{}, "a launch that draws nothing") }
+
+// listed decodes two tokens in one launch that draws from few tokens and makes log-probabilities, of logits that nothing
+// changes.
+func (x *session) listed(r *Run) error {
+	rule := draw.Rule{Row: sampling.Params{Temperature: 2, TopK: 5, TopP: 0.9, Seed: 12}.Row()}
+	rule.SetTops(draw.MaxTops)
+	return x.two(r, rule, "a launch that draws from few tokens")
+}
+
+// two decodes two tokens in one launch by a rule.
+func (x *session) two(r *Run, rule draw.Rule, what string) error {
 	t := x.t
 	if !t.mk.Draws() {
 		return nil
 	}
-	if err := errors.Join(x.s.Rewind(t.context), x.s.SetDraw(draw.Rule{})); err != nil {
+	if err := errors.Join(x.s.Rewind(t.context), x.s.SetDraw(rule)); err != nil {
 		return err
 	}
 	chosen, err := x.generate(r, t.tokens[0], 2)
@@ -76,9 +87,16 @@ func (x *session) greedy(r *Run) error {
 	if err := x.s.Logits(logits); err != nil {
 		return err
 	}
-	if wrong := drawn(chosen[1], logits, draw.Rule{}, t.context+2); wrong != "" {
-		r.Findings = append(r.Findings, Finding{Kind: "wrong token", Seed: r.seed, Step: 1,
-			Text: "a launch that draws nothing: " + wrong})
+	kind, wrong := "wrong token", drawn(chosen[1], logits, rule, t.context+2)
+	if wrong == "" && rule.Tops() >= 0 {
+		got, err := x.s.Logprobs(chosen[1])
+		if err != nil {
+			return err
+		}
+		kind, wrong = "wrong log-probabilities", scored(chosen[1], logits, got, rule.Tops())
+	}
+	if wrong != "" {
+		r.Findings = append(r.Findings, Finding{Kind: kind, Seed: r.seed, Step: 1, Text: what + ": " + wrong})
 	}
 	return nil
 }
@@ -86,7 +104,7 @@ func (x *session) greedy(r *Run) error {
 // maskedRule is how a step of a launch with masks for each step draws its token: one in four may be chosen, others in
 // the next step.
 func (t *Trial) maskedRule(step int) draw.Rule {
-	r := draw.Rule{Row: sampling.Params{Temperature: 2, Seed: 11}.Row()}
+	r := draw.Rule{Row: sampling.Params{Temperature: 2, TopK: 5, Seed: 11}.Row()}
 	r.SetMask(slices.Repeat([]uint32{0x11111111 << (step % 4)}, draw.MaskWords(t.mk.Config.Vocab)))
 	return r
 }

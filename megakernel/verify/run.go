@@ -144,7 +144,7 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 	if err := x.free(r); err != nil || len(r.Findings) > 0 {
 		return r, err
 	}
-	for _, launches := range []func(*Run) error{x.masked, x.greedy} {
+	for _, launches := range []func(*Run) error{x.masked, x.listed, x.greedy} {
 		if err := launches(r); err != nil || len(r.Findings) > 0 {
 			return r, err
 		}

@@ -1,20 +1,21 @@
 package draw
 
-// A row's scores are what the log-probabilities of one token are made of. Each part of the vocabulary has ScoreWords
-// words: its highest logit, the sum of exp(logit − highest), and from ScoreTops on its highest logits with their
-// tokens, in order. Of the first part one more word is the logit of the token that was chosen, or of RowTarget's.
+// A row's scores are what the log-probabilities of one token are made of: the logit of the token that was chosen, or of
+// RowTarget's; from ScoreTops on the highest logits with their tokens, the highest first, of equals the lower token;
+// and from ScoreParts on of each part of the vocabulary its highest logit and the sum of exp(logit − highest).
 const (
 	MaxTops     = 20 // the most probable tokens of a row, at most
 	ScoredSteps = 16 // tokens of a row whose scores are kept; a power of 2
 
-	ScoreTop    = 0 // f32
-	ScoreSum    = 1 // f32
-	ScoreChosen = 2 // f32
+	ScoreChosen = 0 // f32
 	ScoreTops   = 4 // MaxTops pairs of a logit, f32, and its token
-	ScoreWords  = ScoreTops + 2*MaxTops
+	ScoreParts  = ScoreTops + 2*MaxTops
 
-	NoToken = 1<<32 - 1 // where a part has fewer logits
+	NoToken = 1<<32 - 1 // where there are fewer logits
 )
+
+// ScoreWords is the length of a row's scores, with a number of parts.
+func ScoreWords(parts int) int { return ScoreParts + 2*parts }
 
 // Tops is how many of the most probable tokens a row wants, -1 for no scores.
 func (r *Row) Tops() int { return int(r[RowScores]) - 1 }
