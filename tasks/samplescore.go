@@ -69,8 +69,8 @@ func (t *Sample) scoreRow(e *Env, share Share, row, tops u32) {
 	found.write(tops, each, t.Tops, topsAt(e, row, e.CTA))
 }
 
-// merge finds the highest logits of all CTAs, behind the sync, each row's in one CTA: while it merges the others wait at
-// their next sync.
+// merge finds the highest logits of all CTAs, behind the sync, each row's in one CTA: while it merges the others wait
+// at their next sync.
 func (t *Sample) merge(e *Env) {
 	k := e.K
 	k.If(t.scores(), func() {
@@ -87,8 +87,8 @@ func (t *Sample) merge(e *Env) {
 	})
 }
 
-// mergeRow is merge of one row, in one warp: a lane goes through lists of CTAs, or through a part of one where these are
-// few.
+// mergeRow is merge of one row, in one warp: a lane goes through lists of CTAs, or through a part of one where these
+// are few.
 func (t *Sample) mergeRow(e *Env, row, tops u32) {
 	k, parts := e.K, max(1, dsl.WarpSize/e.Grid)
 	load := func(at u32) (x f32, token u32) {

@@ -62,8 +62,8 @@ func (x *session) masked(r *Run) error {
 // greedy decodes two tokens in one launch that draws nothing, by a kernel that could.
 func (x *session) greedy(r *Run) error { return x.two(r, draw.Rule{}, "a launch that draws nothing") }
 
-// listed decodes two tokens in one launch that draws from few tokens and makes log-probabilities, of logits that nothing
-// changes.
+// listed decodes two tokens in one launch that draws from few tokens and makes log-probabilities, of logits that
+// nothing changes.
 func (x *session) listed(r *Run) error {
 	rule := draw.Rule{Row: sampling.Params{Temperature: 2, TopK: 5, TopP: 0.9, Seed: 12}.Row()}
 	rule.SetTops(draw.MaxTops)
