@@ -7,7 +7,7 @@ the kernel rounds (docs/numerics.md, "Where the kernel rounds"):
                     products of e4m3 weights f16 of a sixteenth of that; of 4-bit weights fixed point of 16 bits
     query           bf16, rotated and times log2(e)/sqrt(D): scores are powers of two
     keys, values    bf16; or e4m3 times the scale of the layer and KV head
-    token's weight  bf16 relative to the row's maximum (f16 with an e4m3 cache); the sum is of the weights before that
+    token's weight  bf16 relative to the row's maximum (f16 with an e4m3 cache, but for prefill kernels); the sum is of the weights before that
     attention's output, SwiGLU's output   bf16, or f16 of a sixteenth, which with 4-bit weights becomes fixed point, too
 
 The kernel's weights are relative to the running maximum of a warp, which depends on splits and on the order of the warps. The row's
@@ -123,7 +123,7 @@ class Rounded:
 
     description is what `mkgen describe --json` prints of the model, None for a Llama.
     kv is the cache's format, bf16 or e4m3, weights the layers' matrices'; scales are an e4m3 cache's, [layers, KV heads, 2] for keys and values, None for 1.
-    head is the LM head's format. inputs is the format of weights whose kernels round the inputs of products as this one does: None the same; prefill kernels' are bf16's.
+    head is the LM head's format. inputs is the format of weights whose kernels round the inputs of products as this one does: None the same; prefill kernels' are bf16's, and so are their weights of tokens.
     attend(layer, q, k, v, weight) replaces attention above, for variants; round replaces the rounding to bf16, for studies of it.
     """
 
@@ -132,6 +132,7 @@ class Rounded:
             raise ValueError(f"a KV cache in {kv}, want bf16 or e4m3")
         self.kv, self.scales, self.round = kv, scales, round
         self.weights, self.inputs = weights, inputs or weights
+        self.weight = f16 if kv == "e4m3" and inputs is None else round
         of = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth), "e4m3b128": (sixteenth, sixteenth)}
         (self.input, self.passed), (self.head, _) = (of.get(f, (fixed, passed_fixed)) for f in (self.inputs, head))
         d = description or llama(model)
@@ -199,7 +200,7 @@ class Rounded:
         q = self.round(q * (math.log2(math.e) * a["Scale"]) * growth(a.get("Grows"), q))
         k, v = self.cached(index, 0, k), self.cached(index, 1, v)
         kvrows.observe(k[None], v[None])
-        out = self.attend(index, q, k, v, f16 if self.kv == "e4m3" else self.round)
+        out = self.attend(index, q, k, v, self.weight)
         y = self.linear(self.passed(out.transpose(0, 1).reshape(len(x), -1)), "o", index)
         x = x + kind["Residual"] * self.exact(y, kind["PostAttn"], "post-attention norm", index)
         act = F.silu if kind["MLP"]["Act"] == "silu" else lambda t: F.gelu(t, approximate="tanh")
