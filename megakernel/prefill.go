@@ -77,7 +77,7 @@ const (
 )
 
 // BuildPrefill makes the prefill kernel beside a decode kernel. It refuses what it cannot do yet, by name: attention
-// with more than windows and soft caps.
+// with masks, selected pages or keys that are rotated as they are read.
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {

@@ -12,45 +12,95 @@ import (
 // none.
 func (mk *Kernel) prefillAttentionLacks() string {
 	for _, s := range mk.specs {
-		for _, t := range s {
-			if t.name != termWindow && t.name != termSoftCap {
-				return fmt.Sprintf("attention %q", s)
-			}
+		if s.has(termMask) || s.has(termStreaming) {
+			return fmt.Sprintf("attention %q", s)
 		}
-		if s.cap() != mk.specs[0].cap() {
-			return fmt.Sprintf("attention %q, with soft caps in some layers,", mk.Options.Attention)
-		}
+	}
+	if mk.Options.Selection {
+		return "selected pages"
 	}
 	return ""
 }
 
-// cap is the soft cap of a class's scores, 0 without.
-func (s attentionSpec) cap() float64 {
-	if i := slices.IndexFunc(s, func(t term) bool { return t.name == termSoftCap }); i >= 0 {
-		return s[i].value
+// scoring is the terms of a class that change scores.
+func (s attentionSpec) scoring() (of attentionSpec) {
+	for _, t := range s {
+		switch t.name {
+		case termWindow, termSinks, termHeadScale:
+		default:
+			of = append(of, t)
+		}
 	}
-	return 0
+	return of
 }
 
-// attends gives attention the soft cap and the windows of the layers.
+// attends gives attention the windows and sinks of the layers, and queries their factors.
 func (f *prefillFlow) attends() {
-	specs := f.mk.specs
-	f.att.SoftCap = specs[0].cap()
-	if !slices.ContainsFunc(specs, func(s attentionSpec) bool { return s.has(termWindow) }) {
+	f.mk.declareHooked(f.k, f.bufs)
+	of := func(number func(s attentionSpec) int) func(s tasks.Step) dsl.Val[dsl.U32] {
+		return func(s tasks.Step) dsl.Val[dsl.U32] {
+			v := f.k.U32(number(f.mk.specs[0]))
+			for class := 1; class < len(f.mk.specs); class++ {
+				v = dsl.Select(f.isClass(s, class), f.k.U32(number(f.mk.specs[class])), v)
+			}
+			return v
+		}
+	}
+	if f.mk.has(termWindow) {
+		windows := of(func(s attentionSpec) int {
+			if window, _ := s.window(); window > 0 {
+				return window
+			}
+			return maxWindow // no context is longer
+		})
+		f.att.Window = func(s tasks.Step) dsl.Val[dsl.U32] { return windows(s).Named("window") }
+	}
+	if f.mk.has(termSinks) {
+		sinks := of(func(s attentionSpec) int { _, n := s.window(); return n })
+		f.att.Sinks = func(s tasks.Step) dsl.Val[dsl.U32] { return sinks(s).Named("sinks") }
+	}
+}
+
+// isClass is whether a step's layer is of a class.
+func (f *prefillFlow) isClass(s tasks.Step, class int) dsl.Pred {
+	return tasks.Turns(f.mk.pattern).Is(f.k, s.Layer, class)
+}
+
+// attention calls body with the attention of a step's layer: once, or for each class that changes scores in another way.
+func (f *prefillFlow) attention(s tasks.Step, body func(att *tasks.PrefillAttention)) {
+	of := func(class int) {
+		own := *f.att
+		own.Variant = f.mk.variant(f.mk.specs[class].scoring(), f.bufs, Tables{})
+		body(&own)
+	}
+	first := f.mk.specs[0].scoring()
+	if !slices.ContainsFunc(f.mk.specs, func(s attentionSpec) bool { return !slices.Equal(s.scoring(), first) }) {
+		of(0)
 		return
 	}
-	of := func(s attentionSpec) dsl.Val[dsl.U32] {
-		window, _ := s.window()
-		if window == 0 {
-			window = maxWindow // no context is longer
-		}
-		return f.k.U32(window)
+	f.eachClass(s, of)
+}
+
+// scaled are QKV's queries of layers that multiply them by a factor of each head; nil where none does.
+func (f *prefillFlow) scaled() tasks.QueryHook {
+	if !f.mk.has(termHeadScale) {
+		return nil
 	}
-	f.att.Window = func(s tasks.Step) dsl.Val[dsl.U32] {
-		window := of(specs[0])
-		for class := 1; class < len(specs); class++ {
-			window = dsl.Select(tasks.Turns(f.mk.pattern).Is(f.k, s.Layer, class), of(specs[class]), window)
+	return func(q *tasks.Query, dim dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) (a, b dsl.Val[dsl.F32]) {
+		for class, spec := range f.mk.specs {
+			if !spec.has(termHeadScale) {
+				continue
+			}
+			own := *q
+			v := f.mk.variant(attentionSpec{{name: termHeadScale}}, f.bufs, Tables{})
+			own.Prepared = v.Prepare(&own)
+			x, y := v.Query(&own, dim, lo, hi)
+			if len(f.mk.specs) > 1 {
+				is := f.isClass(q.Step, class)
+				x, y = dsl.Select(is, x, lo), dsl.Select(is, y, hi)
+			}
+			lo, hi = x, y
 		}
-		return window.Named("window")
+		return lo, hi
 	}
 }

@@ -205,7 +205,7 @@ func (f *prefillFlow) consumers() {
 		f.dequantize(MatrixQKV, k.U32(0))
 	})
 	qkv := &tasks.PrefillQKV{QKV: f.qkv(), Input: f.norms[0]}
-	qkv.Copy = f.copy
+	qkv.Copy, qkv.Queries = f.copy, f.scaled()
 	if f.p.Options.several() {
 		qkv.Place = func(token dsl.Val[dsl.U32]) (pos, page dsl.Val[dsl.U32]) {
 			w := f.several.rows.LoadN(token.MulC(2), 2)
@@ -236,8 +236,10 @@ func (f *prefillFlow) consumers() {
 		k.If(f.goesOn(l), func() {
 			span := f.span(l)
 			f.phase("attention", true, func() {
-				f.each(f.reads(s), span, func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
-					f.att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
+				f.attention(s, func(att *tasks.PrefillAttention) {
+					f.each(f.reads(s), span, func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
+						att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
+					})
 				})
 				f.dequantize(MatrixO, l)
 			})

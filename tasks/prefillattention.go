@@ -31,8 +31,11 @@ type PrefillAttention struct {
 
 	// Window is the tokens that a query of a step's layer sees, its own among them, at least 1; nil where it sees all.
 	// Blocks that no row of a cluster's tiles sees are not fetched.
-	Window  func(s Step) u32
-	SoftCap float64 // of scores, see SoftCap; 0 for none
+	Window func(s Step) u32
+	// Sinks, with Window, is the first tokens of a sequence that a query of a step's layer sees, too; nil for none.
+	Sinks func(s Step) u32
+	// Variant changes scores, or is without softmax; nil for neither. Of its hooks there are Prepare and Logits.
+	Variant *Variant
 
 	// OutputScale, unless nil, is what outputs of a KV head are multiplied by.
 	OutputScale func(s Step, kvHead u32) f32
@@ -75,6 +78,8 @@ func (t *PrefillAttention) Problem() string {
 			groupRows),
 		need(t.Out.K%32 == 0 && t.Out.K == t.Heads*t.KV.D,
 			"prefill attention: an output of %d columns, want %d, a multiple of 32", t.Out.K, t.Heads*t.KV.D),
+		sound(t.Variant.problem()),
+		need(t.Sinks == nil || t.Window != nil, "prefill attention: sinks without a window"),
 		need(t.Groups >= 1 && t.Cluster >= 1, "prefill attention: %d warpgroups and clusters of %d, want 1 or more",
 			t.Groups, t.Cluster),
 		need(t.whole() || t.Cluster == 1,
@@ -150,7 +155,8 @@ func (t *PrefillAttention) Map(k *dsl.Kernel, cache dsl.Buf[dsl.B128]) {
 type prefillPiece struct {
 	token, head u32
 	blocks      u32 // of tokens, up to the last that some row sees; 0: all tokens pad the step
-	from        u32 // the first block that some row sees
+	from        u32 // the first block that some row sees, but for sinks
+	start       u32 // from, less the blocks of sinks before it: see at
 	sees        u32 // tokens of the sequence up to the last that some row sees
 }
 
@@ -167,6 +173,7 @@ type prefillPieces struct {
 	from    u32
 	begin   *PrefillBegin
 	window  u32 // with PrefillAttention.Window
+	sinks   u32 // with PrefillAttention.Sinks
 }
 
 // queryRow is a token's row of queries and outputs.
@@ -205,6 +212,9 @@ func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) 
 	if t.Window != nil {
 		p.window = t.Window(s)
 	}
+	if t.Sinks != nil {
+		p.sinks = t.Sinks(s)
+	}
 	if t.KV.Layers == 1 {
 		p.layer = e.K.U32(0)
 	}
@@ -238,6 +248,11 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 			if t.Window != nil { // what the first of the tokens sees
 				piece.from = p.s.Pos.Add(token).AddC(1).Max(p.window).Sub(p.window).DivC(t.block()).Min(blocks).Named("first_block")
 			}
+			piece.start = piece.from
+			if t.Sinks != nil {
+				sinks := p.sinks.AddC(t.block() - 1).DivC(t.block()).Min(piece.from)
+				piece.start = piece.from.Sub(sinks).Named("start")
+			}
 			body(piece)
 		})
 	}, dsl.Unroll(1))
@@ -259,12 +274,21 @@ func (t *PrefillAttention) Produce(e *Env, c *pipeline.TileProducer, s Step, spa
 		return
 	}
 	p.each(func(piece prefillPiece) {
-		k.For(piece.from, piece.blocks, func(b u32) {
-			p.copyPages(c, piece, 0, b)
-			k.If(b.Ne(piece.from), func() { p.copyPages(c, piece, 1, b.SubC(1)) })
+		k.For(piece.start, piece.blocks, func(b u32) {
+			p.copyPages(c, piece, 0, p.at(piece, b, 1))
+			k.If(b.Ne(piece.start), func() { p.copyPages(c, piece, 1, p.at(piece, b.SubC(1), 1)) })
 		}, dsl.Unroll(1))
 		k.If(piece.blocks.NeC(0), func() { p.copyPages(c, piece, 1, piece.blocks.SubC(1)) })
 	})
+}
+
+// at is the block, or with blocks of n tokens the first of its tokens, that is worked on as the i-th, from start on: those
+// of sinks first, then those from from on.
+func (p *prefillPieces) at(piece prefillPiece, i u32, n int) u32 {
+	if p.t.Sinks == nil {
+		return i
+	}
+	return dsl.Select(i.Lt(piece.from.MulC(n)), i.Sub(piece.start.MulC(n)), i)
 }
 
 // row is the token's row in the cache, one behind the last being that one.

@@ -24,8 +24,31 @@ type promptAttention struct {
 	groups, cluster, sms    int
 	block                   int // tokens of a block
 	stages                  int // of the ring, 3 at least
-	window                  int // tokens that a query sees; 0: all
+	window, sinks           int // tokens that a query sees, and of the sequence's first; window 0: all
 	cap                     float64
+	alibi                   bool    // behind the cap
+	sigmoid                 float64 // the bias of attention without softmax, unless it is 0
+}
+
+// variant is what a query's scores go through.
+func (c promptAttention) variant(r *rig) *tasks.Variant {
+	var all []*tasks.Variant
+	if c.cap > 0 {
+		all = append(all, tasks.SoftCap(c.cap))
+	}
+	if c.alibi {
+		slopes := tasks.ALiBiSlopes(c.heads)
+		all = append(all, tasks.ALiBi(in[dsl.F32](r, "slopes", f32Bytes(slopes), c.heads), slopes))
+	}
+	if c.sigmoid != 0 {
+		all = append(all, tasks.Sigmoid(c.sigmoid))
+	}
+	if len(all) < 2 {
+		return append(all, nil)[0]
+	}
+	v, err := tasks.Combine(all...)
+	require.NoError(r.t, err)
+	return v
 }
 
 func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
@@ -50,6 +73,17 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		{heads: 6, kvHeads: 2, d: 256, page: 8, pos: 5, n: 50, groups: 2, cluster: 1, sms: 1, block: 32},
 		{heads: 2, kvHeads: 1, d: 256, page: 1, pos: 5, n: 20, groups: 1, cluster: 1, sms: 1, block: 16},
 		{heads: 2, kvHeads: 1, d: 144, page: 8, pos: 9, n: 33, groups: 1, cluster: 2, sms: 2, block: 16},
+		// sinks that end amid a block, in a window's first block, in a window, and behind the prompt; small pages
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 75, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, window: 9, sinks: 20},
+		{heads: 4, kvHeads: 4, d: 32, page: 8, pos: 64, n: 70, groups: 1, cluster: 2, sms: 2, block: 32, window: 5,
+			sinks: 64, alibi: true},
+		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16, window: 17, sinks: 3},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 3, n: 30, groups: 1, cluster: 1, sms: 2, block: 16, window: 8, sinks: 60},
+		// changed scores, in order, and weights that are no softmax's
+		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 9, n: 50, groups: 1, cluster: 1, sms: 2, block: 16, cap: 3, alibi: true},
+		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 30, n: 40, groups: 1, cluster: 2, sms: 2, block: 32, sigmoid: -2},
+		{heads: 2, kvHeads: 1, d: 256, page: 8, pos: 9, n: 33, groups: 1, cluster: 2, sms: 2, block: 16, sigmoid: -3,
+			alibi: true, window: 20, sinks: 2},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			r, q, kv, out := c.build(t)
@@ -114,9 +148,12 @@ func (c promptAttention) build(t *testing.T) (r *rig, q []half.BF16, kv [2][][]f
 		a.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024))
 	}
 	a.Map(k, s.Cache)
-	a.SoftCap = c.cap
+	a.Variant = c.variant(r)
 	if c.window > 0 {
 		a.Window = func(tasks.Step) dsl.Val[dsl.U32] { return k.U32(c.window) }
+	}
+	if c.sinks > 0 {
+		a.Sinks = func(tasks.Step) dsl.Val[dsl.U32] { return k.U32(c.sinks) }
 	}
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: max(c.stages, 3), Bytes: stage, Warps: consumers,
 		Cluster: c.cluster, Producers: layout.Producers()}, nil)
@@ -283,12 +320,19 @@ func promptHead(c promptAttention, q []float64, kv [2][][]float64, head, pos int
 		if limit := c.cap * math.Log2E; limit > 0 {
 			weights[j] = limit * math.Tanh(weights[j]/limit)
 		}
-		if c.window > 0 && j+c.window <= pos {
+		if c.alibi {
+			weights[j] += math.Log2E * float64(tasks.ALiBiSlopes(c.heads)[head]) * float64(j-pos)
+		}
+		if c.window > 0 && j+c.window <= pos && j >= c.sinks {
 			weights[j] = math.Inf(-1)
 		}
 		most = max(most, weights[j])
 	}
 	for j, s := range weights {
+		if c.sigmoid != 0 {
+			weights[j], total = 1/(1+math.Exp2(-s-c.sigmoid*math.Log2E)), 1
+			continue
+		}
 		weights[j] = math.Exp2(s - most)
 		total += weights[j]
 	}

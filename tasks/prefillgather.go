@@ -28,15 +28,15 @@ func (p *prefillPieces) gather(c *pipeline.TileProducer) {
 	p.each(func(piece prefillPiece) {
 		k.If(piece.blocks.NeC(0), func() {
 			next, now, before := g.variables("next"), g.variables("now"), g.variables("before")
-			g.find(next, piece.from)
-			k.For(piece.from, piece.blocks, func(b u32) {
+			g.find(next, p.at(piece, piece.start, 1))
+			k.For(piece.start, piece.blocks, func(b u32) {
 				for i, x := range now {
 					before[i].Set(x.Get())
 					x.Set(next[i].Get())
 				}
-				g.find(next, b.AddC(1))
+				g.find(next, p.at(piece, b.AddC(1), 1))
 				g.copy(now, piece, 0)
-				k.If(b.Ne(piece.from), func() { g.copy(before, piece, 1) })
+				k.If(b.Ne(piece.start), func() { g.copy(before, piece, 1) })
 			}, dsl.Unroll(1))
 			g.copy(now, piece, 1)
 		})

@@ -43,7 +43,7 @@ func (t *PrefillQKV) Epilogue(e *Env, s Step, n u32) PrefillEpilogue {
 			var page u32
 			at[half], page = t.place(s, token.Min(n.SubC(1)))
 			st[half] = t.stores(place{t: &t.QKV, e: e, s: s, page: page, slot: at[half].RemC(t.KV.Page).Named("slot"),
-				row: token})
+				row: token, pos: dsl.Optional(at[half])})
 		}
 		finish := func(v PrefillPair, of *QKV, y0, y1 f32) {
 			token := p.Tokens[v.Half]
@@ -123,7 +123,7 @@ func (t *PrefillQKV) Normalise(e *Env, s Step, n u32) {
 	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), n.MulC(all), e.Grid*e.Consumers, func(i u32) {
 		token, head := i.DivC(all).Named("token"), i.RemC(all).Named("head")
 		at, page := t.place(s, token)
-		to := t.cache(place{t: &t.QKV, e: e, s: s, page: page, slot: at.RemC(t.KV.Page).Named("slot")})
+		to := t.cache(place{t: &t.QKV, e: e, s: s, page: page, slot: at.RemC(t.KV.Page).Named("slot"), pos: dsl.Optional(at)})
 		k.IfElse(head.LtC(t.Heads), func() {
 			row := token.MulC(t.Heads).Add(head)
 			t.normalise(e, row, token.MulC(t.Heads), t.Heads, false, func(i u32, r turned) { to.query(row, i, r) })

@@ -37,7 +37,8 @@ type prefillTile struct {
 	rows  [2]u32 // this lane's rows: which token of the step
 	heads [2]u32 // and which query head
 	used  [2]dsl.Pred
-	sees  [2]u32 // the position up to which a row sees
+	sees  [2]u32    // the position up to which a row sees
+	query [2]*Query // with a variant that changes scores
 
 	q       [][4]*dsl.Var[dsl.BF16x2]
 	scores  []*dsl.Var[dsl.F32]
@@ -62,6 +63,7 @@ func (w *prefillTile) run() {
 		w.sees[half] = w.p.s.Pos.Add(w.rows[half].Min(w.p.n.SubC(1))).Named("sees")
 		w.most[half], w.total[half] = dsl.NewVar(k.F32(t.least()), "most"), dsl.NewVar(k.F32(0), "total")
 	}
+	w.prepare()
 	w.o = dsl.NewArray(k.F32(0), t.KV.D/2, "o")
 	w.scores = dsl.NewArray(k.F32(0), t.block()/2, "score")
 	for range t.block() / 16 {
@@ -109,19 +111,21 @@ func (w *prefillTile) attend() {
 	keys := c.Next("waits for keys in stage %d")
 	first := k.U32(0)
 	if t.Window != nil {
-		first = w.piece.from.MulC(t.block()).Named("first_seen")
+		first = w.piece.start.MulC(t.block()).Named("first_seen")
 	}
-	w.clear(0, keys, first)
+	begin := w.p.at(w.piece, first, t.block())
+	w.clear(0, keys, begin)
 	w.begin()
 	k.WGMMAFence()
 	w.multiplyKeys(keys)
 	k.WGMMACommit()
 	k.WGMMAWait(0)
 	c.Release(keys)
-	w.weigh(first)
+	w.weigh(begin)
 	w.pack()
 	last := w.piece.blocks.SubC(1).MulC(t.block()).Named("last_block")
-	k.ForStep(first.AddC(t.block()), last.AddC(1), t.block(), func(from u32) {
+	k.ForStep(first.AddC(t.block()), last.AddC(1), t.block(), func(i u32) {
+		from := w.p.at(w.piece, i, t.block())
 		keys := c.Next("waits for keys in stage %d")
 		w.clear(0, keys, from)
 		w.begin()
@@ -137,11 +141,13 @@ func (w *prefillTile) attend() {
 		grows, by := w.weigh(from)
 		k.WGMMAWait(0)
 		c.Release(values)
-		k.If(dsl.Any(grows[0].Or(grows[1])), func() {
-			for i, o := range w.o {
-				o.Set(o.Get().Mul(by[i/2%2]))
-			}
-		})
+		if !t.sums() {
+			k.If(dsl.Any(grows[0].Or(grows[1])), func() {
+				for i, o := range w.o {
+					o.Set(o.Get().Mul(by[i/2%2]))
+				}
+			})
+		}
 		w.pack()
 	}, dsl.Unroll(1))
 	values := c.Next("waits for values in stage %d")
@@ -223,11 +229,7 @@ func (w *prefillTile) multiplyValues(s pipeline.TileStage) {
 // reports whether this lane's rows are, and by how much their outputs are to be scaled.
 func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 	k := w.e.K
-	if w.t.SoftCap > 0 {
-		for _, s := range w.scores { // exponents of 2
-			s.Set(Cap(k, w.t.SoftCap*math.Log2E, s.Get()))
-		}
-	}
+	w.change(from)
 	var hide dsl.Pred
 	if w.t.Blind {
 		hide = from.GeC(0)
@@ -238,6 +240,9 @@ func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 		hide = hide.Or(from.Add(w.p.window).Lt(w.piece.sees))
 	}
 	k.If(hide, func() { w.hide(from) })
+	if w.t.sums() {
+		return grows, by
+	}
 	for half := range 2 {
 		m := w.fold(half, func(_ *dsl.Var[dsl.F32], x f32) f32 { return x }, f32.Max)
 		for d := 1; d < 4; d *= 2 {
@@ -274,28 +279,37 @@ func (w *prefillTile) fold(half int, each func(x *dsl.Var[dsl.F32], score f32) f
 	return combine(combine(parts[0], parts[1]), combine(parts[2], parts[3]))
 }
 
-// hide makes scores of tokens that a row does not see -inf.
+// hide makes scores of tokens that a row does not see -inf, or without softmax 0.
 func (w *prefillTile) hide(from u32) {
-	k := w.e.K
+	k, hidden := w.e.K, math.Inf(-1)
+	if w.t.sums() {
+		hidden = 0
+	}
 	for half := range 2 {
 		// Of this lane's columns, the one of the last token that the row sees; behind or before them all where it is
 		// not there.
 		last := dsl.Bits[dsl.I32](w.sees[half].Sub(from).Sub(w.e.Lane.RemC(4).MulC(2))).Named("last_seen")
-		var first dsl.Val[dsl.I32]
+		var first, sinks dsl.Val[dsl.I32]
 		if w.t.Window != nil {
 			first = last.Sub(dsl.Bits[dsl.I32](w.p.window)).Named("before_seen")
+		}
+		if w.t.Sinks != nil {
+			sinks = dsl.Bits[dsl.I32](w.p.sinks.Sub(from).Sub(w.e.Lane.RemC(4).MulC(2))).Named("sinks_seen")
 		}
 		for i := 2 * half; i < len(w.scores); i += 4 {
 			for x := range 2 {
 				seen := last.GeC(2*i - 4*half + x)
-				if w.t.Window != nil {
+				switch {
+				case w.t.Sinks != nil:
+					seen = seen.And(first.LtC(2*i - 4*half + x).Or(sinks.GeC(2*i - 4*half + x + 1)))
+				case w.t.Window != nil:
 					seen = seen.And(first.LtC(2*i - 4*half + x))
 				}
 				if w.t.Blind {
 					seen = seen.And(last.NeC(2*i - 4*half + x + 1))
 				}
 				s := w.scores[i+x]
-				s.Set(dsl.Select(seen, s.Get(), k.F32(math.Inf(-1))))
+				s.Set(dsl.Select(seen, s.Get(), k.F32(hidden)))
 			}
 		}
 	}
@@ -315,11 +329,14 @@ func (w *prefillTile) store() {
 	t, e, k := w.t, w.e, w.e.K
 	to := dsl.View[dsl.BF16x2](t.To)
 	for half := range 2 {
-		total := w.total[half].Get()
-		for d := 1; d < 4; d *= 2 {
-			total = total.Add(dsl.ShflXor(total, d))
+		by := k.F32(1)
+		if !t.sums() {
+			total := w.total[half].Get()
+			for d := 1; d < 4; d *= 2 {
+				total = total.Add(dsl.ShflXor(total, d))
+			}
+			by = dsl.Select(w.used[half], dsl.Rcp(total), k.F32(0)).Named("by")
 		}
-		by := dsl.Select(w.used[half], dsl.Rcp(total), k.F32(0)).Named("by")
 		if t.OutputScale != nil {
 			by = by.Mul(t.OutputScale(w.p.s, w.piece.head))
 		}

@@ -43,6 +43,9 @@ type QKV struct {
 	// Early, unless nil, is where CosSin has been fetched to.
 	Early *Fetched
 
+	// Queries, unless nil, changes queries behind all else.
+	Queries QueryHook
+
 	// Copy, unless nil, gets keys and values, too: attention reads them there.
 	Copy *PrefillCopy
 }
@@ -186,11 +189,11 @@ func (t *QKV) cache(p place) stores {
 	if t.KV.e4m3() {
 		st := e4m3Stores{p, dsl.View[dsl.E4M3x2](p.s.Cache)}
 		if t.Copy != nil {
-			return copiedStores{st, t.Copy}
+			return t.Queries.stores(copiedStores{st, t.Copy}, p)
 		}
-		return st
+		return t.Queries.stores(st, p)
 	}
-	return bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
+	return t.Queries.stores(bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}, p)
 }
 
 func (t *QKV) stores(p place) stores {
@@ -213,6 +216,7 @@ type place struct {
 	s          Step
 	page, slot u32
 	row        u32 // of the step, of several tokens only
+	pos        u32 // with QKV.Queries
 }
 
 // token is the token's first unit.

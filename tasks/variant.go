@@ -94,6 +94,16 @@ type Key struct {
 	Index    u32 // place in the sequence, from 0
 	Position u32 // position in the sequence: Index, but in a draft tree its depth there
 	First    u32 // for the Key hook: position of the first new token of the sequence (of the item's first query row)
+
+	ahead func() f32 // see Ahead; nil: by the positions
+}
+
+// Ahead is how far the key is ahead of a query: its position less the query's, 0 or negative for a key that is seen.
+func (k *Key) Ahead(q *Query) f32 {
+	if k.ahead != nil {
+		return k.ahead()
+	}
+	return dsl.Cast[dsl.F32](dsl.Cast[dsl.I32](k.Position).Sub(dsl.Cast[dsl.I32](q.Position)))
 }
 
 // hooksKeys and hooksValues are whether the variant changes keys, or values, as

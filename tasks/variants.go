@@ -43,8 +43,7 @@ func ALiBi(slopes dsl.Buf[dsl.F32], values []float32) *Variant {
 	return &Variant{Name: "ALiBi",
 		Prepare: func(q *Query) []f32 { return []f32{slopes.Load(q.Head).Mul(q.Env.K.F32(math.Log2E))} },
 		Logits: func(q *Query, k *Key, score f32) f32 {
-			far := dsl.Cast[dsl.F32](dsl.Cast[dsl.I32](k.Position).Sub(dsl.Cast[dsl.I32](q.Position)))
-			return dsl.FMA(far, q.Prepared[0], score)
+			return dsl.FMA(k.Ahead(q), q.Prepared[0], score)
 		},
 		Means: Meaning{Logits: func(q, k Place, x float64) float64 {
 			return x + float64(values[q.Head])*float64(k.Position-q.Position)

@@ -25,6 +25,9 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 	return openPrefill(p, dev, from, nil, pages, guard)
 }
 
+// tables are of attention, filled by the decode kernel's session.
+var tables = []string{megakernel.BufferKVScales, megakernel.BufferSlopes, megakernel.BufferHeadScales}
+
 // openPrefill is OpenPrefill beside another prefill kernel of the same weights, unless it is nil: steps of both make
 // the matrices of a layer in bf16, and the copy of its keys and values, in the same place, which the other's device
 // owns.
@@ -39,7 +42,7 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 		switch name := buf.Name; {
 		case beside != nil && (name == megakernel.BufferLayer || name == megakernel.BufferKVCopy):
 			done, err = true, borrow(dev, name, beside)
-		case name == megakernel.BufferKVScales:
+		case slices.Contains(tables, name):
 			done, err = true, borrow(dev, name, from)
 		}
 		if err != nil {

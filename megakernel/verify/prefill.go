@@ -131,6 +131,7 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
 	}
+	t.heads = headScales(mk)
 	return t, t.feed()
 }
 
@@ -173,7 +174,7 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 		return nil, err
 	}
 	_, err = runtime.OpenSequence(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}),
-		runtime.Options{Pages: t.pages, Table: t.sequences[0].table, KVScales: t.scales})
+		runtime.Options{Pages: t.pages, Table: t.sequences[0].table, KVScales: t.scales, HeadScales: t.heads})
 	if err != nil {
 		return nil, err
 	}

@@ -84,6 +84,7 @@ func (t *prefillTrial) feed() error {
 	if t.scales != nil {
 		hooks = reference.WithE4M3Cache(hooks, c, t.scales)
 	}
+	hooks = withAttention(hooks, mk, t.Trial)
 	for s := range t.steps[0] {
 		n := t.before(s, len(t.steps))
 		q := prefillSequence{tokens: synth.Tokens(weightSeed, s, n, c.Vocab),
