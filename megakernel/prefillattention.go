@@ -12,7 +12,9 @@ import (
 // none.
 func (mk *Kernel) prefillAttentionLacks() string {
 	for _, s := range mk.specs {
-		if s.has(termMask) || s.has(termStreaming) {
+		// see tasks.PrefillAttention.Variant
+		if v := mk.variant(s.scoring(), &buffers{}, Tables{}); v != nil && (v.Query != nil || v.Key != nil ||
+			v.Value != nil || v.Mask != nil || v.Output != nil) {
 			return fmt.Sprintf("attention %q", s)
 		}
 	}
@@ -22,7 +24,7 @@ func (mk *Kernel) prefillAttentionLacks() string {
 	return ""
 }
 
-// scoring is the terms of a class that change scores.
+// scoring is the terms of a class but those that attention and QKV know: windows, sinks, and factors of heads.
 func (s attentionSpec) scoring() (of attentionSpec) {
 	for _, t := range s {
 		switch t.name {
