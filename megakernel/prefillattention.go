@@ -68,7 +68,8 @@ func (f *prefillFlow) isClass(s tasks.Step, class int) dsl.Pred {
 	return tasks.Turns(f.mk.pattern).Is(f.k, s.Layer, class)
 }
 
-// attention calls body with the attention of a step's layer: once, or for each class that changes scores in another way.
+// attention calls body with the attention of a step's layer: once, or for each class where they change scores in other
+// ways.
 func (f *prefillFlow) attention(s tasks.Step, body func(att *tasks.PrefillAttention)) {
 	of := func(class int) {
 		own := *f.att

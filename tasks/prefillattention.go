@@ -282,8 +282,8 @@ func (t *PrefillAttention) Produce(e *Env, c *pipeline.TileProducer, s Step, spa
 	})
 }
 
-// at is the block, or with blocks of n tokens the first of its tokens, that is worked on as the i-th, from start on: those
-// of sinks first, then those from from on.
+// at is the block, or with blocks of n tokens the first of its tokens, that is worked on as the i-th, from start on:
+// those of sinks first, then those from from on.
 func (p *prefillPieces) at(piece prefillPiece, i u32, n int) u32 {
 	if p.t.Sinks == nil {
 		return i

@@ -74,11 +74,14 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		{heads: 2, kvHeads: 1, d: 256, page: 1, pos: 5, n: 20, groups: 1, cluster: 1, sms: 1, block: 16},
 		{heads: 2, kvHeads: 1, d: 144, page: 8, pos: 9, n: 33, groups: 1, cluster: 2, sms: 2, block: 16},
 		// sinks that end amid a block, in a window's first block, in a window, and behind the prompt; small pages
-		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 75, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, window: 9, sinks: 20},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 75, n: 40, groups: 1, cluster: 1, sms: 2, block: 16,
+			window: 9, sinks: 20},
 		{heads: 4, kvHeads: 4, d: 32, page: 8, pos: 64, n: 70, groups: 1, cluster: 2, sms: 2, block: 32, window: 5,
 			sinks: 64, alibi: true},
-		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16, window: 17, sinks: 3},
-		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 3, n: 30, groups: 1, cluster: 1, sms: 2, block: 16, window: 8, sinks: 60},
+		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16,
+			window: 17, sinks: 3},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 3, n: 30, groups: 1, cluster: 1, sms: 2, block: 16,
+			window: 8, sinks: 60},
 		// changed scores, in order, and weights that are no softmax's
 		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 9, n: 50, groups: 1, cluster: 1, sms: 2, block: 16, cap: 3, alibi: true},
 		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 30, n: 40, groups: 1, cluster: 2, sms: 2, block: 32, sigmoid: -2},
