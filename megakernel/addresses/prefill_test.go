@@ -44,12 +44,17 @@ func TestPrefillKernels(t *testing.T) {
 // Of several sequences, too: each has rows of the step and entries of the table.
 func TestPrefillKernelsOfSeveralSequences(t *testing.T) {
 	deep.Only(t)
-	p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4}),
-		megakernel.PrefillOptions{Tokens: 128, Sequences: 4})
-	require.NoError(t, err)
-	r := addresses.CheckPrefill(p, p.IR, addresses.Positions)
-	require.Empty(t, r.Findings)
-	require.Greater(t, r.Accesses, 300)
+	for _, x := range []struct {
+		model             string
+		tokens, sequences int
+	}{{"tiny", 1024, 4}, {"llama3.2-1b", 64, 2}, {"llama3-8b", 1024, 8}} {
+		p, err := megakernel.BuildPrefill(kernel(t, x.model, megakernel.Options{SMs: 4}),
+			megakernel.PrefillOptions{Tokens: x.tokens, Sequences: x.sequences})
+		require.NoError(t, err)
+		r := addresses.CheckPrefill(p, p.IR, addresses.Positions)
+		require.Empty(t, r.Findings)
+		require.Greater(t, r.Accesses, 300)
+	}
 }
 
 // What reaches one too far is reported where it tells.

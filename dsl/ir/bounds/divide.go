@@ -41,6 +41,11 @@ func (a *analysis) divided(x, y val, t ir.Type) val {
 	if !ok {
 		return a.unknownOf(t, x, y)
 	}
+	if !q.isConst() { // a sum of two numbers, neither of whose bounds tells what both are at most
+		whole := a.span(x.f).meet(x.iv)
+		a.assumeAtMost(f.plus(-floorDiv(whole.hi, n)))
+		a.assumeAtMost(f.negated().plus(floorDiv(whole.lo, n)))
+	}
 	return val{f: f, iv: a.both(f).meet(interval{floorDiv(x.iv.lo, n), inf}).meet(rangeOf(t)), known: true}
 }
 
