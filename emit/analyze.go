@@ -12,6 +12,7 @@ import (
 type plan struct {
 	rows      [256]row           // ops.go's table
 	at        map[ir.Stmt]site   // every statement and where it stands
+	stmts     []ir.Stmt          // the statements in order
 	end       map[*ir.Region]int // last position inside a region
 	live      map[*ir.Instr]bool // printed, or inlined into something printed
 	inline    []bool             // by value ID: printed where it is used
@@ -66,6 +67,7 @@ func (pl *plan) number(b *ir.Block, loop *ir.For) {
 	for _, s := range b.Stmts {
 		at := site{pos: len(pl.at), loop: loop}
 		pl.at[s] = at
+		pl.stmts = append(pl.stmts, s)
 		switch s := s.(type) {
 		case *ir.Instr:
 			pl.order = append(pl.order, s)

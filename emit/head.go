@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/internal/plural"
 )
 
 // Generated is the line every generated file carries.
@@ -193,7 +194,7 @@ func (p *printer) member(f ir.Field) string {
 	}
 	length := "any number of elements"
 	if f.Buf.Len > 0 {
-		length = fmt.Sprintf("%d elements", f.Buf.Len)
+		length = plural.Of(int(f.Buf.Len), "element")
 	}
 	if f.Buf.Doc != "" {
 		length += ": " + oneLine(f.Buf.Doc)

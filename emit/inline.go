@@ -100,6 +100,8 @@ func (pl *plan) mayInline(in *ir.Instr, r *ir.Value, at site, uses []use) bool {
 		})
 	case len(uses) != 1:
 		return false
+	case pl.assigned(in, at, uses):
+		return true
 	case in.Op == ir.OpLd:
 		u := uses[0]
 		scalar := max(in.Attr.Lanes, 1) == 1 && in.Attr.Order == ir.Weak && in.Attr.Hint == ir.NoHint
@@ -109,6 +111,25 @@ func (pl *plan) mayInline(in *ir.Instr, r *ir.Value, at site, uses []use) bool {
 	}
 	u := uses[0]
 	return u.loop == at.loop || u.header && pl.at[u.loop].loop == at.loop
+}
+
+// assigned reports whether what in makes goes to the statement behind it and nowhere else, to be the value of a variable
+// or, where in touches no memory that somebody writes, of an element.
+func (pl *plan) assigned(in *ir.Instr, at site, uses []use) bool {
+	if len(uses) != 1 || uses[0].header || uses[0].pos != at.pos+1 {
+		return false
+	}
+	to, ok := pl.stmts[at.pos+1].(*ir.Instr)
+	switch {
+	case !ok:
+		return false
+	case to.Op == ir.OpSet || to.Op == ir.OpVar:
+		return true
+	case to.Op != ir.OpSt || to.Attr.Order != ir.Weak || len(to.Args) != 1 || pl.resolve(to.Args[0]) != in.Res[0]:
+		return false
+	}
+	info := in.Op.Info()
+	return info.Effect == ir.Pure && info.Scope == ir.Thread || in.Op == ir.OpLd && in.Attr.Hint == ir.NonCoherent
 }
 
 // isRegister reports whether op reads what the kernel names once at its top.

@@ -38,7 +38,8 @@ func (p *printer) instr(in *ir.Instr) {
 
 // define binds value v to e: by its text alone, or as a named constant.
 func (p *printer) define(in *ir.Instr, v *ir.Value, e expr) {
-	short := len(e.text) <= inlineWidth || in.Op == ir.OpGet || isRegister(in.Op)
+	short := len(e.text) <= inlineWidth || in.Op == ir.OpGet || isRegister(in.Op) ||
+		len(in.Res) == 1 && p.pl.assigned(in, p.pl.at[in], p.pl.uses[v.ID])
 	if p.pl.inline[v.ID] && short {
 		p.exprs[v.ID] = e
 		p.carried[v.ID] = slices.Clone(p.taken)

@@ -23,6 +23,9 @@ func literal(v *ir.Value) expr {
 	case ir.U64:
 		return atom(strconv.FormatUint(v.Bits, 10) + "ull")
 	case ir.BF16x2, ir.F16x2:
+		if v.Bits == 0 {
+			return atom("0u")
+		}
 		return atom(fmt.Sprintf("0x%08xu", uint32(v.Bits)))
 	case ir.BF16, ir.F16, ir.U16, ir.E4M3x2:
 		return expr{text: fmt.Sprintf("(%s)0x%04x", ctype(v.Type), uint16(v.Bits)), prec: precUnary}

@@ -105,8 +105,13 @@ func breakable(code string, i int) bool {
 
 // block prints statements in the current scope.
 func (p *printer) block(b *ir.Block) {
-	for _, s := range b.Stmts {
-		switch s := s.(type) {
+	for i := 0; i < len(b.Stmts); i++ {
+		if run := p.runOf(b.Stmts[i:]); len(run) > 1 {
+			p.together(run)
+			i += len(run) - 1
+			continue
+		}
+		switch s := b.Stmts[i].(type) {
 		case *ir.Instr:
 			p.instr(s)
 		case *ir.For:

@@ -42,7 +42,7 @@ DEVICE void mbar_arrive(u64* bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(bar)) : "memory");
 }`},
 	{"mbar_arrive_n", 1, "shared_address", `
-// So many arrivals at once.
+// Several arrivals at once.
 DEVICE void mbar_arrive_n(u64* bar, u32 arrivals) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;"
                : : "r"(shared_address(bar)), "r"(arrivals) : "memory");

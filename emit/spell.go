@@ -214,12 +214,16 @@ func (p *printer) variable(in *ir.Instr) string {
 }
 
 func declareVar(p *printer, in *ir.Instr) {
-	x := in.Attr.Var
 	first := p.bare(in.Args[0])
+	p.line(in.Pos, "%s %s = %s;", ctype(in.Attr.Var.Type), p.newVariable(in.Attr.Var), first)
+}
+
+// newVariable chooses the name of a variable that is declared here.
+func (p *printer) newVariable(x *ir.Var) string {
 	hint := x.Hint
 	if hint == "" {
 		hint = "x"
 	}
 	p.vars[x] = p.names.pick(hint)
-	p.line(in.Pos, "%s %s = %s;", ctype(x.Type), p.vars[x], first)
+	return p.vars[x]
 }

@@ -80,7 +80,7 @@ func newCursor(k *dsl.Kernel, stages, stage, parity int, name string) cursor {
 
 func (c cursor) advance() {
 	next := c.stage.Get().AddC(1)
-	wrap := next.EqC(c.stages)
+	wrap := next.EqC(c.stages).Named("wrap")
 	c.stage.Set(dsl.Select(wrap, c.k.U32(0), next))
 	c.parity.Set(dsl.Select(wrap, c.parity.Get().XorC(1), c.parity.Get()))
 }

@@ -106,7 +106,7 @@ func (h *VectorPackets) four(e *Env, i u32) []f32 {
 // All is the words at these places, once all have the running tag. All are loaded
 // together; a thread that must wait for one looks for the others again when it has come.
 func (w *Words) All(e *Env, b dsl.Buf[dsl.B128], at []u32, what string) (words []dsl.Val[dsl.B128]) {
-	k, tag := e.K, w.Tag()
+	k, tag := e.K, w.Tag().Named("flag")
 	k.Note("packets of 16 bytes: each is there when its last word is the flag")
 	var got []*dsl.Var[dsl.B128]
 	for _, i := range at {

@@ -319,9 +319,9 @@ func (t *QKV) turning(e *Env, s Step, query func() dsl.Pred, pos u32, turn func(
 // only there.
 func (t *QKV) angle(e *Env, pos, i u32) (c, s f32) {
 	k := e.K
-	angle := dsl.Cast[dsl.F32](pos).Mul(t.InvFreq.Load(i))
+	angle := dsl.Cast[dsl.F32](pos).Mul(t.InvFreq.Load(i)).Named("angle")
 	hi := float64(float32(2 * math.Pi))
-	turns := dsl.Rint(angle.Mul(k.F32(1 / (2 * math.Pi)))).Neg()
+	turns := dsl.Rint(angle.Mul(k.F32(1 / (2 * math.Pi)))).Neg().Named("turns")
 	angle = dsl.FMA(turns, k.F32(hi), angle)
 	angle = dsl.FMA(turns, k.F32(2*math.Pi-hi), angle)
 	c, s = dsl.Cos(angle).Named("cos"), dsl.Sin(angle).Named("sin")

@@ -84,7 +84,7 @@ __device__ __forceinline__ void mbar_arrive_expect(u64* bar, u32 bytes) {
                : : "r"(shared_address(bar)), "r"(bytes) : "memory");
 }
 
-// So many arrivals at once.
+// Several arrivals at once.
 __device__ __forceinline__ void mbar_arrive_n(u64* bar, u32 arrivals) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;"
                : : "r"(shared_address(bar)), "r"(arrivals) : "memory");

@@ -260,8 +260,7 @@ memory_weak(const Params* __restrict__ p) {
   b128_out[tid] = b128_in[tid];
   const uint4 v100 = ptx::ld_nc_v4_u32(&ro[tid * 4]);
   *(uint4*)&sh[tid * 4] = make_uint4(v100.x, v100.y, v100.z, v100.w);
-  const uint4 v106 = ptx::ld_nc_b128(&rq[tid]);
-  sh_b128[tid] = v106;
+  sh_b128[tid] = ptx::ld_nc_b128(&rq[tid]);
   const uint4 v111 = ptx::ld_nc_no_allocate_v4_u32(&ro[tid * 4]);
   *(uint4*)&sh[tid * 4] = make_uint4(v111.x, v111.y, v111.z, v111.w);
   const uint4 v117 = ptx::ld_nc_no_allocate_b128(&rq[tid]);

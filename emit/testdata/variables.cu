@@ -44,8 +44,7 @@ variables(const Params* __restrict__ p) {
   float* const out = ptx::global(p->out);
   const float* const xs = ptx::global(p->xs);
 
-  float sum = 0.0f;
-  float sum_2 = 0.0f;
+  float sum = 0.0f, sum_2 = 0.0f;
   float largest = __uint_as_float(0xff800000u) /* -inf */;
   #pragma unroll 4
   for (u32 i = 0; i < 64; ++i) {

@@ -20,7 +20,7 @@ using f16x2 = u32;
 // The params block: pointers first, then scalars; a multiple of 8 bytes.
 struct alignas(8) Params {
   u32* flags;                              // any number of elements
-  u32* stop;                               // 1 elements
+  u32* stop;                               // 1 element
   u32* out;                                // 8 elements
   uint4* tagged;                           // 4 elements
   u32 want;

@@ -200,38 +200,11 @@ warpgroup(const Params* __restrict__ p) {
   *(uint4*)&a_u32[tid * 4] = make_uint4(v4.x, v4.y, v4.z, v4.w);
   ptx::fence_proxy_async_shared();
   __syncthreads();
-  float sum = 0.0f;
-  float sum_2 = 0.0f;
-  float sum_3 = 0.0f;
-  float sum_4 = 0.0f;
-  float sum_5 = 0.0f;
-  float sum_6 = 0.0f;
-  float sum_7 = 0.0f;
-  float sum_8 = 0.0f;
-  float sum_9 = 0.0f;
-  float sum_10 = 0.0f;
-  float sum_11 = 0.0f;
-  float sum_12 = 0.0f;
-  float sum_13 = 0.0f;
-  float sum_14 = 0.0f;
-  float sum_15 = 0.0f;
-  float sum_16 = 0.0f;
-  float sum_17 = 0.0f;
-  float sum_18 = 0.0f;
-  float sum_19 = 0.0f;
-  float sum_20 = 0.0f;
-  float sum_21 = 0.0f;
-  float sum_22 = 0.0f;
-  float sum_23 = 0.0f;
-  float sum_24 = 0.0f;
-  float sum_25 = 0.0f;
-  float sum_26 = 0.0f;
-  float sum_27 = 0.0f;
-  float sum_28 = 0.0f;
-  float sum_29 = 0.0f;
-  float sum_30 = 0.0f;
-  float sum_31 = 0.0f;
-  float sum_32 = 0.0f;
+  float sum = 0.0f, sum_2 = 0.0f, sum_3 = 0.0f, sum_4 = 0.0f, sum_5 = 0.0f, sum_6 = 0.0f, sum_7 = 0.0f, sum_8 = 0.0f,
+      sum_9 = 0.0f, sum_10 = 0.0f, sum_11 = 0.0f, sum_12 = 0.0f, sum_13 = 0.0f, sum_14 = 0.0f, sum_15 = 0.0f,
+      sum_16 = 0.0f, sum_17 = 0.0f, sum_18 = 0.0f, sum_19 = 0.0f, sum_20 = 0.0f, sum_21 = 0.0f, sum_22 = 0.0f,
+      sum_23 = 0.0f, sum_24 = 0.0f, sum_25 = 0.0f, sum_26 = 0.0f, sum_27 = 0.0f, sum_28 = 0.0f, sum_29 = 0.0f,
+      sum_30 = 0.0f, sum_31 = 0.0f, sum_32 = 0.0f;
   const uint4 v10 = *(const uint4*)&in[tid * 4];
   bf16x2 fa = v10.x;
   f16x2 ha = v10.x;
