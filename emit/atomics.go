@@ -152,7 +152,7 @@ func waitHelper(name, load string, c ir.Cond, abort, sleep bool) string {
 }`, until, waitPolls, device, name, params, met, waitPolls, rest)
 }
 
-// spellWaitTag calls the polling loop of a word with a tag.
+// spellWaitTag calls the polling loop of a packet.
 func spellWaitTag(p *printer, in *ir.Instr) expr {
 	space := in.Mem[0].Buf.Space
 	mode := qualifiers(in.Attr.Order, in.Attr.Scope)
@@ -161,7 +161,7 @@ func spellWaitTag(p *printer, in *ir.Instr) expr {
 	p.need(load, 1, func() string {
 		return loadHelper(load, "ld"+mode+"."+space.String(), ctype(ir.B128), ir.B128, 1, space, false, true)
 	})
-	name := helperName("wait_tag", mode, "."+space.String())
+	name := helperName("wait_packet", mode, "."+space.String())
 	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0]), p.bare(in.Args[1])}
 	if len(in.Mem) > 2 {
 		p.fixed("note")
@@ -169,9 +169,9 @@ func spellWaitTag(p *printer, in *ir.Instr) expr {
 		return call(f, p.notedArgs(in, args)...)
 	}
 	return call(p.need(name, 2, func() string {
-		return fmt.Sprintf(`// v, or what comes to be there, as soon as its last word is tag.
-%s uint4 %s(const uint4* p, u32 tag, uint4 v) {
-  while (v.w != tag) {
+		return fmt.Sprintf(`// v, or the packet that comes to be there, as soon as its last word is flag.
+%s uint4 %s(const uint4* p, u32 flag, uint4 v) {
+  while (v.w != flag) {
     v = %s(p);
   }
   return v;
@@ -180,12 +180,12 @@ func spellWaitTag(p *printer, in *ir.Instr) expr {
 }
 
 func notedTagHelper(name, load string) string {
-	return fmt.Sprintf(`// v, or what comes to be there, as soon as its last word is tag, or the flag is set,
-// which it notes. Looks at the flag every %d polls.
-%s uint4 %s(const uint4* p, u32 tag, uint4 v, const u32* flag, u32* notes, u32 site, u32 word, u32 detail) {
-  for (u32 polls = 1; v.w != tag; ++polls) {
+	return fmt.Sprintf(`// v, or the packet that comes to be there, as soon as its last word is flag; or when abort is set,
+// which it notes. Looks at abort every %d polls.
+%s uint4 %s(const uint4* p, u32 flag, uint4 v, const u32* abort, u32* notes, u32 site, u32 word, u32 detail) {
+  for (u32 polls = 1; v.w != flag; ++polls) {
     v = %s(p);
-    if (polls %% %d == 0 && *(const volatile u32*)flag != 0) {
+    if (polls %% %d == 0 && *(const volatile u32*)abort != 0) {
       note(notes, site, word, detail);
       return v;
     }

@@ -88,10 +88,10 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		}
 		if o.Queries == SyncWords {
 			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2),
-				bufDoc("[%d][%d] words of elements i and i + %d of rotated, scaled queries, and a tag", c.Heads, c.HeadDim/2,
+				bufDoc("[%d][%d] packets: elements i and i + %d of rotated, scaled queries, and a flag", c.Heads, c.HeadDim/2,
 					c.HeadDim/2))
 			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim),
-				bufDoc("[%d][K, V][%d] words of a pair of elements of the query token's own key and value, and a tag", c.KVHeads,
+				bufDoc("[%d][K, V][%d] packets: a pair of elements of the query token's own key and value, and a flag", c.KVHeads,
 					c.HeadDim/2))
 		} else {
 			b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16),
@@ -228,7 +228,7 @@ const (
 // declareStates declares n partial states of heads heads of d elements.
 func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
 	return dsl.Global[dsl.B128](k, BufferStates, product(n, tasks.StateWords(heads, d)),
-		bufDoc("[%d][%d][%d] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag", n, heads, d/2))
+		bufDoc("[%d][%d][%d] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag", n, heads, d/2))
 }
 
 // HasTags is whether partial states are passed on in LL packets.

@@ -265,7 +265,7 @@ func (mk *Kernel) declareFeatures(k *dsl.Kernel, b *buffers) {
 					o.Tokens, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
 		case a.QKNormWide:
 			b.qkSums = dsl.Global[dsl.B128](k, BufferQKSums, product(o.SMs),
-				bufDoc("[%d] each SM's sums of squares of q and of k, and a tag", o.SMs))
+				bufDoc("[%d] packets: each SM's sums of squares of q and of k, and a flag", o.SMs))
 		}
 	}
 }

@@ -73,13 +73,13 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 	c, o := &mk.Config, &mk.Options
 	words := func(phase string, n int, of string) (w dsl.Buf[dsl.B128]) {
 		if o.handsOn(phase) {
-			w = dsl.Global[dsl.B128](k, BufferWords(phase), int64(n), bufDoc("%s, a pair and a tag in each", of))
+			w = dsl.Global[dsl.B128](k, BufferWords(phase), int64(n), bufDoc("%s, a pair and a flag in each", of))
 		}
 		return w
 	}
-	const planes = "[2][%d] words of the residual vector behind %s: pairs of even index, then the others"
+	const planes = "[2][%d] packets of the residual vector behind %s: pairs of even index, then the others"
 	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim/2,
-		fmt.Sprintf("[%d][%d] words of attention's output: pair i is in part i%%%[1]d", mk.outputPlanes(),
+		fmt.Sprintf("[%d][%d] packets of attention's output: pair i is in part i%%%[1]d", mk.outputPlanes(),
 			c.Heads*c.HeadDim/2/mk.outputPlanes()))
 	b.vectorWords.o = words(phaseO, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "attention"))
 	b.vectorWords.down = words(phaseDown, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "the MLP"))

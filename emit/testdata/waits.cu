@@ -240,12 +240,12 @@ __device__ __forceinline__ void wait_ne_relaxed_sys_sleep(const u32* p, u32 want
   }
 }
 
-// v, or what comes to be there, as soon as its last word is tag, or the flag is set,
-// which it notes. Looks at the flag every 16 polls.
-__device__ __forceinline__ uint4 wait_tag_acquire_gpu_noted(const uint4* p, u32 tag, uint4 v, const u32* flag, u32* notes, u32 site, u32 word, u32 detail) {
-  for (u32 polls = 1; v.w != tag; ++polls) {
+// v, or the packet that comes to be there, as soon as its last word is flag; or when abort is set,
+// which it notes. Looks at abort every 16 polls.
+__device__ __forceinline__ uint4 wait_packet_acquire_gpu_noted(const uint4* p, u32 flag, uint4 v, const u32* abort, u32* notes, u32 site, u32 word, u32 detail) {
+  for (u32 polls = 1; v.w != flag; ++polls) {
     v = ld_acquire_gpu_b128(p);
-    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
+    if (polls % 16 == 0 && *(const volatile u32*)abort != 0) {
       note(notes, site, word, detail);
       return v;
     }
@@ -253,9 +253,9 @@ __device__ __forceinline__ uint4 wait_tag_acquire_gpu_noted(const uint4* p, u32 
   return v;
 }
 
-// v, or what comes to be there, as soon as its last word is tag.
-__device__ __forceinline__ uint4 wait_tag_relaxed_gpu(const uint4* p, u32 tag, uint4 v) {
-  while (v.w != tag) {
+// v, or the packet that comes to be there, as soon as its last word is flag.
+__device__ __forceinline__ uint4 wait_packet_relaxed_gpu(const uint4* p, u32 flag, uint4 v) {
+  while (v.w != flag) {
     v = ld_relaxed_gpu_b128(p);
   }
   return v;
@@ -295,9 +295,9 @@ waits(const Params* __restrict__ p) {
   }
   ptx::mbar_wait(bar, want & 1u);
   const uint4 v7 = ptx::ld_relaxed_gpu_b128(tagged);
-  const uint4 v8 = ptx::wait_tag_relaxed_gpu(tagged, want, v7);
+  const uint4 v8 = ptx::wait_packet_relaxed_gpu(tagged, want, v7);
   out[2] = v8.x;
   const uint4 v13 = ptx::ld_relaxed_gpu_b128(&tagged[1]);
-  const uint4 v14 = ptx::wait_tag_acquire_gpu_noted(&tagged[1], want, v13, stop, notes, 1, want, 2);
+  const uint4 v14 = ptx::wait_packet_acquire_gpu_noted(&tagged[1], want, v13, stop, notes, 1, want, 2);
   out[3] = v14.y;
 }

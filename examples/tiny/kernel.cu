@@ -45,27 +45,27 @@ struct alignas(8) Params {
   const u32* plan;                         // 40 elements: [4][10] what each SM owns
   const u32* page_table;                   // any number of elements: page of tokens 16·i …, in order
   uint4* kv;                               // any number of elements: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
-  uint4* query_words;                      // 96 elements: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
-  uint4* kv_words;                         // 64 elements: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
-  uint4* states;                           // 192 elements: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
-  uint4* attn_words;                       // 96 elements: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each
-  uint4* o_words;                          // 48 elements: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a pair and a tag in each
-  uint4* down_words;                       // 48 elements: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a pair and a tag in each
+  uint4* query_words;                      // 96 elements: [6][16] packets: elements i and i + 16 of rotated, scaled queries, and a flag
+  uint4* kv_words;                         // 64 elements: [2][K, V][16] packets: a pair of elements of the query token's own key and value, and a flag
+  uint4* states;                           // 192 elements: [2][6][16] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag
+  uint4* attn_words;                       // 96 elements: [4][24] packets of attention's output: pair i is in part i%4, a pair and a flag in each
+  uint4* o_words;                          // 48 elements: [2][24] packets of the residual vector behind attention: pairs of even index, then the others, a pair and a flag in each
+  uint4* down_words;                       // 48 elements: [2][24] packets of the residual vector behind the MLP: pairs of even index, then the others, a pair and a flag in each
   bf16* act;                               // 704 elements: [2][352] silu(gate)·up, the layers in turn
   float* logits;                           // 320 elements: [320] out
   float* best;                             // 4 elements: [4] each SM's largest logit
   u32* best_index;                         // 4 elements: [4] and its row
   u32* tokens;                             // any number of elements: token at each position; the kernel appends behind the known ones
   const u32* ends;                         // 8 elements: tokens that end the text; unused entries are no token
-  u32* stop;                               // 1 elements: not 0: the launch ends after the running step
+  u32* stop;                               // 1 element: not 0: the launch ends after the running step
   u32* stop_requested;                     // 2 elements: stop as CTA 0 saw it, for even and odd steps
-  u32* progress;                           // 1 elements: out: the position behind the last finished step
+  u32* progress;                           // 1 element: out: the position behind the last finished step
   u32* stream;                             // any number of elements: out: each chosen token at its position, as it comes; as long as tokens
   u32* times;                              // any number of elements: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
   u32* abort;                              // 2 elements: not 0: give the launch up; the second word: for copies in flight too
   u32* records;                            // 144 elements: [4][9][4] what each warp waited for when it gave up; 0 before a launch
-  u32* epoch;                              // 1 elements: value of barrier when a launch begins; kept by the kernel
-  u32* barrier;                            // 1 elements: arrivals at the grid barrier since it was zeroed, modulo 2^32
+  u32* epoch;                              // 1 element: value of barrier when a launch begins; kept by the kernel
+  u32* barrier;                            // 1 element: arrivals at the grid barrier since it was zeroed, modulo 2^32
   u32 pos;                                 // position of the first step; the cache holds tokens 0 … pos-1
   u32 steps;                               // steps to run at most, at least 1
   u32 known;                               // tokens known at launch, at least pos+1; behind them the kernel chooses
@@ -282,7 +282,7 @@ __device__ __forceinline__ void mbar_arrive_expect(u64* bar, u32 bytes) {
                : : "r"(shared_address(bar)), "r"(bytes) : "memory");
 }
 
-// So many arrivals at once.
+// Several arrivals at once.
 __device__ __forceinline__ void mbar_arrive_n(u64* bar, u32 arrivals) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;"
                : : "r"(shared_address(bar)), "r"(arrivals) : "memory");
@@ -462,12 +462,12 @@ __device__ __forceinline__ void wait_ge_relaxed_gpu_noted(const u32* p, u32 want
   }
 }
 
-// v, or what comes to be there, as soon as its last word is tag, or the flag is set,
-// which it notes. Looks at the flag every 16 polls.
-__device__ __forceinline__ uint4 wait_tag_relaxed_gpu_noted(const uint4* p, u32 tag, uint4 v, const u32* flag, u32* notes, u32 site, u32 word, u32 detail) {
-  for (u32 polls = 1; v.w != tag; ++polls) {
+// v, or the packet that comes to be there, as soon as its last word is flag; or when abort is set,
+// which it notes. Looks at abort every 16 polls.
+__device__ __forceinline__ uint4 wait_packet_relaxed_gpu_noted(const uint4* p, u32 flag, uint4 v, const u32* abort, u32* notes, u32 site, u32 word, u32 detail) {
+  for (u32 polls = 1; v.w != flag; ++polls) {
     v = ld_relaxed_gpu_b128(p);
-    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
+    if (polls % 16 == 0 && *(const volatile u32*)abort != 0) {
       note(notes, site, word, detail);
       return v;
     }
@@ -558,8 +558,7 @@ mkgen_step(const __grid_constant__ Params p) {
       notes[tid] = 0;
     }
     if (tid < 10) {
-      const u32 v18 = ptx::ld_nc_u32(&plan[cta * 10 + tid]);
-      own[tid] = v18;
+      own[tid] = ptx::ld_nc_u32(&plan[cta * 10 + tid]);
     }
     __syncthreads();
   }
@@ -568,26 +567,10 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 drain_parity = 0;
     u32 epoch_target = epoch[0];
     u32 token = 0;
-    float early = 0.0f;
-    float early_2 = 0.0f;
-    bf16x2 gain = 0x00000000u;
-    bf16x2 gain_2 = 0x00000000u;
-    bf16x2 held = 0x00000000u;
-    bf16x2 held_2 = 0x00000000u;
-    bf16x2 held_3 = 0x00000000u;
-    bf16x2 held_4 = 0x00000000u;
-    bf16x2 held_5 = 0x00000000u;
-    bf16x2 held_6 = 0x00000000u;
-    bf16x2 held_7 = 0x00000000u;
-    bf16x2 held_8 = 0x00000000u;
-    bf16x2 held_9 = 0x00000000u;
-    bf16x2 held_10 = 0x00000000u;
-    bf16x2 held_11 = 0x00000000u;
-    bf16x2 held_12 = 0x00000000u;
-    bf16x2 held_13 = 0x00000000u;
-    bf16x2 held_14 = 0x00000000u;
-    bf16x2 held_15 = 0x00000000u;
-    bf16x2 held_16 = 0x00000000u;
+    float early = 0.0f, early_2 = 0.0f;
+    bf16x2 gain = 0u, gain_2 = 0u;
+    bf16x2 held = 0u, held_2 = 0u, held_3 = 0u, held_4 = 0u, held_5 = 0u, held_6 = 0u, held_7 = 0u, held_8 = 0u,
+        held_9 = 0u, held_10 = 0u, held_11 = 0u, held_12 = 0u, held_13 = 0u, held_14 = 0u, held_15 = 0u, held_16 = 0u;
     u32 running_2 = 1;
     #pragma unroll 1
     for (u32 i = 0; i < steps; ++i) {
@@ -609,20 +592,19 @@ mkgen_step(const __grid_constant__ Params p) {
         {
           if (tid < 24) {
             const uint2 v38 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[tid * 2]);
-            gain = v38.x;
-            gain_2 = v38.y;
+            gain = v38.x; gain_2 = v38.y;
           } else {
-            gain = 0x00000000u;
-            gain_2 = 0x00000000u;
+            gain = 0u;
+            gain_2 = 0u;
           }
           const u32 first_tile = own[0];
           const u32 tile_count = own[1];
           const u32 row = first_tile * 8 + tid * 2;
           if (tid < tile_count * 4 && row < 320) {
             const u32 i_2 = row % 32 / 2;
-            const float v55 = (float)pos_now * inv_freq[i_2];
-            const float v58 = -rintf(v55 * 0.15915494f);
-            const float v60 = fmaf(v58, -1.7484555e-07f, fmaf(v58, 6.2831855f, v55));
+            const float angle = (float)pos_now * inv_freq[i_2];
+            const float turns = -rintf(angle * 0.15915494f);
+            const float v60 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
             const float cos_2 = ptx::cos(v60);
             const float sin_2 = ptx::sin(v60);
             early = cos_2;
@@ -635,90 +617,78 @@ mkgen_step(const __grid_constant__ Params p) {
         // ---- chunks held for qkv ----
         {
           // qkv: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
-          held = 0x00000000u;
-          held_2 = 0x00000000u;
-          held_3 = 0x00000000u;
-          held_4 = 0x00000000u;
+          held = 0u;
+          held_2 = 0u;
+          held_3 = 0u;
+          held_4 = 0u;
           const u32 stage = drain;
           ptx::mbar_wait(&full[stage], drain_parity);
           if (warp < 3) {
             const uint4 v79 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-            held = v79.x;
-            held_2 = v79.y;
-            held_3 = v79.z;
-            held_4 = v79.w;
+            held = v79.x; held_2 = v79.y; held_3 = v79.z; held_4 = v79.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage]);
           }
           const u32 v86 = drain + 1;
-          const bool v87 = v86 == 23;
-          drain = v87 ? 0u : v86;
-          drain_parity = v87 ? drain_parity ^ 1u : drain_parity;
-          held_5 = 0x00000000u;
-          held_6 = 0x00000000u;
-          held_7 = 0x00000000u;
-          held_8 = 0x00000000u;
+          const bool wrap = v86 == 23;
+          drain = wrap ? 0u : v86;
+          drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
+          held_5 = 0u;
+          held_6 = 0u;
+          held_7 = 0u;
+          held_8 = 0u;
           const u32 stage_2 = drain;
           ptx::mbar_wait(&full[stage_2], drain_parity);
           if (warp < 3) {
             const uint4 v104 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-            held_5 = v104.x;
-            held_6 = v104.y;
-            held_7 = v104.z;
-            held_8 = v104.w;
+            held_5 = v104.x; held_6 = v104.y; held_7 = v104.z; held_8 = v104.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_2]);
           }
           const u32 v111 = drain + 1;
-          const bool v112 = v111 == 23;
-          drain = v112 ? 0u : v111;
-          drain_parity = v112 ? drain_parity ^ 1u : drain_parity;
-          held_9 = 0x00000000u;
-          held_10 = 0x00000000u;
-          held_11 = 0x00000000u;
-          held_12 = 0x00000000u;
+          const bool wrap_2 = v111 == 23;
+          drain = wrap_2 ? 0u : v111;
+          drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
+          held_9 = 0u;
+          held_10 = 0u;
+          held_11 = 0u;
+          held_12 = 0u;
           const u32 stage_3 = drain;
           ptx::mbar_wait(&full[stage_3], drain_parity);
           if (warp < 3) {
             const uint4 v129 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-            held_9 = v129.x;
-            held_10 = v129.y;
-            held_11 = v129.z;
-            held_12 = v129.w;
+            held_9 = v129.x; held_10 = v129.y; held_11 = v129.z; held_12 = v129.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_3]);
           }
           const u32 v136 = drain + 1;
-          const bool v137 = v136 == 23;
-          drain = v137 ? 0u : v136;
-          drain_parity = v137 ? drain_parity ^ 1u : drain_parity;
-          held_13 = 0x00000000u;
-          held_14 = 0x00000000u;
-          held_15 = 0x00000000u;
-          held_16 = 0x00000000u;
+          const bool wrap_3 = v136 == 23;
+          drain = wrap_3 ? 0u : v136;
+          drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
+          held_13 = 0u;
+          held_14 = 0u;
+          held_15 = 0u;
+          held_16 = 0u;
           const u32 stage_4 = drain;
           ptx::mbar_wait(&full[stage_4], drain_parity);
           if (warp < 3) {
             const uint4 v154 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-            held_13 = v154.x;
-            held_14 = v154.y;
-            held_15 = v154.z;
-            held_16 = v154.w;
+            held_13 = v154.x; held_14 = v154.y; held_15 = v154.z; held_16 = v154.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_4]);
           }
           const u32 v161 = drain + 1;
-          const bool v162 = v161 == 23;
-          drain = v162 ? 0u : v161;
-          drain_parity = v162 ? drain_parity ^ 1u : drain_parity;
+          const bool wrap_4 = v161 == 23;
+          drain = wrap_4 ? 0u : v161;
+          drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
@@ -742,46 +712,34 @@ mkgen_step(const __grid_constant__ Params p) {
                 const float v210 = ptx::bf16_hi(v207.x);
                 const float v211 = ptx::bf16_lo(v207.y);
                 const float v212 = ptx::bf16_hi(v207.y);
-                const float v223 = fmaf(v212, v212, fmaf(v211, v211, fmaf(v210, v210, fmaf(v209, v209, squares))));
-                squares = v223;
-                const bf16x2 v226 = ptx::pack_bf16(v209 * ptx::bf16_lo(gain), v210 * ptx::bf16_hi(gain));
-                input_bf16x2[first] = v226;
-                const bf16x2 v230 = ptx::pack_bf16(v211 * ptx::bf16_lo(gain_2), v212 * ptx::bf16_hi(gain_2));
-                input_bf16x2[first + 2] = v230;
+                squares = fmaf(v212, v212, fmaf(v211, v211, fmaf(v210, v210, fmaf(v209, v209, squares))));
+                input_bf16x2[first] = ptx::pack_bf16(v209 * ptx::bf16_lo(gain), v210 * ptx::bf16_hi(gain));
+                input_bf16x2[first + 2] = ptx::pack_bf16(v211 * ptx::bf16_lo(gain_2), v212 * ptx::bf16_hi(gain_2));
               }
             } else {
               if (tid < 24) {
                 const u32 v234 = tid + 24;
-                const u32 v238 = (epoch_target - 4) * 2 + 1;
+                const u32 flag = (epoch_target - 4) * 2 + 1;
                 // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
-                const uint4 v239 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-                uint4 word = v239;
-                const uint4 v240 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
-                uint4 word_2 = v240;
-                if (word.w != v238) {
-                  const uint4 v248 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v238, word, abort, notes, 1,
-                      layer, tid);
-                  word = v248;
-                  if (word_2.w != v238) {
-                    const uint4 v255 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
-                    word_2 = v255;
+                uint4 word = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+                uint4 word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
+                if (word.w != flag) {
+                  word = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, word, abort, notes, 1, layer, tid);
+                  if (word_2.w != flag) {
+                    word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
                   }
                 }
-                if (word_2.w != v238) {
-                  const uint4 v263 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v234], v238, word_2, abort, notes, 1,
-                      layer, v234);
-                  word_2 = v263;
+                if (word_2.w != flag) {
+                  word_2 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v234], flag, word_2, abort, notes, 1, layer,
+                      v234);
                 }
                 const float v271 = __uint_as_float(word.x | word.z);
                 const float v272 = __uint_as_float(word.y);
                 const float v278 = __uint_as_float(word_2.x | word_2.z);
                 const float v279 = __uint_as_float(word_2.y);
-                const float v288 = fmaf(v279, v279, fmaf(v278, v278, fmaf(v272, v272, fmaf(v271, v271, squares))));
-                squares = v288;
-                const bf16x2 v291 = ptx::pack_bf16(v271 * ptx::bf16_lo(gain), v272 * ptx::bf16_hi(gain));
-                input_bf16x2[first] = v291;
-                const bf16x2 v295 = ptx::pack_bf16(v278 * ptx::bf16_lo(gain_2), v279 * ptx::bf16_hi(gain_2));
-                input_bf16x2[first + 2] = v295;
+                squares = fmaf(v279, v279, fmaf(v278, v278, fmaf(v272, v272, fmaf(v271, v271, squares))));
+                input_bf16x2[first] = ptx::pack_bf16(v271 * ptx::bf16_lo(gain), v272 * ptx::bf16_hi(gain));
+                input_bf16x2[first + 2] = ptx::pack_bf16(v278 * ptx::bf16_lo(gain_2), v279 * ptx::bf16_hi(gain_2));
               }
             }
             // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
@@ -804,106 +762,58 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 tile_count = own[1];
             // qkv: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
             const u32 v332 = warp * 128;
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
+            float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
+                acc_8 = 0.0f;
             if (warp < 3) {
               const uint4 v342 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v350 = ptx::mma_m16n8k16(v342.x, v342.y, v342.z, v342.w, held, held_2, acc, acc_2, acc_3,
                   acc_4);
-              acc = v350.x;
-              acc_2 = v350.y;
-              acc_3 = v350.z;
-              acc_4 = v350.w;
+              acc = v350.x; acc_2 = v350.y; acc_3 = v350.z; acc_4 = v350.w;
               const float4 v358 = ptx::mma_m16n8k16(v342.x, v342.y, v342.z, v342.w, held_3, held_4, acc_5, acc_6, acc_7,
                   acc_8);
-              acc_5 = v358.x;
-              acc_6 = v358.y;
-              acc_7 = v358.z;
-              acc_8 = v358.w;
+              acc_5 = v358.x; acc_6 = v358.y; acc_7 = v358.z; acc_8 = v358.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v332 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
-            float acc_9 = 0.0f;
-            float acc_10 = 0.0f;
-            float acc_11 = 0.0f;
-            float acc_12 = 0.0f;
-            float acc_13 = 0.0f;
-            float acc_14 = 0.0f;
-            float acc_15 = 0.0f;
-            float acc_16 = 0.0f;
+            float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
+                acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
               const uint4 v382 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v390 = ptx::mma_m16n8k16(v382.x, v382.y, v382.z, v382.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v390.x;
-              acc_10 = v390.y;
-              acc_11 = v390.z;
-              acc_12 = v390.w;
+              acc_9 = v390.x; acc_10 = v390.y; acc_11 = v390.z; acc_12 = v390.w;
               const float4 v398 = ptx::mma_m16n8k16(v382.x, v382.y, v382.z, v382.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v398.x;
-              acc_14 = v398.y;
-              acc_15 = v398.z;
-              acc_16 = v398.w;
+              acc_13 = v398.x; acc_14 = v398.y; acc_15 = v398.z; acc_16 = v398.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v332 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
-            float acc_17 = 0.0f;
-            float acc_18 = 0.0f;
-            float acc_19 = 0.0f;
-            float acc_20 = 0.0f;
-            float acc_21 = 0.0f;
-            float acc_22 = 0.0f;
-            float acc_23 = 0.0f;
-            float acc_24 = 0.0f;
+            float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
+                acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
               const uint4 v423 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v431 = ptx::mma_m16n8k16(v423.x, v423.y, v423.z, v423.w, held_9, held_10, acc_17, acc_18,
                   acc_19, acc_20);
-              acc_17 = v431.x;
-              acc_18 = v431.y;
-              acc_19 = v431.z;
-              acc_20 = v431.w;
+              acc_17 = v431.x; acc_18 = v431.y; acc_19 = v431.z; acc_20 = v431.w;
               const float4 v439 = ptx::mma_m16n8k16(v423.x, v423.y, v423.z, v423.w, held_11, held_12, acc_21, acc_22,
                   acc_23, acc_24);
-              acc_21 = v439.x;
-              acc_22 = v439.y;
-              acc_23 = v439.z;
-              acc_24 = v439.w;
+              acc_21 = v439.x; acc_22 = v439.y; acc_23 = v439.z; acc_24 = v439.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v332 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
-            float acc_25 = 0.0f;
-            float acc_26 = 0.0f;
-            float acc_27 = 0.0f;
-            float acc_28 = 0.0f;
-            float acc_29 = 0.0f;
-            float acc_30 = 0.0f;
-            float acc_31 = 0.0f;
-            float acc_32 = 0.0f;
+            float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
+                acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
               const uint4 v464 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v472 = ptx::mma_m16n8k16(v464.x, v464.y, v464.z, v464.w, held_13, held_14, acc_25, acc_26,
                   acc_27, acc_28);
-              acc_25 = v472.x;
-              acc_26 = v472.y;
-              acc_27 = v472.z;
-              acc_28 = v472.w;
+              acc_25 = v472.x; acc_26 = v472.y; acc_27 = v472.z; acc_28 = v472.w;
               const float4 v480 = ptx::mma_m16n8k16(v464.x, v464.y, v464.z, v464.w, held_15, held_16, acc_29, acc_30,
                   acc_31, acc_32);
-              acc_29 = v480.x;
-              acc_30 = v480.y;
-              acc_31 = v480.z;
-              acc_32 = v480.w;
+              acc_29 = v480.x; acc_30 = v480.y; acc_31 = v480.z; acc_32 = v480.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v332 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
@@ -917,14 +827,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // qkv: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
-                float acc_33 = 0.0f;
-                float acc_34 = 0.0f;
-                float acc_35 = 0.0f;
-                float acc_36 = 0.0f;
-                float acc_37 = 0.0f;
-                float acc_38 = 0.0f;
-                float acc_39 = 0.0f;
-                float acc_40 = 0.0f;
+                float acc_33 = 0.0f, acc_34 = 0.0f, acc_35 = 0.0f, acc_36 = 0.0f, acc_37 = 0.0f, acc_38 = 0.0f,
+                    acc_39 = 0.0f, acc_40 = 0.0f;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
@@ -933,25 +837,19 @@ mkgen_step(const __grid_constant__ Params p) {
                   const uint4 v525 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
                   const float4 v533 = ptx::mma_m16n8k16(v525.x, v525.y, v525.z, v525.w, v519.x, v519.y, acc_33, acc_34,
                       acc_35, acc_36);
-                  acc_33 = v533.x;
-                  acc_34 = v533.y;
-                  acc_35 = v533.z;
-                  acc_36 = v533.w;
+                  acc_33 = v533.x; acc_34 = v533.y; acc_35 = v533.z; acc_36 = v533.w;
                   const float4 v541 = ptx::mma_m16n8k16(v525.x, v525.y, v525.z, v525.w, v519.z, v519.w, acc_37, acc_38,
                       acc_39, acc_40);
-                  acc_37 = v541.x;
-                  acc_38 = v541.y;
-                  acc_39 = v541.z;
-                  acc_40 = v541.w;
+                  acc_37 = v541.x; acc_38 = v541.y; acc_39 = v541.z; acc_40 = v541.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
                 const u32 v548 = drain + 1;
-                const bool v549 = v548 == 23;
-                drain = v549 ? 0u : v548;
-                drain_parity = v549 ? drain_parity ^ 1u : drain_parity;
+                const bool wrap = v548 == 23;
+                drain = wrap ? 0u : v548;
+                drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
                   *(float2*)&partials[v502 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
@@ -1021,7 +919,7 @@ mkgen_step(const __grid_constant__ Params p) {
               if (tid < 48) {
                 const u32 v726 = kv_head * 3 * 16 + tid;
                 const uint4 v727 = ptx::ld_relaxed_gpu_b128(&query_words[v726]);
-                const uint4 v731 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v726], epoch_target * 2 + 1, v727,
+                const uint4 v731 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v726], epoch_target * 2 + 1, v727,
                     abort, notes, 2, layer, v726);
                 const u32 v737 = v731.x | v731.y | v731.z;
                 const u32 v739 = tid % 16;
@@ -1034,8 +932,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 if (tid < 16) {
                   const u32 v754 = kv_head * 2 * 16 + tid;
                   const uint4 v755 = ptx::ld_relaxed_gpu_b128(&kv_words[v754]);
-                  const uint4 v759 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v754], epoch_target * 2 + 1, v755, abort,
-                      notes, 3, layer, v754);
+                  const uint4 v759 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v754], epoch_target * 2 + 1, v755,
+                      abort, notes, 3, layer, v754);
                   const u32 v765 = v759.x | v759.y | v759.z;
                   tail_u16[((tid / 8) ^ (v750 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v765);
                   const u32 v774 = tid + 16;
@@ -1044,8 +942,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 if (tid < 16) {
                   const u32 v785 = (kv_head * 2 + 1) * 16 + tid;
                   const uint4 v786 = ptx::ld_relaxed_gpu_b128(&kv_words[v785]);
-                  const uint4 v790 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v785], epoch_target * 2 + 1, v786, abort,
-                      notes, 3, layer, v785);
+                  const uint4 v790 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v785], epoch_target * 2 + 1, v786,
+                      abort, notes, 3, layer, v785);
                   tail_u32[((tid / 4 + 4) ^ (v750 & 7u)) * 4 + tid % 4] = v790.x | v790.y | v790.z;
                 }
               }
@@ -1056,14 +954,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const bf16x2 v818 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 4];
               const bf16x2 v824 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 8];
               const bf16x2 v830 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 12];
-              float o = 0.0f;
-              float o_2 = 0.0f;
-              float o_3 = 0.0f;
-              float o_4 = 0.0f;
-              float o_5 = 0.0f;
-              float o_6 = 0.0f;
-              float o_7 = 0.0f;
-              float o_8 = 0.0f;
+              float o = 0.0f, o_2 = 0.0f, o_3 = 0.0f, o_4 = 0.0f, o_5 = 0.0f, o_6 = 0.0f, o_7 = 0.0f, o_8 = 0.0f;
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               // attention: the running state of the new token  [tasks/attention.go, Attention.stream]
@@ -1071,15 +962,13 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 v834 = pos_now % 16;
                 const u32 v835 = lane / 8;
                 const uint4 v843 = ptx::ldmatrix(&tail[(v835 & 1u) ^ (v834 & 7u)]);
-                const float4 v847 = ptx::mma_m16n8k16(v812, 0x00000000u, v818, 0x00000000u, v843.x, v843.y, 0.0f, 0.0f,
-                    0.0f, 0.0f);
-                const float4 v851 = ptx::mma_m16n8k16(v812, 0x00000000u, v818, 0x00000000u, v843.z, v843.w, 0.0f, 0.0f,
-                    0.0f, 0.0f);
+                const float4 v847 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v843.x, v843.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                const float4 v851 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v843.z, v843.w, 0.0f, 0.0f, 0.0f, 0.0f);
                 const uint4 v859 = ptx::ldmatrix(&tail[((v835 & 1u) + 2) ^ (v834 & 7u)]);
-                const float4 v863 = ptx::mma_m16n8k16(v824, 0x00000000u, v830, 0x00000000u, v859.x, v859.y, v847.x,
-                    v847.y, v847.z, v847.w);
-                const float4 v867 = ptx::mma_m16n8k16(v824, 0x00000000u, v830, 0x00000000u, v859.z, v859.w, v851.x,
-                    v851.y, v851.z, v851.w);
+                const float4 v863 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v859.x, v859.y, v847.x, v847.y, v847.z,
+                    v847.w);
+                const float4 v867 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v859.z, v859.w, v851.x, v851.y, v851.z,
+                    v851.w);
                 const u32 v872 = lane % 4 * 2;
                 const float v874 = v872 < 1 ? v863.x : __uint_as_float(0xff800000u) /* -inf */;
                 const float v877 = v872 + 1 < 1 ? v863.y : __uint_as_float(0xff800000u) /* -inf */;
@@ -1109,23 +998,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 const bf16x2 v927 = ptx::pack_bf16(v905, v908);
                 const u32 v928 = lane / 8;
                 const uint4 v937 = ptx::ldmatrix_trans(&tail[(v928 / 2 + 4) ^ (v834 & 7u)]);
-                const float4 v943 = ptx::mma_m16n8k16(v926, 0x00000000u, v927, 0x00000000u, v937.x, v937.y, o, o_2,
-                    0.0f, 0.0f);
-                o = v943.x;
-                o_2 = v943.y;
-                const float4 v949 = ptx::mma_m16n8k16(v926, 0x00000000u, v927, 0x00000000u, v937.z, v937.w, o_3, o_4,
-                    0.0f, 0.0f);
-                o_3 = v949.x;
-                o_4 = v949.y;
+                const float4 v943 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v937.x, v937.y, o, o_2, 0.0f, 0.0f);
+                o = v943.x; o_2 = v943.y;
+                const float4 v949 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v937.z, v937.w, o_3, o_4, 0.0f, 0.0f);
+                o_3 = v949.x; o_4 = v949.y;
                 const uint4 v958 = ptx::ldmatrix_trans(&tail[(v928 / 2 + 2 + 4) ^ (v834 & 7u)]);
-                const float4 v964 = ptx::mma_m16n8k16(v926, 0x00000000u, v927, 0x00000000u, v958.x, v958.y, o_5, o_6,
-                    0.0f, 0.0f);
-                o_5 = v964.x;
-                o_6 = v964.y;
-                const float4 v970 = ptx::mma_m16n8k16(v926, 0x00000000u, v927, 0x00000000u, v958.z, v958.w, o_7, o_8,
-                    0.0f, 0.0f);
-                o_7 = v970.x;
-                o_8 = v970.y;
+                const float4 v964 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v958.x, v958.y, o_5, o_6, 0.0f, 0.0f);
+                o_5 = v964.x; o_6 = v964.y;
+                const float4 v970 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v958.z, v958.w, o_7, o_8, 0.0f, 0.0f);
+                o_7 = v970.x; o_8 = v970.y;
               }
               // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [tasks/attention.go, Attention.stream]
               const u32 chunks = end - first;
@@ -1149,15 +1030,13 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 v1026 = v1015 + v1024 * 8;
                 const u32 v1027 = v1016 + v1024;
                 const uint4 v1032 = ptx::ldmatrix(&ring[v1026 + ((v1018 & 1u) ^ (v1027 & 7u))]);
-                const float4 v1036 = ptx::mma_m16n8k16(v812, 0x00000000u, v818, 0x00000000u, v1032.x, v1032.y, 0.0f,
-                    0.0f, 0.0f, 0.0f);
-                const float4 v1040 = ptx::mma_m16n8k16(v812, 0x00000000u, v818, 0x00000000u, v1032.z, v1032.w, 0.0f,
-                    0.0f, 0.0f, 0.0f);
+                const float4 v1036 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1032.x, v1032.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                const float4 v1040 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1032.z, v1032.w, 0.0f, 0.0f, 0.0f, 0.0f);
                 const uint4 v1049 = ptx::ldmatrix(&ring[v1026 + (((v1018 & 1u) + 2) ^ (v1027 & 7u))]);
-                const float4 v1053 = ptx::mma_m16n8k16(v824, 0x00000000u, v830, 0x00000000u, v1049.x, v1049.y, v1036.x,
-                    v1036.y, v1036.z, v1036.w);
-                const float4 v1057 = ptx::mma_m16n8k16(v824, 0x00000000u, v830, 0x00000000u, v1049.z, v1049.w, v1040.x,
-                    v1040.y, v1040.z, v1040.w);
+                const float4 v1053 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1049.x, v1049.y, v1036.x, v1036.y, v1036.z,
+                    v1036.w);
+                const float4 v1057 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1049.z, v1049.w, v1040.x, v1040.y, v1040.z,
+                    v1040.w);
                 const u32 v1062 = lane % 4 * 2;
                 const float v1064 = v1062 < v1017 ? v1053.x : __uint_as_float(0xff800000u) /* -inf */;
                 const float v1067 = v1062 + 1 < v1017 ? v1053.y : __uint_as_float(0xff800000u) /* -inf */;
@@ -1190,23 +1069,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 v1126 = v1015 + v1124 * 8;
                 const u32 v1127 = v1016 + v1124;
                 const uint4 v1133 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 4) ^ (v1127 & 7u))]);
-                const float4 v1139 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1133.x, v1133.y, o, o_2,
-                    0.0f, 0.0f);
-                o = v1139.x;
-                o_2 = v1139.y;
-                const float4 v1145 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1133.z, v1133.w, o_3,
-                    o_4, 0.0f, 0.0f);
-                o_3 = v1145.x;
-                o_4 = v1145.y;
+                const float4 v1139 = ptx::mma_m16n8k16(v1116, 0u, v1117, 0u, v1133.x, v1133.y, o, o_2, 0.0f, 0.0f);
+                o = v1139.x; o_2 = v1139.y;
+                const float4 v1145 = ptx::mma_m16n8k16(v1116, 0u, v1117, 0u, v1133.z, v1133.w, o_3, o_4, 0.0f, 0.0f);
+                o_3 = v1145.x; o_4 = v1145.y;
                 const uint4 v1155 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 2 + 4) ^ (v1127 & 7u))]);
-                const float4 v1161 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1155.x, v1155.y, o_5,
-                    o_6, 0.0f, 0.0f);
-                o_5 = v1161.x;
-                o_6 = v1161.y;
-                const float4 v1167 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1155.z, v1155.w, o_7,
-                    o_8, 0.0f, 0.0f);
-                o_7 = v1167.x;
-                o_8 = v1167.y;
+                const float4 v1161 = ptx::mma_m16n8k16(v1116, 0u, v1117, 0u, v1155.x, v1155.y, o_5, o_6, 0.0f, 0.0f);
+                o_5 = v1161.x; o_6 = v1161.y;
+                const float4 v1167 = ptx::mma_m16n8k16(v1116, 0u, v1117, 0u, v1155.z, v1155.w, o_7, o_8, 0.0f, 0.0f);
+                o_7 = v1167.x; o_8 = v1167.y;
                 if (v988 + 8 >= v991) {
                   __syncwarp();
                   if (lane == 0) {
@@ -1294,8 +1165,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 words = min(share_end - i_3, 256u);
                 const u32 v1366 = i_3 + v1357;
                 const bool v1367 = tid < words;
-                float out = 0.0f;
-                float out_2 = 0.0f;
+                float out = 0.0f, out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
                 float sum = 0.0f;
                 #pragma unroll 1
@@ -1305,7 +1175,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
                     const u32 v1378 = (i_4 + i_5 / words) * 96 + v1366 + i_5 % words;
                     const uint4 v1379 = ptx::ld_relaxed_gpu_b128(&states[v1378]);
-                    const uint4 v1383 = ptx::wait_tag_relaxed_gpu_noted(&states[v1378], epoch_target * 2 + 1, v1379,
+                    const uint4 v1383 = ptx::wait_packet_relaxed_gpu_noted(&states[v1378], epoch_target * 2 + 1, v1379,
                         abort, notes, 4, layer, v1378);
                     input_b128[i_5] = v1383;
                   }
@@ -1357,8 +1227,7 @@ mkgen_step(const __grid_constant__ Params p) {
               if (tid < tile_count * 4 && row < 96) {
                 const u32 v1464 = token % 8;
                 const u32 swizzle = v1464 >> 1;
-                float v = 0.0f;
-                float v_2 = 0.0f;
+                float v = 0.0f, v_2 = 0.0f;
                 if (layer == 0) {
                   const u32 v1482 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
                   const bf16x2 v1485 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1464 * 16)
@@ -1369,7 +1238,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 v1488 = row / 2;
                   const u32 v1492 = v1488 % 2 * 24 + v1488 / 2;
                   const uint4 v1493 = ptx::ld_relaxed_gpu_b128(&down_words[v1492]);
-                  const uint4 v1498 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1492], (epoch_target - 8) * 2 + 1,
+                  const uint4 v1498 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1492], (epoch_target - 8) * 2 + 1,
                       v1493, abort, notes, 5, layer, v1492);
                   v = __uint_as_float(v1498.x | v1498.z);
                   v_2 = __uint_as_float(v1498.y);
@@ -1384,72 +1253,63 @@ mkgen_step(const __grid_constant__ Params p) {
             // ---- chunks held for o ----
             {
               // o: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
-              held = 0x00000000u;
-              held_2 = 0x00000000u;
-              held_3 = 0x00000000u;
-              held_4 = 0x00000000u;
+              held = 0u;
+              held_2 = 0u;
+              held_3 = 0u;
+              held_4 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
                 const uint4 v1524 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held = v1524.x;
-                held_2 = v1524.y;
-                held_3 = v1524.z;
-                held_4 = v1524.w;
+                held = v1524.x; held_2 = v1524.y; held_3 = v1524.z; held_4 = v1524.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
               const u32 v1531 = drain + 1;
-              const bool v1532 = v1531 == 23;
-              drain = v1532 ? 0u : v1531;
-              drain_parity = v1532 ? drain_parity ^ 1u : drain_parity;
-              held_5 = 0x00000000u;
-              held_6 = 0x00000000u;
-              held_7 = 0x00000000u;
-              held_8 = 0x00000000u;
+              const bool wrap = v1531 == 23;
+              drain = wrap ? 0u : v1531;
+              drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
+              held_5 = 0u;
+              held_6 = 0u;
+              held_7 = 0u;
+              held_8 = 0u;
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
                 const uint4 v1549 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_5 = v1549.x;
-                held_6 = v1549.y;
-                held_7 = v1549.z;
-                held_8 = v1549.w;
+                held_5 = v1549.x; held_6 = v1549.y; held_7 = v1549.z; held_8 = v1549.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
               const u32 v1556 = drain + 1;
-              const bool v1557 = v1556 == 23;
-              drain = v1557 ? 0u : v1556;
-              drain_parity = v1557 ? drain_parity ^ 1u : drain_parity;
-              held_9 = 0x00000000u;
-              held_10 = 0x00000000u;
-              held_11 = 0x00000000u;
-              held_12 = 0x00000000u;
+              const bool wrap_2 = v1556 == 23;
+              drain = wrap_2 ? 0u : v1556;
+              drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
+              held_9 = 0u;
+              held_10 = 0u;
+              held_11 = 0u;
+              held_12 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
                 const uint4 v1574 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_9 = v1574.x;
-                held_10 = v1574.y;
-                held_11 = v1574.z;
-                held_12 = v1574.w;
+                held_9 = v1574.x; held_10 = v1574.y; held_11 = v1574.z; held_12 = v1574.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
               const u32 v1581 = drain + 1;
-              const bool v1582 = v1581 == 23;
-              drain = v1582 ? 0u : v1581;
-              drain_parity = v1582 ? drain_parity ^ 1u : drain_parity;
+              const bool wrap_3 = v1581 == 23;
+              drain = wrap_3 ? 0u : v1581;
+              drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
             }
             if (v1449) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
@@ -1463,59 +1323,44 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 v1590 = tid + 24;
               const u32 v1591 = tid + 48;
               const u32 v1592 = tid + 72;
-              const u32 v1596 = (epoch_target - 4) * 2 + 1;
+              const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
-              const uint4 v1597 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 word = v1597;
-              const uint4 v1598 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
-              uint4 word_2 = v1598;
-              const uint4 v1599 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
-              uint4 word_3 = v1599;
-              const uint4 v1600 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-              uint4 word_4 = v1600;
-              if (word.w != v1596) {
-                const uint4 v1608 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1596, word, abort, notes, 7,
-                    layer, tid);
-                word = v1608;
-                if (word_2.w != v1596) {
-                  const uint4 v1615 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
-                  word_2 = v1615;
+              uint4 word = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
+              uint4 word_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
+              uint4 word_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
+              uint4 word_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+              if (word.w != flag) {
+                word = ptx::wait_packet_relaxed_gpu_noted(&attn_words[tid], flag, word, abort, notes, 7, layer, tid);
+                if (word_2.w != flag) {
+                  word_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
                 }
-                if (word_3.w != v1596) {
-                  const uint4 v1622 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
-                  word_3 = v1622;
+                if (word_3.w != flag) {
+                  word_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
                 }
-                if (word_4.w != v1596) {
-                  const uint4 v1629 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-                  word_4 = v1629;
+                if (word_4.w != flag) {
+                  word_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
                 }
               }
-              if (word_2.w != v1596) {
-                const uint4 v1637 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1590], v1596, word_2, abort, notes, 7,
-                    layer, v1590);
-                word_2 = v1637;
-                if (word_3.w != v1596) {
-                  const uint4 v1644 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
-                  word_3 = v1644;
+              if (word_2.w != flag) {
+                word_2 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1590], flag, word_2, abort, notes, 7, layer,
+                    v1590);
+                if (word_3.w != flag) {
+                  word_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
                 }
-                if (word_4.w != v1596) {
-                  const uint4 v1651 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-                  word_4 = v1651;
+                if (word_4.w != flag) {
+                  word_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
                 }
               }
-              if (word_3.w != v1596) {
-                const uint4 v1659 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1591], v1596, word_3, abort, notes, 7,
-                    layer, v1591);
-                word_3 = v1659;
-                if (word_4.w != v1596) {
-                  const uint4 v1666 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-                  word_4 = v1666;
+              if (word_3.w != flag) {
+                word_3 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1591], flag, word_3, abort, notes, 7, layer,
+                    v1591);
+                if (word_4.w != flag) {
+                  word_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
                 }
               }
-              if (word_4.w != v1596) {
-                const uint4 v1674 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1592], v1596, word_4, abort, notes, 7,
-                    layer, v1592);
-                word_4 = v1674;
+              if (word_4.w != flag) {
+                word_4 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1592], flag, word_4, abort, notes, 7, layer,
+                    v1592);
               }
               *(uint4*)&input_u32[tid * 4] = make_uint4(word.x | word.y | word.z, word_3.x | word_3.y | word_3.z,
                   word_2.x | word_2.y | word_2.z, word_4.x | word_4.y | word_4.z);
@@ -1525,80 +1370,44 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 tile_count = own[3];
             // o: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
             const u32 v1708 = warp * 128;
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
+            float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
+                acc_8 = 0.0f;
             if (warp < 6) {
               const uint4 v1718 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v1726 = ptx::mma_m16n8k16(v1718.x, v1718.y, v1718.z, v1718.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1726.x;
-              acc_2 = v1726.y;
-              acc_3 = v1726.z;
-              acc_4 = v1726.w;
+              acc = v1726.x; acc_2 = v1726.y; acc_3 = v1726.z; acc_4 = v1726.w;
               const float4 v1734 = ptx::mma_m16n8k16(v1718.x, v1718.y, v1718.z, v1718.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1734.x;
-              acc_6 = v1734.y;
-              acc_7 = v1734.z;
-              acc_8 = v1734.w;
+              acc_5 = v1734.x; acc_6 = v1734.y; acc_7 = v1734.z; acc_8 = v1734.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v1708 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
-            float acc_9 = 0.0f;
-            float acc_10 = 0.0f;
-            float acc_11 = 0.0f;
-            float acc_12 = 0.0f;
-            float acc_13 = 0.0f;
-            float acc_14 = 0.0f;
-            float acc_15 = 0.0f;
-            float acc_16 = 0.0f;
+            float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
+                acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 6) {
               const uint4 v1758 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v1766 = ptx::mma_m16n8k16(v1758.x, v1758.y, v1758.z, v1758.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1766.x;
-              acc_10 = v1766.y;
-              acc_11 = v1766.z;
-              acc_12 = v1766.w;
+              acc_9 = v1766.x; acc_10 = v1766.y; acc_11 = v1766.z; acc_12 = v1766.w;
               const float4 v1774 = ptx::mma_m16n8k16(v1758.x, v1758.y, v1758.z, v1758.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1774.x;
-              acc_14 = v1774.y;
-              acc_15 = v1774.z;
-              acc_16 = v1774.w;
+              acc_13 = v1774.x; acc_14 = v1774.y; acc_15 = v1774.z; acc_16 = v1774.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v1708 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
-            float acc_17 = 0.0f;
-            float acc_18 = 0.0f;
-            float acc_19 = 0.0f;
-            float acc_20 = 0.0f;
-            float acc_21 = 0.0f;
-            float acc_22 = 0.0f;
-            float acc_23 = 0.0f;
-            float acc_24 = 0.0f;
+            float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
+                acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 6) {
               const uint4 v1799 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v1807 = ptx::mma_m16n8k16(v1799.x, v1799.y, v1799.z, v1799.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1807.x;
-              acc_18 = v1807.y;
-              acc_19 = v1807.z;
-              acc_20 = v1807.w;
+              acc_17 = v1807.x; acc_18 = v1807.y; acc_19 = v1807.z; acc_20 = v1807.w;
               const float4 v1815 = ptx::mma_m16n8k16(v1799.x, v1799.y, v1799.z, v1799.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1815.x;
-              acc_22 = v1815.y;
-              acc_23 = v1815.z;
-              acc_24 = v1815.w;
+              acc_21 = v1815.x; acc_22 = v1815.y; acc_23 = v1815.z; acc_24 = v1815.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v1708 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
@@ -1612,14 +1421,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
-                float acc_25 = 0.0f;
-                float acc_26 = 0.0f;
-                float acc_27 = 0.0f;
-                float acc_28 = 0.0f;
-                float acc_29 = 0.0f;
-                float acc_30 = 0.0f;
-                float acc_31 = 0.0f;
-                float acc_32 = 0.0f;
+                float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
+                    acc_31 = 0.0f, acc_32 = 0.0f;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
@@ -1628,25 +1431,19 @@ mkgen_step(const __grid_constant__ Params p) {
                   const uint4 v1860 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
                   const float4 v1868 = ptx::mma_m16n8k16(v1860.x, v1860.y, v1860.z, v1860.w, v1854.x, v1854.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1868.x;
-                  acc_26 = v1868.y;
-                  acc_27 = v1868.z;
-                  acc_28 = v1868.w;
+                  acc_25 = v1868.x; acc_26 = v1868.y; acc_27 = v1868.z; acc_28 = v1868.w;
                   const float4 v1876 = ptx::mma_m16n8k16(v1860.x, v1860.y, v1860.z, v1860.w, v1854.z, v1854.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1876.x;
-                  acc_30 = v1876.y;
-                  acc_31 = v1876.z;
-                  acc_32 = v1876.w;
+                  acc_29 = v1876.x; acc_30 = v1876.y; acc_31 = v1876.z; acc_32 = v1876.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
                 const u32 v1883 = drain + 1;
-                const bool v1884 = v1883 == 23;
-                drain = v1884 ? 0u : v1883;
-                drain_parity = v1884 ? drain_parity ^ 1u : drain_parity;
+                const bool wrap = v1883 == 23;
+                drain = wrap ? 0u : v1883;
+                drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
                   *(float2*)&partials[v1837 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
@@ -1689,104 +1486,91 @@ mkgen_step(const __grid_constant__ Params p) {
             {
               if (tid < 24) {
                 const uint2 v1972 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1972.x;
-                gain_2 = v1972.y;
+                gain = v1972.x; gain_2 = v1972.y;
               } else {
-                gain = 0x00000000u;
-                gain_2 = 0x00000000u;
+                gain = 0u;
+                gain_2 = 0u;
               }
             }
             // ---- chunks held for gate_up ----
             {
               // gate_up: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
-              held = 0x00000000u;
-              held_2 = 0x00000000u;
-              held_3 = 0x00000000u;
-              held_4 = 0x00000000u;
+              held = 0u;
+              held_2 = 0u;
+              held_3 = 0u;
+              held_4 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
                 const uint4 v1990 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held = v1990.x;
-                held_2 = v1990.y;
-                held_3 = v1990.z;
-                held_4 = v1990.w;
+                held = v1990.x; held_2 = v1990.y; held_3 = v1990.z; held_4 = v1990.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
               const u32 v1997 = drain + 1;
-              const bool v1998 = v1997 == 23;
-              drain = v1998 ? 0u : v1997;
-              drain_parity = v1998 ? drain_parity ^ 1u : drain_parity;
-              held_5 = 0x00000000u;
-              held_6 = 0x00000000u;
-              held_7 = 0x00000000u;
-              held_8 = 0x00000000u;
+              const bool wrap = v1997 == 23;
+              drain = wrap ? 0u : v1997;
+              drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
+              held_5 = 0u;
+              held_6 = 0u;
+              held_7 = 0u;
+              held_8 = 0u;
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
                 const uint4 v2015 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_5 = v2015.x;
-                held_6 = v2015.y;
-                held_7 = v2015.z;
-                held_8 = v2015.w;
+                held_5 = v2015.x; held_6 = v2015.y; held_7 = v2015.z; held_8 = v2015.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
               const u32 v2022 = drain + 1;
-              const bool v2023 = v2022 == 23;
-              drain = v2023 ? 0u : v2022;
-              drain_parity = v2023 ? drain_parity ^ 1u : drain_parity;
-              held_9 = 0x00000000u;
-              held_10 = 0x00000000u;
-              held_11 = 0x00000000u;
-              held_12 = 0x00000000u;
+              const bool wrap_2 = v2022 == 23;
+              drain = wrap_2 ? 0u : v2022;
+              drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
+              held_9 = 0u;
+              held_10 = 0u;
+              held_11 = 0u;
+              held_12 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
                 const uint4 v2040 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_9 = v2040.x;
-                held_10 = v2040.y;
-                held_11 = v2040.z;
-                held_12 = v2040.w;
+                held_9 = v2040.x; held_10 = v2040.y; held_11 = v2040.z; held_12 = v2040.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
               const u32 v2047 = drain + 1;
-              const bool v2048 = v2047 == 23;
-              drain = v2048 ? 0u : v2047;
-              drain_parity = v2048 ? drain_parity ^ 1u : drain_parity;
-              held_13 = 0x00000000u;
-              held_14 = 0x00000000u;
-              held_15 = 0x00000000u;
-              held_16 = 0x00000000u;
+              const bool wrap_3 = v2047 == 23;
+              drain = wrap_3 ? 0u : v2047;
+              drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
+              held_13 = 0u;
+              held_14 = 0u;
+              held_15 = 0u;
+              held_16 = 0u;
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
                 const uint4 v2065 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_13 = v2065.x;
-                held_14 = v2065.y;
-                held_15 = v2065.z;
-                held_16 = v2065.w;
+                held_13 = v2065.x; held_14 = v2065.y; held_15 = v2065.z; held_16 = v2065.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
               const u32 v2072 = drain + 1;
-              const bool v2073 = v2072 == 23;
-              drain = v2073 ? 0u : v2072;
-              drain_parity = v2073 ? drain_parity ^ 1u : drain_parity;
+              const bool wrap_4 = v2072 == 23;
+              drain = wrap_4 ? 0u : v2072;
+              drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
             if (v1965) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
@@ -1802,25 +1586,19 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first = (v2086 & 0xfffffffcu) | ((v2086 & 1u) << 1) | ((v2086 >> 1) & 1u);
             if (tid < 24) {
               const u32 v2097 = tid + 24;
-              const u32 v2101 = (epoch_target - 4) * 2 + 1;
+              const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
-              const uint4 v2102 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 word = v2102;
-              const uint4 v2103 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
-              uint4 word_2 = v2103;
-              if (word.w != v2101) {
-                const uint4 v2111 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2101, word, abort, notes, 9, layer,
-                    tid);
-                word = v2111;
-                if (word_2.w != v2101) {
-                  const uint4 v2118 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
-                  word_2 = v2118;
+              uint4 word = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
+              uint4 word_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
+              if (word.w != flag) {
+                word = ptx::wait_packet_relaxed_gpu_noted(&o_words[tid], flag, word, abort, notes, 9, layer, tid);
+                if (word_2.w != flag) {
+                  word_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
                 }
               }
-              if (word_2.w != v2101) {
-                const uint4 v2126 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2097], v2101, word_2, abort, notes, 9,
-                    layer, v2097);
-                word_2 = v2126;
+              if (word_2.w != flag) {
+                word_2 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2097], flag, word_2, abort, notes, 9, layer,
+                    v2097);
               }
               const float v2134 = __uint_as_float(word.x | word.z);
               const float v2135 = __uint_as_float(word.y);
@@ -1828,10 +1606,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const float v2142 = __uint_as_float(word_2.y);
               const float v2150 = fmaf(v2141, v2141, fmaf(v2135, v2135, fmaf(v2134, v2134, squares)));
               squares = fmaf(v2142, v2142, v2150);
-              const bf16x2 v2154 = ptx::pack_bf16(v2134 * ptx::bf16_lo(gain), v2135 * ptx::bf16_hi(gain));
-              input_bf16x2[first] = v2154;
-              const bf16x2 v2158 = ptx::pack_bf16(v2141 * ptx::bf16_lo(gain_2), v2142 * ptx::bf16_hi(gain_2));
-              input_bf16x2[first + 2] = v2158;
+              input_bf16x2[first] = ptx::pack_bf16(v2134 * ptx::bf16_lo(gain), v2135 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v2141 * ptx::bf16_lo(gain_2), v2142 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
             const float v2160 = __shfl_xor_sync(0xffffffffu, squares, 16u);
@@ -1854,106 +1630,58 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 tile_count = own[5];
             // gate_up: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
             const u32 v2195 = warp * 128;
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
+            float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
+                acc_8 = 0.0f;
             if (warp < 3) {
               const uint4 v2205 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v2213 = ptx::mma_m16n8k16(v2205.x, v2205.y, v2205.z, v2205.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2213.x;
-              acc_2 = v2213.y;
-              acc_3 = v2213.z;
-              acc_4 = v2213.w;
+              acc = v2213.x; acc_2 = v2213.y; acc_3 = v2213.z; acc_4 = v2213.w;
               const float4 v2221 = ptx::mma_m16n8k16(v2205.x, v2205.y, v2205.z, v2205.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2221.x;
-              acc_6 = v2221.y;
-              acc_7 = v2221.z;
-              acc_8 = v2221.w;
+              acc_5 = v2221.x; acc_6 = v2221.y; acc_7 = v2221.z; acc_8 = v2221.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v2195 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
-            float acc_9 = 0.0f;
-            float acc_10 = 0.0f;
-            float acc_11 = 0.0f;
-            float acc_12 = 0.0f;
-            float acc_13 = 0.0f;
-            float acc_14 = 0.0f;
-            float acc_15 = 0.0f;
-            float acc_16 = 0.0f;
+            float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
+                acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
               const uint4 v2245 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v2253 = ptx::mma_m16n8k16(v2245.x, v2245.y, v2245.z, v2245.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2253.x;
-              acc_10 = v2253.y;
-              acc_11 = v2253.z;
-              acc_12 = v2253.w;
+              acc_9 = v2253.x; acc_10 = v2253.y; acc_11 = v2253.z; acc_12 = v2253.w;
               const float4 v2261 = ptx::mma_m16n8k16(v2245.x, v2245.y, v2245.z, v2245.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2261.x;
-              acc_14 = v2261.y;
-              acc_15 = v2261.z;
-              acc_16 = v2261.w;
+              acc_13 = v2261.x; acc_14 = v2261.y; acc_15 = v2261.z; acc_16 = v2261.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v2195 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
-            float acc_17 = 0.0f;
-            float acc_18 = 0.0f;
-            float acc_19 = 0.0f;
-            float acc_20 = 0.0f;
-            float acc_21 = 0.0f;
-            float acc_22 = 0.0f;
-            float acc_23 = 0.0f;
-            float acc_24 = 0.0f;
+            float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
+                acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
               const uint4 v2286 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v2294 = ptx::mma_m16n8k16(v2286.x, v2286.y, v2286.z, v2286.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2294.x;
-              acc_18 = v2294.y;
-              acc_19 = v2294.z;
-              acc_20 = v2294.w;
+              acc_17 = v2294.x; acc_18 = v2294.y; acc_19 = v2294.z; acc_20 = v2294.w;
               const float4 v2302 = ptx::mma_m16n8k16(v2286.x, v2286.y, v2286.z, v2286.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2302.x;
-              acc_22 = v2302.y;
-              acc_23 = v2302.z;
-              acc_24 = v2302.w;
+              acc_21 = v2302.x; acc_22 = v2302.y; acc_23 = v2302.z; acc_24 = v2302.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v2195 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
-            float acc_25 = 0.0f;
-            float acc_26 = 0.0f;
-            float acc_27 = 0.0f;
-            float acc_28 = 0.0f;
-            float acc_29 = 0.0f;
-            float acc_30 = 0.0f;
-            float acc_31 = 0.0f;
-            float acc_32 = 0.0f;
+            float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
+                acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
               const uint4 v2327 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v2335 = ptx::mma_m16n8k16(v2327.x, v2327.y, v2327.z, v2327.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2335.x;
-              acc_26 = v2335.y;
-              acc_27 = v2335.z;
-              acc_28 = v2335.w;
+              acc_25 = v2335.x; acc_26 = v2335.y; acc_27 = v2335.z; acc_28 = v2335.w;
               const float4 v2343 = ptx::mma_m16n8k16(v2327.x, v2327.y, v2327.z, v2327.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2343.x;
-              acc_30 = v2343.y;
-              acc_31 = v2343.z;
-              acc_32 = v2343.w;
+              acc_29 = v2343.x; acc_30 = v2343.y; acc_31 = v2343.z; acc_32 = v2343.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v2195 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
@@ -1967,14 +1695,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
-                float acc_33 = 0.0f;
-                float acc_34 = 0.0f;
-                float acc_35 = 0.0f;
-                float acc_36 = 0.0f;
-                float acc_37 = 0.0f;
-                float acc_38 = 0.0f;
-                float acc_39 = 0.0f;
-                float acc_40 = 0.0f;
+                float acc_33 = 0.0f, acc_34 = 0.0f, acc_35 = 0.0f, acc_36 = 0.0f, acc_37 = 0.0f, acc_38 = 0.0f,
+                    acc_39 = 0.0f, acc_40 = 0.0f;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
@@ -1983,25 +1705,19 @@ mkgen_step(const __grid_constant__ Params p) {
                   const uint4 v2388 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
                   const float4 v2396 = ptx::mma_m16n8k16(v2388.x, v2388.y, v2388.z, v2388.w, v2382.x, v2382.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2396.x;
-                  acc_34 = v2396.y;
-                  acc_35 = v2396.z;
-                  acc_36 = v2396.w;
+                  acc_33 = v2396.x; acc_34 = v2396.y; acc_35 = v2396.z; acc_36 = v2396.w;
                   const float4 v2404 = ptx::mma_m16n8k16(v2388.x, v2388.y, v2388.z, v2388.w, v2382.z, v2382.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2404.x;
-                  acc_38 = v2404.y;
-                  acc_39 = v2404.z;
-                  acc_40 = v2404.w;
+                  acc_37 = v2404.x; acc_38 = v2404.y; acc_39 = v2404.z; acc_40 = v2404.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
                 const u32 v2411 = drain + 1;
-                const bool v2412 = v2411 == 23;
-                drain = v2412 ? 0u : v2411;
-                drain_parity = v2412 ? drain_parity ^ 1u : drain_parity;
+                const bool wrap = v2411 == 23;
+                drain = wrap ? 0u : v2411;
+                drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
                   *(float2*)&partials[v2365 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
@@ -2050,8 +1766,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 v2501 = row / 2;
                 const u32 v2505 = v2501 % 2 * 24 + v2501 / 2;
                 const uint4 v2506 = ptx::ld_relaxed_gpu_b128(&o_words[v2505]);
-                const uint4 v2511 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2505], (epoch_target - 8) * 2 + 1, v2506,
-                    abort, notes, 10, layer, v2505);
+                const uint4 v2511 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2505], (epoch_target - 8) * 2 + 1,
+                    v2506, abort, notes, 10, layer, v2505);
                 early = __uint_as_float(v2511.x | v2511.z);
                 early_2 = __uint_as_float(v2511.y);
               } else {
@@ -2062,81 +1778,69 @@ mkgen_step(const __grid_constant__ Params p) {
             // ---- chunks held for down ----
             {
               // down: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
-              held_5 = 0x00000000u;
-              held_6 = 0x00000000u;
-              held_7 = 0x00000000u;
-              held_8 = 0x00000000u;
+              held_5 = 0u;
+              held_6 = 0u;
+              held_7 = 0u;
+              held_8 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               const uint4 v2534 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held = v2534.x;
-              held_2 = v2534.y;
-              held_3 = v2534.z;
-              held_4 = v2534.w;
+              held = v2534.x; held_2 = v2534.y; held_3 = v2534.z; held_4 = v2534.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
               const u32 v2541 = drain + 1;
-              const bool v2542 = v2541 == 23;
-              drain = v2542 ? 0u : v2541;
-              drain_parity = v2542 ? drain_parity ^ 1u : drain_parity;
+              const bool wrap = v2541 == 23;
+              drain = wrap ? 0u : v2541;
+              drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
                 const uint4 v2559 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_5 = v2559.x;
-                held_6 = v2559.y;
-                held_7 = v2559.z;
-                held_8 = v2559.w;
+                held_5 = v2559.x; held_6 = v2559.y; held_7 = v2559.z; held_8 = v2559.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
               const u32 v2566 = drain + 1;
-              const bool v2567 = v2566 == 23;
-              drain = v2567 ? 0u : v2566;
-              drain_parity = v2567 ? drain_parity ^ 1u : drain_parity;
-              held_13 = 0x00000000u;
-              held_14 = 0x00000000u;
-              held_15 = 0x00000000u;
-              held_16 = 0x00000000u;
+              const bool wrap_2 = v2566 == 23;
+              drain = wrap_2 ? 0u : v2566;
+              drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
+              held_13 = 0u;
+              held_14 = 0u;
+              held_15 = 0u;
+              held_16 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               const uint4 v2583 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                   * 4];
-              held_9 = v2583.x;
-              held_10 = v2583.y;
-              held_11 = v2583.z;
-              held_12 = v2583.w;
+              held_9 = v2583.x; held_10 = v2583.y; held_11 = v2583.z; held_12 = v2583.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
               const u32 v2590 = drain + 1;
-              const bool v2591 = v2590 == 23;
-              drain = v2591 ? 0u : v2590;
-              drain_parity = v2591 ? drain_parity ^ 1u : drain_parity;
+              const bool wrap_3 = v2590 == 23;
+              drain = wrap_3 ? 0u : v2590;
+              drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
                 const uint4 v2608 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_13 = v2608.x;
-                held_14 = v2608.y;
-                held_15 = v2608.z;
-                held_16 = v2608.w;
+                held_13 = v2608.x; held_14 = v2608.y; held_15 = v2608.z; held_16 = v2608.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
               const u32 v2615 = drain + 1;
-              const bool v2616 = v2615 == 23;
-              drain = v2616 ? 0u : v2615;
-              drain_parity = v2616 ? drain_parity ^ 1u : drain_parity;
+              const bool wrap_4 = v2615 == 23;
+              drain = wrap_4 ? 0u : v2615;
+              drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
             if (v2489) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
@@ -2155,82 +1859,46 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 tile_count = own[7];
             // down: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
             const u32 v2640 = warp * 128;
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
+            float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
+                acc_8 = 0.0f;
             const u32 v2642 = (lane & 3u) * 4;
             const uint4 v2649 = *(const uint4*)&input_bf16x2[warp * 16 + v2642];
             const float4 v2657 = ptx::mma_m16n8k16(v2649.x, v2649.y, v2649.z, v2649.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2657.x;
-            acc_2 = v2657.y;
-            acc_3 = v2657.z;
-            acc_4 = v2657.w;
+            acc = v2657.x; acc_2 = v2657.y; acc_3 = v2657.z; acc_4 = v2657.w;
             const float4 v2665 = ptx::mma_m16n8k16(v2649.x, v2649.y, v2649.z, v2649.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2665.x;
-            acc_6 = v2665.y;
-            acc_7 = v2665.z;
-            acc_8 = v2665.w;
+            acc_5 = v2665.x; acc_6 = v2665.y; acc_7 = v2665.z; acc_8 = v2665.w;
             if (warp < 3) {
               const uint4 v2677 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2642];
               const float4 v2685 = ptx::mma_m16n8k16(v2677.x, v2677.y, v2677.z, v2677.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2685.x;
-              acc_2 = v2685.y;
-              acc_3 = v2685.z;
-              acc_4 = v2685.w;
+              acc = v2685.x; acc_2 = v2685.y; acc_3 = v2685.z; acc_4 = v2685.w;
               const float4 v2693 = ptx::mma_m16n8k16(v2677.x, v2677.y, v2677.z, v2677.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2693.x;
-              acc_6 = v2693.y;
-              acc_7 = v2693.z;
-              acc_8 = v2693.w;
+              acc_5 = v2693.x; acc_6 = v2693.y; acc_7 = v2693.z; acc_8 = v2693.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v2640 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
-            float acc_9 = 0.0f;
-            float acc_10 = 0.0f;
-            float acc_11 = 0.0f;
-            float acc_12 = 0.0f;
-            float acc_13 = 0.0f;
-            float acc_14 = 0.0f;
-            float acc_15 = 0.0f;
-            float acc_16 = 0.0f;
+            float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
+                acc_15 = 0.0f, acc_16 = 0.0f;
             const u32 v2709 = (lane & 3u) * 4;
             const uint4 v2716 = *(const uint4*)&input_bf16x2[warp * 16 + v2709];
             const float4 v2724 = ptx::mma_m16n8k16(v2716.x, v2716.y, v2716.z, v2716.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2724.x;
-            acc_10 = v2724.y;
-            acc_11 = v2724.z;
-            acc_12 = v2724.w;
+            acc_9 = v2724.x; acc_10 = v2724.y; acc_11 = v2724.z; acc_12 = v2724.w;
             const float4 v2732 = ptx::mma_m16n8k16(v2716.x, v2716.y, v2716.z, v2716.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2732.x;
-            acc_14 = v2732.y;
-            acc_15 = v2732.z;
-            acc_16 = v2732.w;
+            acc_13 = v2732.x; acc_14 = v2732.y; acc_15 = v2732.z; acc_16 = v2732.w;
             if (warp < 3) {
               const uint4 v2744 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2709];
               const float4 v2752 = ptx::mma_m16n8k16(v2744.x, v2744.y, v2744.z, v2744.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2752.x;
-              acc_10 = v2752.y;
-              acc_11 = v2752.z;
-              acc_12 = v2752.w;
+              acc_9 = v2752.x; acc_10 = v2752.y; acc_11 = v2752.z; acc_12 = v2752.w;
               const float4 v2760 = ptx::mma_m16n8k16(v2744.x, v2744.y, v2744.z, v2744.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2760.x;
-              acc_14 = v2760.y;
-              acc_15 = v2760.z;
-              acc_16 = v2760.w;
+              acc_13 = v2760.x; acc_14 = v2760.y; acc_15 = v2760.z; acc_16 = v2760.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v2640 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
@@ -2244,14 +1912,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
-                float acc_17 = 0.0f;
-                float acc_18 = 0.0f;
-                float acc_19 = 0.0f;
-                float acc_20 = 0.0f;
-                float acc_21 = 0.0f;
-                float acc_22 = 0.0f;
-                float acc_23 = 0.0f;
-                float acc_24 = 0.0f;
+                float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
+                    acc_23 = 0.0f, acc_24 = 0.0f;
                 const u32 v2787 = (lane & 3u) * 4;
                 const uint4 v2790 = *(const uint4*)&input_bf16x2[warp * 16 + v2787];
                 const u32 stage = drain;
@@ -2260,24 +1922,18 @@ mkgen_step(const __grid_constant__ Params p) {
                     * 4];
                 const float4 v2812 = ptx::mma_m16n8k16(v2790.x, v2790.y, v2790.z, v2790.w, v2804.x, v2804.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2812.x;
-                acc_18 = v2812.y;
-                acc_19 = v2812.z;
-                acc_20 = v2812.w;
+                acc_17 = v2812.x; acc_18 = v2812.y; acc_19 = v2812.z; acc_20 = v2812.w;
                 const float4 v2820 = ptx::mma_m16n8k16(v2790.x, v2790.y, v2790.z, v2790.w, v2804.z, v2804.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2820.x;
-                acc_22 = v2820.y;
-                acc_23 = v2820.z;
-                acc_24 = v2820.w;
+                acc_21 = v2820.x; acc_22 = v2820.y; acc_23 = v2820.z; acc_24 = v2820.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
                 const u32 v2827 = drain + 1;
-                const bool v2828 = v2827 == 23;
-                drain = v2828 ? 0u : v2827;
-                drain_parity = v2828 ? drain_parity ^ 1u : drain_parity;
+                const bool wrap = v2827 == 23;
+                drain = wrap ? 0u : v2827;
+                drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
@@ -2286,25 +1942,19 @@ mkgen_step(const __grid_constant__ Params p) {
                   const uint4 v2852 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2787];
                   const float4 v2860 = ptx::mma_m16n8k16(v2852.x, v2852.y, v2852.z, v2852.w, v2845.x, v2845.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2860.x;
-                  acc_18 = v2860.y;
-                  acc_19 = v2860.z;
-                  acc_20 = v2860.w;
+                  acc_17 = v2860.x; acc_18 = v2860.y; acc_19 = v2860.z; acc_20 = v2860.w;
                   const float4 v2868 = ptx::mma_m16n8k16(v2852.x, v2852.y, v2852.z, v2852.w, v2845.z, v2845.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2868.x;
-                  acc_22 = v2868.y;
-                  acc_23 = v2868.z;
-                  acc_24 = v2868.w;
+                  acc_21 = v2868.x; acc_22 = v2868.y; acc_23 = v2868.z; acc_24 = v2868.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
                 const u32 v2875 = drain + 1;
-                const bool v2876 = v2875 == 23;
-                drain = v2876 ? 0u : v2875;
-                drain_parity = v2876 ? drain_parity ^ 1u : drain_parity;
+                const bool wrap_2 = v2875 == 23;
+                drain = wrap_2 ? 0u : v2875;
+                drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
                   *(float2*)&partials[v2782 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
@@ -2349,20 +1999,19 @@ mkgen_step(const __grid_constant__ Params p) {
               {
                 if (tid < 24) {
                   const uint2 v2965 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 2 * 48 + tid * 2]);
-                  gain = v2965.x;
-                  gain_2 = v2965.y;
+                  gain = v2965.x; gain_2 = v2965.y;
                 } else {
-                  gain = 0x00000000u;
-                  gain_2 = 0x00000000u;
+                  gain = 0u;
+                  gain_2 = 0u;
                 }
                 const u32 first_tile = own[0];
                 const u32 tile_count = own[1];
                 const u32 row = first_tile * 8 + tid * 2;
                 if (tid < tile_count * 4 && row < 320) {
                   const u32 i_2 = row % 32 / 2;
-                  const float v2982 = (float)pos_now * inv_freq[i_2];
-                  const float v2985 = -rintf(v2982 * 0.15915494f);
-                  const float v2987 = fmaf(v2985, -1.7484555e-07f, fmaf(v2985, 6.2831855f, v2982));
+                  const float angle = (float)pos_now * inv_freq[i_2];
+                  const float turns = -rintf(angle * 0.15915494f);
+                  const float v2987 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
                   const float cos_2 = ptx::cos(v2987);
                   const float sin_2 = ptx::sin(v2987);
                   early = cos_2;
@@ -2375,94 +2024,82 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- chunks held for qkv ----
               {
                 // qkv: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
-                held = 0x00000000u;
-                held_2 = 0x00000000u;
-                held_3 = 0x00000000u;
-                held_4 = 0x00000000u;
+                held = 0u;
+                held_2 = 0u;
+                held_3 = 0u;
+                held_4 = 0u;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
                   const uint4 v3006 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held = v3006.x;
-                  held_2 = v3006.y;
-                  held_3 = v3006.z;
-                  held_4 = v3006.w;
+                  held = v3006.x; held_2 = v3006.y; held_3 = v3006.z; held_4 = v3006.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
                 const u32 v3013 = drain + 1;
-                const bool v3014 = v3013 == 23;
-                drain = v3014 ? 0u : v3013;
-                drain_parity = v3014 ? drain_parity ^ 1u : drain_parity;
-                held_5 = 0x00000000u;
-                held_6 = 0x00000000u;
-                held_7 = 0x00000000u;
-                held_8 = 0x00000000u;
+                const bool wrap = v3013 == 23;
+                drain = wrap ? 0u : v3013;
+                drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
+                held_5 = 0u;
+                held_6 = 0u;
+                held_7 = 0u;
+                held_8 = 0u;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
                   const uint4 v3031 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_5 = v3031.x;
-                  held_6 = v3031.y;
-                  held_7 = v3031.z;
-                  held_8 = v3031.w;
+                  held_5 = v3031.x; held_6 = v3031.y; held_7 = v3031.z; held_8 = v3031.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
                 const u32 v3038 = drain + 1;
-                const bool v3039 = v3038 == 23;
-                drain = v3039 ? 0u : v3038;
-                drain_parity = v3039 ? drain_parity ^ 1u : drain_parity;
-                held_9 = 0x00000000u;
-                held_10 = 0x00000000u;
-                held_11 = 0x00000000u;
-                held_12 = 0x00000000u;
+                const bool wrap_2 = v3038 == 23;
+                drain = wrap_2 ? 0u : v3038;
+                drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
+                held_9 = 0u;
+                held_10 = 0u;
+                held_11 = 0u;
+                held_12 = 0u;
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
                   const uint4 v3056 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_9 = v3056.x;
-                  held_10 = v3056.y;
-                  held_11 = v3056.z;
-                  held_12 = v3056.w;
+                  held_9 = v3056.x; held_10 = v3056.y; held_11 = v3056.z; held_12 = v3056.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_3]);
                 }
                 const u32 v3063 = drain + 1;
-                const bool v3064 = v3063 == 23;
-                drain = v3064 ? 0u : v3063;
-                drain_parity = v3064 ? drain_parity ^ 1u : drain_parity;
-                held_13 = 0x00000000u;
-                held_14 = 0x00000000u;
-                held_15 = 0x00000000u;
-                held_16 = 0x00000000u;
+                const bool wrap_3 = v3063 == 23;
+                drain = wrap_3 ? 0u : v3063;
+                drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
+                held_13 = 0u;
+                held_14 = 0u;
+                held_15 = 0u;
+                held_16 = 0u;
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
                   const uint4 v3081 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_13 = v3081.x;
-                  held_14 = v3081.y;
-                  held_15 = v3081.z;
-                  held_16 = v3081.w;
+                  held_13 = v3081.x; held_14 = v3081.y; held_15 = v3081.z; held_16 = v3081.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_4]);
                 }
                 const u32 v3088 = drain + 1;
-                const bool v3089 = v3088 == 23;
-                drain = v3089 ? 0u : v3088;
-                drain_parity = v3089 ? drain_parity ^ 1u : drain_parity;
+                const bool wrap_4 = v3088 == 23;
+                drain = wrap_4 ? 0u : v3088;
+                drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
               }
             } else {
               if (pos_now + 1 >= known) {
@@ -2470,122 +2107,109 @@ mkgen_step(const __grid_constant__ Params p) {
                 {
                   if (tid < 24) {
                     const uint2 v3100 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3100.x;
-                    gain_2 = v3100.y;
+                    gain = v3100.x; gain_2 = v3100.y;
                   } else {
-                    gain = 0x00000000u;
-                    gain_2 = 0x00000000u;
+                    gain = 0u;
+                    gain_2 = 0u;
                   }
                 }
                 // ---- chunks held for lm_head ----
                 {
                   // lm_head: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
-                  held = 0x00000000u;
-                  held_2 = 0x00000000u;
-                  held_3 = 0x00000000u;
-                  held_4 = 0x00000000u;
+                  held = 0u;
+                  held_2 = 0u;
+                  held_3 = 0u;
+                  held_4 = 0u;
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
                     const uint4 v3118 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held = v3118.x;
-                    held_2 = v3118.y;
-                    held_3 = v3118.z;
-                    held_4 = v3118.w;
+                    held = v3118.x; held_2 = v3118.y; held_3 = v3118.z; held_4 = v3118.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage]);
                   }
                   const u32 v3125 = drain + 1;
-                  const bool v3126 = v3125 == 23;
-                  drain = v3126 ? 0u : v3125;
-                  drain_parity = v3126 ? drain_parity ^ 1u : drain_parity;
-                  held_5 = 0x00000000u;
-                  held_6 = 0x00000000u;
-                  held_7 = 0x00000000u;
-                  held_8 = 0x00000000u;
+                  const bool wrap = v3125 == 23;
+                  drain = wrap ? 0u : v3125;
+                  drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
+                  held_5 = 0u;
+                  held_6 = 0u;
+                  held_7 = 0u;
+                  held_8 = 0u;
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
                     const uint4 v3143 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128
                         + (lane ^ (lane >> 3)) * 4];
-                    held_5 = v3143.x;
-                    held_6 = v3143.y;
-                    held_7 = v3143.z;
-                    held_8 = v3143.w;
+                    held_5 = v3143.x; held_6 = v3143.y; held_7 = v3143.z; held_8 = v3143.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_2]);
                   }
                   const u32 v3150 = drain + 1;
-                  const bool v3151 = v3150 == 23;
-                  drain = v3151 ? 0u : v3150;
-                  drain_parity = v3151 ? drain_parity ^ 1u : drain_parity;
-                  held_9 = 0x00000000u;
-                  held_10 = 0x00000000u;
-                  held_11 = 0x00000000u;
-                  held_12 = 0x00000000u;
+                  const bool wrap_2 = v3150 == 23;
+                  drain = wrap_2 ? 0u : v3150;
+                  drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
+                  held_9 = 0u;
+                  held_10 = 0u;
+                  held_11 = 0u;
+                  held_12 = 0u;
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
                     const uint4 v3168 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128
                         + (lane ^ (lane >> 3)) * 4];
-                    held_9 = v3168.x;
-                    held_10 = v3168.y;
-                    held_11 = v3168.z;
-                    held_12 = v3168.w;
+                    held_9 = v3168.x; held_10 = v3168.y; held_11 = v3168.z; held_12 = v3168.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_3]);
                   }
                   const u32 v3175 = drain + 1;
-                  const bool v3176 = v3175 == 23;
-                  drain = v3176 ? 0u : v3175;
-                  drain_parity = v3176 ? drain_parity ^ 1u : drain_parity;
-                  held_13 = 0x00000000u;
-                  held_14 = 0x00000000u;
-                  held_15 = 0x00000000u;
-                  held_16 = 0x00000000u;
+                  const bool wrap_3 = v3175 == 23;
+                  drain = wrap_3 ? 0u : v3175;
+                  drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
+                  held_13 = 0u;
+                  held_14 = 0u;
+                  held_15 = 0u;
+                  held_16 = 0u;
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
                     const uint4 v3193 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128
                         + (lane ^ (lane >> 3)) * 4];
-                    held_13 = v3193.x;
-                    held_14 = v3193.y;
-                    held_15 = v3193.z;
-                    held_16 = v3193.w;
+                    held_13 = v3193.x; held_14 = v3193.y; held_15 = v3193.z; held_16 = v3193.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_4]);
                   }
                   const u32 v3200 = drain + 1;
-                  const bool v3201 = v3200 == 23;
-                  drain = v3201 ? 0u : v3200;
-                  drain_parity = v3201 ? drain_parity ^ 1u : drain_parity;
+                  const bool wrap_4 = v3200 == 23;
+                  drain = wrap_4 ? 0u : v3200;
+                  drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
                 }
               } else {
-                held = 0x00000000u;
-                held_2 = 0x00000000u;
-                held_3 = 0x00000000u;
-                held_4 = 0x00000000u;
-                held_5 = 0x00000000u;
-                held_6 = 0x00000000u;
-                held_7 = 0x00000000u;
-                held_8 = 0x00000000u;
-                held_9 = 0x00000000u;
-                held_10 = 0x00000000u;
-                held_11 = 0x00000000u;
-                held_12 = 0x00000000u;
-                held_13 = 0x00000000u;
-                held_14 = 0x00000000u;
-                held_15 = 0x00000000u;
-                held_16 = 0x00000000u;
+                held = 0u;
+                held_2 = 0u;
+                held_3 = 0u;
+                held_4 = 0u;
+                held_5 = 0u;
+                held_6 = 0u;
+                held_7 = 0u;
+                held_8 = 0u;
+                held_9 = 0u;
+                held_10 = 0u;
+                held_11 = 0u;
+                held_12 = 0u;
+                held_13 = 0u;
+                held_14 = 0u;
+                held_15 = 0u;
+                held_16 = 0u;
               }
             }
             if (v2957) {
@@ -2604,25 +2228,19 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first = (v3215 & 0xfffffffcu) | ((v3215 & 1u) << 1) | ((v3215 >> 1) & 1u);
             if (tid < 24) {
               const u32 v3226 = tid + 24;
-              const u32 v3230 = (epoch_target - 4) * 2 + 1;
+              const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
-              const uint4 v3231 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 word = v3231;
-              const uint4 v3232 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
-              uint4 word_2 = v3232;
-              if (word.w != v3230) {
-                const uint4 v3240 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3230, word, abort, notes, 13, 2,
-                    tid);
-                word = v3240;
-                if (word_2.w != v3230) {
-                  const uint4 v3247 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
-                  word_2 = v3247;
+              uint4 word = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+              uint4 word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
+              if (word.w != flag) {
+                word = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, word, abort, notes, 13, 2, tid);
+                if (word_2.w != flag) {
+                  word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
                 }
               }
-              if (word_2.w != v3230) {
-                const uint4 v3255 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3226], v3230, word_2, abort, notes, 13,
-                    2, v3226);
-                word_2 = v3255;
+              if (word_2.w != flag) {
+                word_2 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v3226], flag, word_2, abort, notes, 13, 2,
+                    v3226);
               }
               const float v3263 = __uint_as_float(word.x | word.z);
               const float v3264 = __uint_as_float(word.y);
@@ -2630,10 +2248,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const float v3271 = __uint_as_float(word_2.y);
               const float v3279 = fmaf(v3270, v3270, fmaf(v3264, v3264, fmaf(v3263, v3263, squares)));
               squares = fmaf(v3271, v3271, v3279);
-              const bf16x2 v3283 = ptx::pack_bf16(v3263 * ptx::bf16_lo(gain), v3264 * ptx::bf16_hi(gain));
-              input_bf16x2[first] = v3283;
-              const bf16x2 v3287 = ptx::pack_bf16(v3270 * ptx::bf16_lo(gain_2), v3271 * ptx::bf16_hi(gain_2));
-              input_bf16x2[first + 2] = v3287;
+              input_bf16x2[first] = ptx::pack_bf16(v3263 * ptx::bf16_lo(gain), v3264 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v3270 * ptx::bf16_lo(gain_2), v3271 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
             const float v3289 = __shfl_xor_sync(0xffffffffu, squares, 16u);
@@ -2658,106 +2274,58 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 tile_count = own[9];
             // lm_head: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
             const u32 v3324 = warp * 128;
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
+            float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
+                acc_8 = 0.0f;
             if (warp < 3) {
               const uint4 v3334 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v3342 = ptx::mma_m16n8k16(v3334.x, v3334.y, v3334.z, v3334.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3342.x;
-              acc_2 = v3342.y;
-              acc_3 = v3342.z;
-              acc_4 = v3342.w;
+              acc = v3342.x; acc_2 = v3342.y; acc_3 = v3342.z; acc_4 = v3342.w;
               const float4 v3350 = ptx::mma_m16n8k16(v3334.x, v3334.y, v3334.z, v3334.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3350.x;
-              acc_6 = v3350.y;
-              acc_7 = v3350.z;
-              acc_8 = v3350.w;
+              acc_5 = v3350.x; acc_6 = v3350.y; acc_7 = v3350.z; acc_8 = v3350.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v3324 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
-            float acc_9 = 0.0f;
-            float acc_10 = 0.0f;
-            float acc_11 = 0.0f;
-            float acc_12 = 0.0f;
-            float acc_13 = 0.0f;
-            float acc_14 = 0.0f;
-            float acc_15 = 0.0f;
-            float acc_16 = 0.0f;
+            float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
+                acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
               const uint4 v3374 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v3382 = ptx::mma_m16n8k16(v3374.x, v3374.y, v3374.z, v3374.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3382.x;
-              acc_10 = v3382.y;
-              acc_11 = v3382.z;
-              acc_12 = v3382.w;
+              acc_9 = v3382.x; acc_10 = v3382.y; acc_11 = v3382.z; acc_12 = v3382.w;
               const float4 v3390 = ptx::mma_m16n8k16(v3374.x, v3374.y, v3374.z, v3374.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3390.x;
-              acc_14 = v3390.y;
-              acc_15 = v3390.z;
-              acc_16 = v3390.w;
+              acc_13 = v3390.x; acc_14 = v3390.y; acc_15 = v3390.z; acc_16 = v3390.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v3324 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
-            float acc_17 = 0.0f;
-            float acc_18 = 0.0f;
-            float acc_19 = 0.0f;
-            float acc_20 = 0.0f;
-            float acc_21 = 0.0f;
-            float acc_22 = 0.0f;
-            float acc_23 = 0.0f;
-            float acc_24 = 0.0f;
+            float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
+                acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
               const uint4 v3415 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v3423 = ptx::mma_m16n8k16(v3415.x, v3415.y, v3415.z, v3415.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3423.x;
-              acc_18 = v3423.y;
-              acc_19 = v3423.z;
-              acc_20 = v3423.w;
+              acc_17 = v3423.x; acc_18 = v3423.y; acc_19 = v3423.z; acc_20 = v3423.w;
               const float4 v3431 = ptx::mma_m16n8k16(v3415.x, v3415.y, v3415.z, v3415.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3431.x;
-              acc_22 = v3431.y;
-              acc_23 = v3431.z;
-              acc_24 = v3431.w;
+              acc_21 = v3431.x; acc_22 = v3431.y; acc_23 = v3431.z; acc_24 = v3431.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v3324 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
-            float acc_25 = 0.0f;
-            float acc_26 = 0.0f;
-            float acc_27 = 0.0f;
-            float acc_28 = 0.0f;
-            float acc_29 = 0.0f;
-            float acc_30 = 0.0f;
-            float acc_31 = 0.0f;
-            float acc_32 = 0.0f;
+            float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
+                acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
               const uint4 v3456 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
               const float4 v3464 = ptx::mma_m16n8k16(v3456.x, v3456.y, v3456.z, v3456.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3464.x;
-              acc_26 = v3464.y;
-              acc_27 = v3464.z;
-              acc_28 = v3464.w;
+              acc_25 = v3464.x; acc_26 = v3464.y; acc_27 = v3464.z; acc_28 = v3464.w;
               const float4 v3472 = ptx::mma_m16n8k16(v3456.x, v3456.y, v3456.z, v3456.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3472.x;
-              acc_30 = v3472.y;
-              acc_31 = v3472.z;
-              acc_32 = v3472.w;
+              acc_29 = v3472.x; acc_30 = v3472.y; acc_31 = v3472.z; acc_32 = v3472.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v3324 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
@@ -2771,14 +2339,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
-                float acc_33 = 0.0f;
-                float acc_34 = 0.0f;
-                float acc_35 = 0.0f;
-                float acc_36 = 0.0f;
-                float acc_37 = 0.0f;
-                float acc_38 = 0.0f;
-                float acc_39 = 0.0f;
-                float acc_40 = 0.0f;
+                float acc_33 = 0.0f, acc_34 = 0.0f, acc_35 = 0.0f, acc_36 = 0.0f, acc_37 = 0.0f, acc_38 = 0.0f,
+                    acc_39 = 0.0f, acc_40 = 0.0f;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
@@ -2787,25 +2349,19 @@ mkgen_step(const __grid_constant__ Params p) {
                   const uint4 v3517 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
                   const float4 v3525 = ptx::mma_m16n8k16(v3517.x, v3517.y, v3517.z, v3517.w, v3511.x, v3511.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3525.x;
-                  acc_34 = v3525.y;
-                  acc_35 = v3525.z;
-                  acc_36 = v3525.w;
+                  acc_33 = v3525.x; acc_34 = v3525.y; acc_35 = v3525.z; acc_36 = v3525.w;
                   const float4 v3533 = ptx::mma_m16n8k16(v3517.x, v3517.y, v3517.z, v3517.w, v3511.z, v3511.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3533.x;
-                  acc_38 = v3533.y;
-                  acc_39 = v3533.z;
-                  acc_40 = v3533.w;
+                  acc_37 = v3533.x; acc_38 = v3533.y; acc_39 = v3533.z; acc_40 = v3533.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
                 const u32 v3540 = drain + 1;
-                const bool v3541 = v3540 == 23;
-                drain = v3541 ? 0u : v3540;
-                drain_parity = v3541 ? drain_parity ^ 1u : drain_parity;
+                const bool wrap = v3540 == 23;
+                drain = wrap ? 0u : v3540;
+                drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
                   *(float2*)&partials[v3494 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
@@ -3035,9 +2591,9 @@ mkgen_step(const __grid_constant__ Params p) {
               ptx::mbar_arrive(&empty[stage]);
             }
             const u32 v3931 = drain + 1;
-            const bool v3932 = v3931 == 23;
-            drain = v3932 ? 0u : v3931;
-            drain_parity = v3932 ? drain_parity ^ 1u : drain_parity;
+            const bool wrap = v3931 == 23;
+            drain = wrap ? 0u : v3931;
+            drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -3090,21 +2646,21 @@ mkgen_step(const __grid_constant__ Params p) {
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
               const u32 v4001 = landed + 1;
-              const bool v4002 = v4001 == 23;
-              landed = v4002 ? 0u : v4001;
-              landed_parity = v4002 ? landed_parity ^ 1u : landed_parity;
+              const bool wrap = v4001 == 23;
+              landed = wrap ? 0u : v4001;
+              landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
               const bool v4010 = ptx::mbar_test(&empty[led], led_parity);
               if (!v4010) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 v4015 = led + 1;
-              const bool v4016 = v4015 == 23;
-              led = v4016 ? 0u : v4015;
-              led_parity = v4016 ? led_parity ^ 1u : led_parity;
+              const bool wrap_2 = v4015 == 23;
+              led = wrap_2 ? 0u : v4015;
+              led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
               const u32 v4023 = near + 1;
-              const bool v4024 = v4023 == 23;
-              near = v4024 ? 0u : v4023;
-              near_parity = v4024 ? near_parity ^ 1u : near_parity;
+              const bool wrap_3 = v4023 == 23;
+              near = wrap_3 ? 0u : v4023;
+              near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3115,9 +2671,9 @@ mkgen_step(const __grid_constant__ Params p) {
                     &full[fill], evict_first);
               }
               const u32 v4036 = fill + 1;
-              const bool v4037 = v4036 == 23;
-              fill = v4037 ? 0u : v4036;
-              fill_parity = v4037 ? fill_parity ^ 1u : fill_parity;
+              const bool wrap_4 = v4036 == 23;
+              fill = wrap_4 ? 0u : v4036;
+              fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
             }
           }
           if (layer == 0) {
@@ -3164,27 +2720,26 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 v4102 = page;
-                const u32 v4112 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v4112;
+                page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
                 const u32 v4119 = landed + 1;
-                const bool v4120 = v4119 == 23;
-                landed = v4120 ? 0u : v4119;
-                landed_parity = v4120 ? landed_parity ^ 1u : landed_parity;
+                const bool wrap = v4119 == 23;
+                landed = wrap ? 0u : v4119;
+                landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
                 const bool v4128 = ptx::mbar_test(&empty[led], led_parity);
                 if (!v4128) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
                 const u32 v4133 = led + 1;
-                const bool v4134 = v4133 == 23;
-                led = v4134 ? 0u : v4133;
-                led_parity = v4134 ? led_parity ^ 1u : led_parity;
+                const bool wrap_2 = v4133 == 23;
+                led = wrap_2 ? 0u : v4133;
+                led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
                 const u32 v4141 = near + 1;
-                const bool v4142 = v4141 == 23;
-                near = v4142 ? 0u : v4141;
-                near_parity = v4142 ? near_parity ^ 1u : near_parity;
+                const bool wrap_3 = v4141 == 23;
+                near = wrap_3 ? 0u : v4141;
+                near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -3198,9 +2753,9 @@ mkgen_step(const __grid_constant__ Params p) {
                       &full[fill]);
                 }
                 const u32 v4174 = fill + 1;
-                const bool v4175 = v4174 == 23;
-                fill = v4175 ? 0u : v4174;
-                fill_parity = v4175 ? fill_parity ^ 1u : fill_parity;
+                const bool wrap_4 = v4174 == 23;
+                fill = wrap_4 ? 0u : v4174;
+                fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -3222,21 +2777,21 @@ mkgen_step(const __grid_constant__ Params p) {
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
               const u32 v4213 = landed + 1;
-              const bool v4214 = v4213 == 23;
-              landed = v4214 ? 0u : v4213;
-              landed_parity = v4214 ? landed_parity ^ 1u : landed_parity;
+              const bool wrap = v4213 == 23;
+              landed = wrap ? 0u : v4213;
+              landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
               const bool v4222 = ptx::mbar_test(&empty[led], led_parity);
               if (!v4222) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 v4227 = led + 1;
-              const bool v4228 = v4227 == 23;
-              led = v4228 ? 0u : v4227;
-              led_parity = v4228 ? led_parity ^ 1u : led_parity;
+              const bool wrap_2 = v4227 == 23;
+              led = wrap_2 ? 0u : v4227;
+              led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
               const u32 v4235 = near + 1;
-              const bool v4236 = v4235 == 23;
-              near = v4236 ? 0u : v4235;
-              near_parity = v4236 ? near_parity ^ 1u : near_parity;
+              const bool wrap_3 = v4235 == 23;
+              near = wrap_3 ? 0u : v4235;
+              near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -3247,9 +2802,9 @@ mkgen_step(const __grid_constant__ Params p) {
                     &full[fill], evict_first);
               }
               const u32 v4248 = fill + 1;
-              const bool v4249 = v4248 == 23;
-              fill = v4249 ? 0u : v4248;
-              fill_parity = v4249 ? fill_parity ^ 1u : fill_parity;
+              const bool wrap_4 = v4248 == 23;
+              fill = wrap_4 ? 0u : v4248;
+              fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
             }
           }
           // ---- gate_up ----
@@ -3270,21 +2825,21 @@ mkgen_step(const __grid_constant__ Params p) {
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
               const u32 v4287 = landed + 1;
-              const bool v4288 = v4287 == 23;
-              landed = v4288 ? 0u : v4287;
-              landed_parity = v4288 ? landed_parity ^ 1u : landed_parity;
+              const bool wrap = v4287 == 23;
+              landed = wrap ? 0u : v4287;
+              landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
               const bool v4296 = ptx::mbar_test(&empty[led], led_parity);
               if (!v4296) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 v4301 = led + 1;
-              const bool v4302 = v4301 == 23;
-              led = v4302 ? 0u : v4301;
-              led_parity = v4302 ? led_parity ^ 1u : led_parity;
+              const bool wrap_2 = v4301 == 23;
+              led = wrap_2 ? 0u : v4301;
+              led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
               const u32 v4309 = near + 1;
-              const bool v4310 = v4309 == 23;
-              near = v4310 ? 0u : v4309;
-              near_parity = v4310 ? near_parity ^ 1u : near_parity;
+              const bool wrap_3 = v4309 == 23;
+              near = wrap_3 ? 0u : v4309;
+              near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3295,9 +2850,9 @@ mkgen_step(const __grid_constant__ Params p) {
                     &full[fill], evict_first);
               }
               const u32 v4322 = fill + 1;
-              const bool v4323 = v4322 == 23;
-              fill = v4323 ? 0u : v4322;
-              fill_parity = v4323 ? fill_parity ^ 1u : fill_parity;
+              const bool wrap_4 = v4322 == 23;
+              fill = wrap_4 ? 0u : v4322;
+              fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
             }
           }
           // ---- down ----
@@ -3318,21 +2873,21 @@ mkgen_step(const __grid_constant__ Params p) {
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
               const u32 v4361 = landed + 1;
-              const bool v4362 = v4361 == 23;
-              landed = v4362 ? 0u : v4361;
-              landed_parity = v4362 ? landed_parity ^ 1u : landed_parity;
+              const bool wrap = v4361 == 23;
+              landed = wrap ? 0u : v4361;
+              landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
               const bool v4370 = ptx::mbar_test(&empty[led], led_parity);
               if (!v4370) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 v4375 = led + 1;
-              const bool v4376 = v4375 == 23;
-              led = v4376 ? 0u : v4375;
-              led_parity = v4376 ? led_parity ^ 1u : led_parity;
+              const bool wrap_2 = v4375 == 23;
+              led = wrap_2 ? 0u : v4375;
+              led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
               const u32 v4383 = near + 1;
-              const bool v4384 = v4383 == 23;
-              near = v4384 ? 0u : v4383;
-              near_parity = v4384 ? near_parity ^ 1u : near_parity;
+              const bool wrap_3 = v4383 == 23;
+              near = wrap_3 ? 0u : v4383;
+              near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -3343,28 +2898,28 @@ mkgen_step(const __grid_constant__ Params p) {
                     &full[fill], evict_first);
               }
               const u32 v4396 = fill + 1;
-              const bool v4397 = v4396 == 23;
-              fill = v4397 ? 0u : v4396;
-              fill_parity = v4397 ? fill_parity ^ 1u : fill_parity;
+              const bool wrap_4 = v4396 == 23;
+              fill = wrap_4 ? 0u : v4396;
+              fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
               const u32 v4413 = landed + 1;
-              const bool v4414 = v4413 == 23;
-              landed = v4414 ? 0u : v4413;
-              landed_parity = v4414 ? landed_parity ^ 1u : landed_parity;
+              const bool wrap_5 = v4413 == 23;
+              landed = wrap_5 ? 0u : v4413;
+              landed_parity = wrap_5 ? landed_parity ^ 1u : landed_parity;
               const bool v4422 = ptx::mbar_test(&empty[led], led_parity);
               if (!v4422) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 v4427 = led + 1;
-              const bool v4428 = v4427 == 23;
-              led = v4428 ? 0u : v4427;
-              led_parity = v4428 ? led_parity ^ 1u : led_parity;
+              const bool wrap_6 = v4427 == 23;
+              led = wrap_6 ? 0u : v4427;
+              led_parity = wrap_6 ? led_parity ^ 1u : led_parity;
               const u32 v4435 = near + 1;
-              const bool v4436 = v4435 == 23;
-              near = v4436 ? 0u : v4435;
-              near_parity = v4436 ? near_parity ^ 1u : near_parity;
+              const bool wrap_7 = v4435 == 23;
+              near = wrap_7 ? 0u : v4435;
+              near_parity = wrap_7 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -3375,9 +2930,9 @@ mkgen_step(const __grid_constant__ Params p) {
                     &full[fill], evict_first);
               }
               const u32 v4448 = fill + 1;
-              const bool v4449 = v4448 == 23;
-              fill = v4449 ? 0u : v4448;
-              fill_parity = v4449 ? fill_parity ^ 1u : fill_parity;
+              const bool wrap_8 = v4448 == 23;
+              fill = wrap_8 ? 0u : v4448;
+              fill_parity = wrap_8 ? fill_parity ^ 1u : fill_parity;
             }
           }
         }
@@ -3400,21 +2955,21 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
             const u32 v4489 = landed + 1;
-            const bool v4490 = v4489 == 23;
-            landed = v4490 ? 0u : v4489;
-            landed_parity = v4490 ? landed_parity ^ 1u : landed_parity;
+            const bool wrap = v4489 == 23;
+            landed = wrap ? 0u : v4489;
+            landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
             const bool v4498 = ptx::mbar_test(&empty[led], led_parity);
             if (!v4498) {
               ptx::mbar_wait(&full[near], near_parity);
             }
             const u32 v4503 = led + 1;
-            const bool v4504 = v4503 == 23;
-            led = v4504 ? 0u : v4503;
-            led_parity = v4504 ? led_parity ^ 1u : led_parity;
+            const bool wrap_2 = v4503 == 23;
+            led = wrap_2 ? 0u : v4503;
+            led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
             const u32 v4511 = near + 1;
-            const bool v4512 = v4511 == 23;
-            near = v4512 ? 0u : v4511;
-            near_parity = v4512 ? near_parity ^ 1u : near_parity;
+            const bool wrap_3 = v4511 == 23;
+            near = wrap_3 ? 0u : v4511;
+            near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3425,9 +2980,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   evict_first);
             }
             const u32 v4524 = fill + 1;
-            const bool v4525 = v4524 == 23;
-            fill = v4525 ? 0u : v4524;
-            fill_parity = v4525 ? fill_parity ^ 1u : fill_parity;
+            const bool wrap_4 = v4524 == 23;
+            fill = wrap_4 ? 0u : v4524;
+            fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
           }
         }
       }

@@ -86,34 +86,34 @@
 #define TINY_KV_BYTES(pages) (UINT64_C(8192) * (pages) + 0)
 #define TINY_KV_ALIGN 128
 
-// query_words: 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag. The host
+// query_words: 96 × b128: [6][16] packets: elements i and i + 16 of rotated, scaled queries, and a flag. The host
 //   writes: 0, and again after a launch that was given up
 #define TINY_QUERY_WORDS_BYTES 1536
 #define TINY_QUERY_WORDS_ALIGN 16
 
-// kv_words: 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag. The
-//   host writes: 0, and again after a launch that was given up
+// kv_words: 64 × b128: [2][K, V][16] packets: a pair of elements of the query token's own key and value, and a flag.
+//   The host writes: 0, and again after a launch that was given up
 #define TINY_KV_WORDS_BYTES 1024
 #define TINY_KV_WORDS_ALIGN 16
 
-// states: 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base
-//   2, and a tag. The host writes: 0, and again after a launch that was given up, and between launches before 2^31
-//   arrivals at the barrier have gone by since
+// states: 192 × b128: [2][6][16] partial states of attention: packets of two elements of the output, the log-sum-exp of
+//   all, base 2, and a flag. The host writes: 0, and again after a launch that was given up, and between launches before
+//   2^31 arrivals at the barrier have gone by since
 #define TINY_STATES_BYTES 3072
 #define TINY_STATES_ALIGN 16
 
-// attn_words: 96 × b128: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each. The host
-//   writes: 0, and again after a launch that was given up
+// attn_words: 96 × b128: [4][24] packets of attention's output: pair i is in part i%4, a pair and a flag in each. The
+//   host writes: 0, and again after a launch that was given up
 #define TINY_ATTN_WORDS_BYTES 1536
 #define TINY_ATTN_WORDS_ALIGN 16
 
-// o_words: 48 × b128: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a
-//   pair and a tag in each. The host writes: 0, and again after a launch that was given up
+// o_words: 48 × b128: [2][24] packets of the residual vector behind attention: pairs of even index, then the others, a
+//   pair and a flag in each. The host writes: 0, and again after a launch that was given up
 #define TINY_O_WORDS_BYTES 768
 #define TINY_O_WORDS_ALIGN 16
 
-// down_words: 48 × b128: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a
-//   pair and a tag in each. The host writes: 0, and again after a launch that was given up
+// down_words: 48 × b128: [2][24] packets of the residual vector behind the MLP: pairs of even index, then the others, a
+//   pair and a flag in each. The host writes: 0, and again after a launch that was given up
 #define TINY_DOWN_WORDS_BYTES 768
 #define TINY_DOWN_WORDS_ALIGN 16
 
@@ -208,12 +208,12 @@ typedef struct tiny_params {
   uint64_t plan;  // 40 × u32: [4][10] what each SM owns
   uint64_t page_table;  // any number of u32: page of tokens 16·i …, in order
   uint64_t kv;  // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
-  uint64_t query_words;  // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
-  uint64_t kv_words;  // 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
-  uint64_t states;  // 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
-  uint64_t attn_words;  // 96 × b128: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each
-  uint64_t o_words;  // 48 × b128: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a pair and a tag in each
-  uint64_t down_words;  // 48 × b128: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a pair and a tag in each
+  uint64_t query_words;  // 96 × b128: [6][16] packets: elements i and i + 16 of rotated, scaled queries, and a flag
+  uint64_t kv_words;  // 64 × b128: [2][K, V][16] packets: a pair of elements of the query token's own key and value, and a flag
+  uint64_t states;  // 192 × b128: [2][6][16] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag
+  uint64_t attn_words;  // 96 × b128: [4][24] packets of attention's output: pair i is in part i%4, a pair and a flag in each
+  uint64_t o_words;  // 48 × b128: [2][24] packets of the residual vector behind attention: pairs of even index, then the others, a pair and a flag in each
+  uint64_t down_words;  // 48 × b128: [2][24] packets of the residual vector behind the MLP: pairs of even index, then the others, a pair and a flag in each
   uint64_t act;  // 704 × bf16: [2][352] silu(gate)·up, the layers in turn
   uint64_t logits;  // 320 × f32: [320] out
   uint64_t best;  // 4 × f32: [4] each SM's largest logit

@@ -18,12 +18,12 @@ type Params struct {
 	Plan          DevicePtr // 40 × u32: [4][10] what each SM owns
 	PageTable     DevicePtr // any number of u32: page of tokens 16·i …, in order
 	Kv            DevicePtr // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
-	QueryWords    DevicePtr // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
-	KvWords       DevicePtr // 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
-	States        DevicePtr // 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
-	AttnWords     DevicePtr // 96 × b128: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each
-	OWords        DevicePtr // 48 × b128: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a pair and a tag in each
-	DownWords     DevicePtr // 48 × b128: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a pair and a tag in each
+	QueryWords    DevicePtr // 96 × b128: [6][16] packets: elements i and i + 16 of rotated, scaled queries, and a flag
+	KvWords       DevicePtr // 64 × b128: [2][K, V][16] packets: a pair of elements of the query token's own key and value, and a flag
+	States        DevicePtr // 192 × b128: [2][6][16] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag
+	AttnWords     DevicePtr // 96 × b128: [4][24] packets of attention's output: pair i is in part i%4, a pair and a flag in each
+	OWords        DevicePtr // 48 × b128: [2][24] packets of the residual vector behind attention: pairs of even index, then the others, a pair and a flag in each
+	DownWords     DevicePtr // 48 × b128: [2][24] packets of the residual vector behind the MLP: pairs of even index, then the others, a pair and a flag in each
 	Act           DevicePtr // 704 × bf16: [2][352] silu(gate)·up, the layers in turn
 	Logits        DevicePtr // 320 × f32: [320] out
 	Best          DevicePtr // 4 × f32: [4] each SM's largest logit
