@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl/ir"
-	"github.com/mkgen/mkgen/internal/plural"
 )
 
 // Generated is the line every generated file carries.
@@ -194,7 +193,10 @@ func (p *printer) member(f ir.Field) string {
 	}
 	length := "any number of elements"
 	if f.Buf.Len > 0 {
-		length = plural.Of(int(f.Buf.Len), "element")
+		length = fmt.Sprintf("%d elements", f.Buf.Len)
+	}
+	if f.Buf.Len == 1 {
+		length = "1 element"
 	}
 	if f.Buf.Doc != "" {
 		length += ": " + oneLine(f.Buf.Doc)

@@ -113,8 +113,8 @@ func (pl *plan) mayInline(in *ir.Instr, r *ir.Value, at site, uses []use) bool {
 	return u.loop == at.loop || u.header && pl.at[u.loop].loop == at.loop
 }
 
-// assigned reports whether what in makes goes to the statement behind it and nowhere else, to be the value of a variable
-// or, where in touches no memory that somebody writes, of an element.
+// assigned reports whether what in makes goes to the statement behind it and nowhere else, to be the value of a
+// variable or, where in touches no memory that somebody writes, of an element.
 func (pl *plan) assigned(in *ir.Instr, at site, uses []use) bool {
 	if len(uses) != 1 || uses[0].header || uses[0].pos != at.pos+1 {
 		return false

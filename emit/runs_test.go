@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Variables of one hint that begin alike are declared together, and a vector's components assigned together; what breaks
-// a run begins another.
+// Variables of one hint that begin alike are declared together, and a vector's components assigned together; what
+// breaks a run begins another.
 func TestAlikeStatementsShareALine(t *testing.T) {
 	text := body(t, func(k *dsl.Kernel) {
 		in, out := dsl.Global[dsl.F32](k, "in", 0, dsl.ReadOnly()), dsl.Global[dsl.F32](k, "out", 0)

@@ -145,6 +145,7 @@ func (p *Producer) Ring() *Ring { return p.r }
 // part; copy chooses the lanes that issue.
 func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])) {
 	r, k := p.r, p.r.k
+	k.Note("ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies")
 	stage := p.next.stage.Get().Named("stage")
 	waits := r.trace.filling()
 	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")

@@ -173,6 +173,7 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 	}
 	run := min(l.Page, t.PerStage) // tokens of one copy at most
 	rounds := ceilDiv(t.PerStage, run*dsl.WarpSize)
+	k.Note("attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage")
 	t.eachItem(e, s, func(it *item) {
 		at := func(round int) u32 { return e.Lane.AddC(round * dsl.WarpSize).MulC(run) }
 		look := func(c u32, round int) u32 {

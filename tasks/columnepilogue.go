@@ -48,6 +48,7 @@ func (t *AddResidualColumns) start(e *Env,
 	load func(row, token u32) ([]f32, pair)) (epilogue ColumnEpilogue, publish func()) {
 	sums := newColumnSums(e, t.Out.Padded(), t.Shared)
 	epilogue = func(row, token u32, y0, y1 f32) {
+		e.K.Note("the residual vector, and what the next product takes of it")
 		x, gain := load(row, token)
 		g0, g1 := gainsOf(e.K, gain, t.PlusOne)
 		x0, x1 := x[0].Add(y0), x[1].Add(y1)
@@ -77,6 +78,7 @@ func (t *AddResidualColumns) StartAhead(e *Env, norm u32, g *GEMM, share Share,
 	k := e.K
 	x, gain := dsl.NewArray(k.F32(0), 2, "x"), dsl.NewVar(dsl.Lit[dsl.BF16x2](k, 0), "gain")
 	ahead = func() {
+		k.Note("%s: old elements and gains of this thread's pair", g.Name)
 		g.pairOf(e, share, n, func(row, token u32) {
 			v, w := t.load(norm, row, token)
 			x[0].Set(v[0])
@@ -116,6 +118,7 @@ func (t *ScaleColumns) Emit(e *Env) ColumnScale {
 		k.Require(false, "%s", p)
 		return func(u32) f32 { return k.F32(1) }
 	}
+	k.Note("the norms' scales: sums of squares of all SMs, a token a lane")
 	sum := t.mine(e, padded)
 	for d := 16; d >= padded; d /= 2 { // lanes l and l + padded have the same token
 		sum = sum.Add(dsl.ShflXor(sum, d))

@@ -23,6 +23,7 @@ func (t *QKVColumns) StartAhead(e *Env, s Step, rows *ColumnRows, scale ColumnSc
 	early := &Early{Pairs: t.EarlyPairs()}
 	early.Start(e)
 	ahead = func() {
+		e.K.Note("%s: cosine and sine of this thread's pair", g.Name)
 		g.pairOf(e, share, rows.Count, func(row, token u32) {
 			at := s
 			at.Pos = dsl.Optional(rows.Position(token))

@@ -67,6 +67,7 @@ func (g *GEMM) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.
 		k.Require(false, "%s: the plan has no batches", g.Name)
 		return
 	}
+	k.Note("%s: the same columns of all tiles of a batch, then the next columns", g.Name)
 	g.eachBatch(k, share, func(first, tiles u32) {
 		g.eachChunk(k, func(c u32, columns int) {
 			if g.M.Together > 1 {
@@ -131,12 +132,14 @@ func (g *GEMM) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		k.Require(false, "%s", p)
 		return
 	}
+	k.Note("%s: the input of this warp's columns, from global memory to registers, a chunk ahead", g.Name)
 	x := g.newFragments(e, n)
 	k.If(share.Count.NeC(0), func() { x.fetch(k.U32(0)) })
 	if meanwhile != nil {
 		meanwhile()
 	}
 	m := g.newMeeting(e)
+	k.Note("%s: a batch of tiles of 8 rows; each warp multiplies its share of the columns as chunks arrive", g.Name)
 	g.eachBatch(k, share, func(first, tiles u32) {
 		acc := g.accumulators(k)
 		g.eachChunk(k, func(chunk u32, columns int) {

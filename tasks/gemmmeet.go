@@ -45,6 +45,7 @@ func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilog
 	k, e := m.e.K, m.e
 	batch := m.g.M.Batch
 	rounds := ceilDiv(batch, m.tiles)
+	k.Note("%s: sums of all warps, two rows of a token a thread", m.g.Name)
 	k.ForStep(k.U32(0), tiles, m.tiles, func(from u32) {
 		base := m.half.Get().MulC(e.Consumers * m.perWarp).Named("base")
 		mine := base.Add(e.Warp.MulC(m.perWarp))

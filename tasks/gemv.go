@@ -57,6 +57,7 @@ type Epilogue func(row u32, y0, y1 f32)
 // packed weights, in 16-byte elements.
 func (g *GEMV) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) {
 	k := e.K
+	k.Note("%s: the chunks of this SM's tiles, one after another", g.Name)
 	k.For(k.U32(0), share.Count, func(tile u32) {
 		g.eachChunk(k, func(c u32, columns int) {
 			fill(e, p, w, g.M.Format.Of(columns), chunkAt(g.M, from, share.First.Add(tile), c))

@@ -102,27 +102,3 @@ func (h *VectorPackets) four(e *Env, i u32) []f32 {
 	words := h.fours(e, i)
 	return append(floats(words[0]), floats(words[1])...)
 }
-
-// All is the words at these places, once all have the running tag. All are loaded
-// together; a thread that must wait for one looks for the others again when it has come.
-func (w *Words) All(e *Env, b dsl.Buf[dsl.B128], at []u32, what string) (words []dsl.Val[dsl.B128]) {
-	k, tag := e.K, w.Tag().Named("flag")
-	k.Note("packets of 16 bytes: each is there when its last word is the flag")
-	var got []*dsl.Var[dsl.B128]
-	for _, i := range at {
-		got = append(got, dsl.NewVar(b.Load(i, dsl.Relaxed(dsl.GPUScope)), "word"))
-	}
-	missing := func(i int) dsl.Pred { return dsl.Split(got[i].Get())[3].Ne(tag) }
-	for i := range at {
-		k.If(missing(i), func() {
-			got[i].Set(w.Watch.Tagged(k, b, at[i], got[i].Get(), tag, what))
-			for j := i + 1; j < len(at); j++ {
-				k.If(missing(j), func() { got[j].Set(b.Load(at[j], dsl.Relaxed(dsl.GPUScope))) })
-			}
-		})
-	}
-	for _, v := range got {
-		words = append(words, v.Get())
-	}
-	return words
-}

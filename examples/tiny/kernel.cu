@@ -720,7 +720,7 @@ mkgen_step(const __grid_constant__ Params p) {
               if (tid < 24) {
                 const u32 v234 = tid + 24;
                 const u32 flag = (epoch_target - 4) * 2 + 1;
-                // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
+                // packets of 16 bytes: each is there when its last word is the flag  [tasks/words.go, Words.All]
                 uint4 word = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
                 uint4 word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
                 if (word.w != flag) {
@@ -1324,7 +1324,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 v1591 = tid + 48;
               const u32 v1592 = tid + 72;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/words.go, Words.All]
               uint4 word = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
               uint4 word_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
               uint4 word_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
@@ -1587,7 +1587,7 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid < 24) {
               const u32 v2097 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/words.go, Words.All]
               uint4 word = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
               uint4 word_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
               if (word.w != flag) {
@@ -2229,7 +2229,7 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid < 24) {
               const u32 v3226 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/words.go, Words.All]
               uint4 word = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
               uint4 word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
               if (word.w != flag) {
@@ -2630,6 +2630,7 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- qkv ----
           {
+            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 15;
@@ -2641,7 +2642,9 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
             const u64 v3990 = (u64)layer * 18816;
+            // qkv: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+              // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
@@ -2677,6 +2680,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
           }
           if (layer == 0) {
+            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.producer]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 16;
@@ -2697,6 +2701,7 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
+            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 17;
@@ -2705,6 +2710,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
+            // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [tasks/attention.go, Attention.Produce]
             const u32 v4081 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
@@ -2721,6 +2727,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 v4102 = page;
                 page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
@@ -2761,6 +2768,7 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- o ----
           {
+            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 18;
@@ -2772,7 +2780,9 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             const u64 v4202 = (u64)layer * 18816 + 3840;
+            // o: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+              // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
@@ -2809,6 +2819,7 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- gate_up ----
           {
+            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 19;
@@ -2820,7 +2831,9 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             const u64 v4276 = (u64)layer * 18816 + 6144;
+            // gate_up: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+              // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
@@ -2857,6 +2870,7 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- down ----
           {
+            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 20;
@@ -2868,7 +2882,9 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
             const u64 v4350 = (u64)layer * 18816 + 14592;
+            // down: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+              // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
@@ -2901,6 +2917,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap_4 = v4396 == 23;
               fill = wrap_4 ? 0u : v4396;
               fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
+              // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
@@ -2940,6 +2957,7 @@ mkgen_step(const __grid_constant__ Params p) {
       if (running_2 != 0 && pos_now + 1 >= known) {
         // ---- lm_head ----
         {
+          // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
           if (lane == 0) {
             if (notes[0] == 0) {
               notes[warp * 4] = 21;
@@ -2950,7 +2968,9 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           const u32 first_tile = own[8];
           const u32 tile_count = own[9];
+          // lm_head: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+            // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
