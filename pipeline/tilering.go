@@ -238,11 +238,15 @@ func (c *TileConsumer) Next(what string) TileStage {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
 	r.watch.patient(k, r.full, stage, c.next.parity.Get(), stage, what)
-	if r.shape.Producers > 0 {
-		k.FenceProxyAsyncShared()
-	}
 	c.next.advance()
 	return TileStage{r, stage}
+}
+
+// Fence orders what gathers brought into the stages waited for before wgmmas that read it; nothing where none gather.
+func (c *TileConsumer) Fence() {
+	if c.r.shape.Producers > 0 {
+		c.r.k.FenceProxyAsyncShared()
+	}
 }
 
 // release releases the stage before one.

@@ -114,6 +114,7 @@ func (w *prefillTile) attend() {
 		first = w.piece.start.MulC(t.block()).Named("first_seen")
 	}
 	begin := w.p.at(w.piece, first, t.block())
+	c.Fence()
 	w.clear(0, keys, begin)
 	w.begin()
 	k.WGMMAFence()
@@ -127,12 +128,21 @@ func (w *prefillTile) attend() {
 	k.ForStep(first.AddC(t.block()), last.AddC(1), t.block(), func(i u32) {
 		from := w.p.at(w.piece, i, t.block())
 		keys := c.Next("waits for keys in stage %d")
+		// Gathered stages of both come before the first product, for one fence of both.
+		early := !t.whole()
+		var values pipeline.TileStage
+		if early {
+			values = c.Next("waits for values in stage %d")
+			c.Fence()
+		}
 		w.clear(0, keys, from)
 		w.begin()
 		k.WGMMAFence()
 		w.multiplyKeys(keys)
 		k.WGMMACommit()
-		values := c.Next("waits for values in stage %d")
+		if !early {
+			values = c.Next("waits for values in stage %d")
+		}
 		k.WGMMAFence()
 		w.multiplyValues(values)
 		k.WGMMACommit()
@@ -151,6 +161,7 @@ func (w *prefillTile) attend() {
 		w.pack()
 	}, dsl.Unroll(1))
 	values := c.Next("waits for values in stage %d")
+	c.Fence()
 	w.clear(1, values, last)
 	k.WGMMAFence()
 	w.multiplyValues(values)
