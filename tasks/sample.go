@@ -229,7 +229,7 @@ func distance(k *dsl.Kernel, top, x, nats f32) u32 {
 }
 
 // Choose finds the tokens after a sync, in every CTA alike: Chosen holds them for all consumer threads on return. bar
-// is the grid's barrier.
+// is the grid's barrier. A warp may use Shared until the CTA's next barrier.
 func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 	k := e.K
 	if t.problem(e) != "" {

@@ -76,7 +76,7 @@ func (f *finding) rank(n u32, write func(i, token u32, x f32)) {
 	none := dsl.Lit[dsl.U32](k, draw.NoToken)
 	count := f.count.Get()
 	words := dsl.NewArray(none, foundOfLane*foundWords, "pair")
-	for i := range foundOfLane {
+	for i := foundOfLane - 1; i >= 0; i-- { // the first last: most lanes have one
 		k.If(count.Gt(k.U32(i)), func() {
 			for j, v := range s.LoadN(f.at(k.U32(i*dsl.WarpSize).Add(e.Lane)), foundWords) {
 				words[i*foundWords+j].Set(v)
@@ -86,7 +86,7 @@ func (f *finding) rank(n u32, write func(i, token u32, x f32)) {
 	k.SyncWarp() // all have read what they collected
 	sum := scan(e, []u32{count}, u32.Add, k.U32(0))
 	first, total := sum.Sub(count), dsl.Shfl(sum, k.U32(dsl.WarpSize-1))
-	for i := range foundOfLane {
+	for i := foundOfLane - 1; i >= 0; i-- {
 		k.If(count.Gt(k.U32(i)), func() {
 			s.StoreN(f.at(first.AddC(i)), []u32{words[i*foundWords].Get(), words[i*foundWords+1].Get()})
 		})

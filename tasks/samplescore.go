@@ -83,7 +83,6 @@ func (t *Sample) merge(e *Env) {
 				k.If(tops.NeC(0).And(e.CTA.Eq(cta)), func() { t.mergeRow(e, row, tops) })
 			})
 		})
-		e.Sync() // Shared is of other use behind it
 	})
 }
 
