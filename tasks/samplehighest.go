@@ -86,7 +86,8 @@ func (f *finding) rank(n u32, write func(i, token u32, x f32)) {
 	k.SyncWarp() // all have read what they collected
 	sum := scan(e, []u32{count}, u32.Add, k.U32(0))
 	first, total := sum.Sub(count), dsl.Shfl(sum, k.U32(dsl.WarpSize-1))
-	for i := foundOfLane - 1; i >= 0; i-- {
+	for j := range foundOfLane { // the first and the last are those that most lanes have: 0, and 7 down to 1
+		i := (foundOfLane - j) % foundOfLane
 		k.If(count.Gt(k.U32(i)), func() {
 			s.StoreN(f.at(first.AddC(i)), []u32{words[i*foundWords].Get(), words[i*foundWords+1].Get()})
 		})
