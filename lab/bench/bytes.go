@@ -9,7 +9,8 @@ import (
 // (at least 1) steps of which the first finds context (0 or more) tokens in the
 // KV cache and every other one more than the one before: all matrices and gains
 // and one row of embeddings once, and the keys and values of the cached tokens
-// once. The token that a step appends itself is not read.
+// once. The token that a step appends itself is not read. A layer of the model's with a window reads the tokens that it
+// sees; a window of --attention counts as if all were read.
 //
 // weights is what a step reads of weights, megakernel.Kernel.WeightBytes; 0 is that of bf16.
 // kvBytes is the size of a cached token over all layers, megakernel.Kernel.KVBytes
@@ -22,7 +23,22 @@ func BytesPerToken(c models.Config, weights, kvBytes int64, context, tokens int)
 		weights = c.WeightBytes()
 	}
 	cached := float64(context) + float64(tokens-1)/2
-	return float64(weights) + cached*float64(kvBytes)
+	read, arch := cached*float64(kvBytes), c.Arch()
+	for layer := range c.Layers {
+		if window := arch.Layer(layer).Attn.Window; window > 0 {
+			read -= float64(kvBytes) / float64(c.Layers) * hidden(window, context, tokens)
+		}
+	}
+	return float64(weights) + read
+}
+
+// hidden is how many cached tokens a window hides from a step, in the mean of steps behind context and more tokens.
+func hidden(window, context, tokens int) float64 {
+	sum := 0
+	for i := range tokens {
+		sum += max(0, context+i-(window-1))
+	}
+	return float64(sum) / float64(tokens)
 }
 
 // dtypeOf names what weights are: the format of the layers' matrices, or the model's type, and the LM head's where that

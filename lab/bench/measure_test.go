@@ -189,3 +189,14 @@ func sample() *Record {
 	}
 	return r
 }
+
+// Of a layer with a window a step reads the tokens that it sees: one fewer than the window, which has its own.
+func TestBytesOfWindows(t *testing.T) {
+	c, err := models.Lookup("gemma-3-4b")
+	require.NoError(t, err)
+	layer := float64(c.KVBytesPerToken()) / float64(c.Layers)
+	weights := float64(c.WeightBytes())
+	require.InDelta(t, weights+34*1000*layer, BytesPerToken(c, 0, 0, 1000, 1), 1)
+	require.InDelta(t, weights+(29*1023+5*6144)*layer, BytesPerToken(c, 0, 0, 6144, 1), 1)
+	require.InDelta(t, weights+(29*(1022+2./3)+5*1023)*layer, BytesPerToken(c, 0, 0, 1022, 3), 1)
+}

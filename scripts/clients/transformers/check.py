@@ -2,7 +2,7 @@
 
 The models are those of tests/families/make.py, of odd sizes, in bf16 and in shards of 30 kB, each with a tokenizer and a chat template of its
 family's style. What mkgen run continues prompts with, one row a step and eight, and what it answers with --chat, must be transformers' greedy text
-in float32, up to the first token whose logit is nearly another one's: two arithmetics may choose differently there.
+in float32, up to the first token whose logit is nearly another one's, by what bf16 changes of them: two arithmetics may choose differently there.
 
 check.py URL KEY --golden FILE [CASE ...] puts what transformers says into FILE instead, with all that the checkpoints are made of: cmd/mkgen's
 tests make them again and run them without transformers.
@@ -127,21 +127,29 @@ def conversation(system, question):
 
 
 def loaded(folder, name):
+    """The model in float32, the same in bf16, and the tokenizer."""
     of = transformers.MllamaForCausalLM if name == "mllama" else transformers.AutoModelForCausalLM
     folder = folder / "llama" if name == "internlm2" else folder
-    return of.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager").eval(), transformers.AutoTokenizer.from_pretrained(folder)
+    exact, rounded = (of.from_pretrained(folder, dtype=t, attn_implementation="eager").eval() for t in (torch.float32, torch.bfloat16))
+    return exact, rounded, transformers.AutoTokenizer.from_pretrained(folder)
 
 
-def theirs(model, tokenizer, ids):
-    """Transformers' tokens after ids, up to the first that is no sure one: their number, and as text."""
+def theirs(model, bf16, tokenizer, ids):
+    """Transformers' tokens after ids, up to the first that is no sure one: their number, and as text.
+
+    Sure is what leads by NEAR of the logits' spread, and by three times what bf16 changes of them at that position, as the gate has it.
+    """
     ids = torch.tensor([ids])
     spelled = {i for i, t in tokenizer.added_tokens_decoder.items() if t.normalized}  # docs/tokenizers.md: they decode otherwise here
     room = model.config.get_text_config().max_position_embeddings - ids.shape[1]
     out = model.generate(ids, attention_mask=torch.ones_like(ids), do_sample=False, max_new_tokens=min(TOKENS, room), output_logits=True, return_dict_in_generate=True)
     new, sure = out.sequences[0, ids.shape[1] :].tolist(), 0
-    for logits in out.logits:
+    with torch.no_grad():
+        again = bf16(out.sequences[:, :-1], use_cache=False).logits[0, ids.shape[1] - 1 :].float()
+    for logits, h in zip(out.logits, again):
         first, second = logits[0].topk(2).values.tolist()
-        if first - second < NEAR * logits[0].std().item() or new[sure] in spelled:
+        apart = max(NEAR * logits[0].std().item(), 3 * (h - logits[0]).square().mean().sqrt().item())
+        if first - second < apart or new[sure] in spelled:
             break
         sure += 1
     while sure and (tokenizer.convert_ids_to_tokens(new[sure - 1]) or "").startswith("<0x"):  # what follows decides what bytes stand for
@@ -153,14 +161,14 @@ def theirs(model, tokenizer, ids):
 
 def answers(folder, name, asked=PROMPTS):
     """What transformers says to the prompts and to the conversations that leave room."""
-    model, tokenizer = loaded(folder, name)
+    model, bf16, tokenizer = loaded(folder, name)
     longest = model.config.get_text_config().max_position_embeddings - 4
-    prompts = [theirs(model, tokenizer, tokenizer(p, return_token_type_ids=False)["input_ids"]) for p in asked]
+    prompts = [theirs(model, bf16, tokenizer, tokenizer(p, return_token_type_ids=False)["input_ids"]) for p in asked]
     chats = []
     for system, question in CHATS:
         ids = tokenizer.apply_chat_template(conversation(system, question), add_generation_prompt=True, return_dict=False)
         if len(ids) <= longest:
-            chats.append((system, question, *theirs(model, tokenizer, ids)))
+            chats.append((system, question, *theirs(model, bf16, tokenizer, ids)))
     return prompts, chats
 
 
