@@ -10,7 +10,8 @@ const piecesGain = 0.05
 // SMs most even, 1 where that gains little. Pieces are whole chunks, of the same columns in every tile.
 func choosePieces(m *MatrixPlan, n int) int {
 	best := 1
-	if !m.Split || m.Rows%TileRows != 0 || m.TailK != m.ChunkK || m.KPadded != m.K || m.Format.Of(m.K) != int(m.TileBytes()) {
+	whole := m.Rows%TileRows == 0 && m.TailK == m.ChunkK && m.KPadded == m.K
+	if !m.Split || !whole || m.Format.Of(m.K) != int(m.TileBytes()) {
 		return best
 	}
 	even := evenShares(m.Tiles, n) + piecesGain

@@ -50,8 +50,8 @@ type Share struct{ First, Count u32 }
 // (row even), whose dot products are y0 and y1. It runs in some of the consumer
 // threads, once for each pair of the CTA's rows; rows that pad the last tile are
 // left out, but for row+1 of the last pair where the matrix has an odd number
-// of rows (y1 is then 0). Where tiles are in pieces (pipeline.MatrixPlan.Pieces), row counts on through the vectors that
-// these give: row r of piece p is p·Rows + r.
+// of rows (y1 is then 0). Where tiles are in pieces (pipeline.MatrixPlan.Pieces), row counts on through the vectors
+// that these give: row r of piece p is p·Rows + r.
 type Epilogue func(row u32, y0, y1 f32)
 
 // Produce streams this CTA's tiles through the ring. from is where the matrix begins in the
@@ -138,8 +138,8 @@ func (g *GEMV) firstChunk(share Share, piece func() u32) func(c u32) u32 {
 	return func(c u32) u32 { return first.Add(c) }
 }
 
-// stacked is the row, of the Pieces vectors of Rows sums each that pieces give, of a row of the share's pieces one below
-// the other.
+// stacked is the row, of the Pieces vectors of Rows sums each that pieces give, of a row of the share's pieces one
+// below the other.
 func (g *GEMV) stacked(row u32) u32 {
 	if g.M.Pieces == 1 {
 		return row
