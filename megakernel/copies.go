@@ -59,7 +59,7 @@ func (mk *Kernel) suitsManyCopies() bool {
 		return false
 	}
 	for i := range layerMatrices {
-		if m := mk.matrix(i); slices.Max(m.Count)*m.PieceChunks() < manyChunks {
+		if m := mk.matrix(i); slices.Max(m.Count)*m.ChunksPerTile < manyChunks {
 			return false
 		}
 	}

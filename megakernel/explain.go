@@ -61,10 +61,6 @@ func (mk *Kernel) reportMatrices(r *report) {
 	r.line("\nMatrices: tiles of %d rows, each cut into chunks of n columns", pipeline.TileRows)
 	r.table(t)
 	for _, m := range mk.planMatrices() {
-		if m.Pieces > 1 {
-			r.text("A tile of %s is in %d pieces of %s, which may be different SMs'; shares below are of pieces.", m.Name, m.Pieces,
-				plural.Of(m.PieceChunks(), "chunk"))
-		}
 		if m.Across() {
 			r.text("Of %s a tile is %d columns of all rows, which the same tile of %s makes; its chunks are counted in 16 bytes.", m.Name, pipeline.AcrossColumns, m.From)
 		}

@@ -13,12 +13,6 @@ const regionResidual = "residual"
 // of one row keeps the residual vector in every SM then (tasks.Kept), one of several rows adds in phases of their own.
 func (mk *Kernel) kept() bool { return mk.kind().PostAttn.Kind != models.NoNorm }
 
-// splits is whether tiles of matrix i may be in pieces: what every SM adds to its own residual vector comes in packets,
-// so that it can add up what pieces give. A bias would be added once a piece.
-func (mk *Kernel) splits(i int, phase string) bool {
-	return mk.kept() && mk.Options.handsOn(phase) && mk.biasRoles(i) == nil
-}
-
 // addedAt is where in the region of a product's input a vector that is added lies, in bytes: behind the input.
 func (mk *Kernel) addedAt() int {
 	columns := mk.Options.inputColumns()

@@ -145,10 +145,9 @@ func (mk *Kernel) request() pipeline.Request {
 		SMs: o.SMs, Layers: c.Layers,
 		Layer: []pipeline.Matrix{
 			MatrixQKV:    {Name: "qkv", Rows: qRows + 2*kvRows, K: c.Hidden, Format: o.Weights.For("qkv")},
-			MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows, Format: o.Weights.For("o"), Split: mk.splits(MatrixO, phaseO)},
+			MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows, Format: o.Weights.For("o")},
 			MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden, Format: o.Weights.For("gate_up")},
-			MatrixDown: {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: from, Format: o.Weights.For("down"),
-				Split: mk.splits(MatrixDown, phaseDown)},
+			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: from, Format: o.Weights.For("down")},
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden, Format: o.Head}},
 		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Throttles: leads,

@@ -28,5 +28,5 @@ func (mk *Kernel) TraceSpans(cached, steps int) int {
 // chunksOf is the number of chunks that an SM reads of matrix i of the plan table.
 func (mk *Kernel) chunksOf(i, sm int) int {
 	m := mk.matrix(i)
-	return m.Count[sm] * m.PieceChunks()
+	return m.Count[sm] * m.ChunksPerTile
 }

@@ -77,20 +77,12 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 		}
 		return w
 	}
-	residual := func(phase string, i int, of string) dsl.Buf[dsl.B128] {
-		pieces := mk.matrix(i).Pieces
-		text := fmt.Sprintf("[2][%d] packets of the residual vector behind %s: pairs of even index, then the others",
-			c.Hidden/4, of)
-		if pieces > 1 {
-			text = fmt.Sprintf("[2][%d][%d] packets of what %s adds, in the parts that pieces of tiles give: pairs of even index, then the others", pieces, c.Hidden/4, of)
-		}
-		return words(phase, pieces*c.Hidden/2, text)
-	}
+	const planes = "[2][%d] packets of the residual vector behind %s: pairs of even index, then the others"
 	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim/2,
 		fmt.Sprintf("[%d][%d] packets of attention's output: pair i is in part i%%%[1]d", mk.outputPlanes(),
 			c.Heads*c.HeadDim/2/mk.outputPlanes()))
-	b.vectorWords.o = residual(phaseO, MatrixO, "attention")
-	b.vectorWords.down = residual(phaseDown, MatrixDown, "the MLP")
+	b.vectorWords.o = words(phaseO, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "attention"))
+	b.vectorWords.down = words(phaseDown, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "the MLP"))
 }
 
 // outputPlanes is how many planes attention's output is handed on in.
@@ -113,13 +105,12 @@ func (v *vectors) output(ago int) *tasks.VectorPackets {
 // handed is the residual vector behind o or down, as it was handed on n changes of
 // the tag ago.
 func (v *vectors) handed(phase string, ago int) *tasks.VectorPackets {
-	buf, i := v.f.bufs.vectorWords.o, MatrixO
+	buf := v.f.bufs.vectorWords.o
 	if phase == phaseDown {
-		buf, i = v.f.bufs.vectorWords.down, MatrixDown
+		buf = v.f.bufs.vectorWords.down
 	}
-	parts := v.f.mk.matrix(i).Pieces
-	return &tasks.VectorPackets{Words: v.f.words(ago), Buf: buf, Pairs: parts * v.f.mk.Config.Hidden / 2, Planes: 2,
-		Parts: parts, What: "waits for the residual vector, word %d"}
+	return &tasks.VectorPackets{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
+		What: "waits for the residual vector, word %d"}
 }
 
 // source is that vector for all consumers, right behind the phase.

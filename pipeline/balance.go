@@ -34,18 +34,18 @@ func balance(ms []MatrixPlan, sms int) {
 	}
 }
 
-// together is the size of a piece of a tile of matrix i and of the tiles that follow it.
+// together is the size of a tile of matrix i and of the tiles that follow it.
 func together(ms []MatrixPlan, i int) int64 {
-	bytes := ms[i].PieceBytes()
+	bytes := ms[i].TileBytes()
 	for j := range ms {
 		if ms[j].leader == i {
-			bytes += ms[j].PieceBytes()
+			bytes += ms[j].TileBytes()
 		}
 	}
 	return bytes
 }
 
-// deal gives every SM its even share of m, whose pieces are of n bytes, and the
+// deal gives every SM its even share of m, whose tiles are of n bytes, and the
 // extras to the least loaded.
 func deal(m *MatrixPlan, bytes int64, load []int64) {
 	sms := len(load)
@@ -53,7 +53,7 @@ func deal(m *MatrixPlan, bytes int64, load []int64) {
 	bySize := make([]int, sms)
 	for s := range bySize {
 		bySize[s] = s
-		m.Count[s] = m.AllPieces() / sms
+		m.Count[s] = m.Tiles / sms
 	}
 	slices.SortStableFunc(bySize, func(a, b int) int {
 		switch {
@@ -64,7 +64,7 @@ func deal(m *MatrixPlan, bytes int64, load []int64) {
 		}
 		return 0
 	})
-	for _, s := range bySize[:m.AllPieces()%sms] {
+	for _, s := range bySize[:m.Tiles%sms] {
 		m.Count[s]++
 	}
 	for s := range load {

@@ -42,9 +42,8 @@ func (p *Plan) LayerChunks(sm, layer int) iter.Seq[Chunk] {
 		for i := range ms {
 			m := &ms[i]
 			c.Matrix = i
-			for piece, part := range m.order(m.Count[sm]) {
-				piece += m.First[sm]
-				c.Tile, c.Part = piece/m.Pieces, piece%m.Pieces*m.PieceChunks()+part
+			for tile, part := range m.order(m.Count[sm]) {
+				c.Tile, c.Part = m.First[sm]+tile, part
 				c.K = c.Part * m.ChunkK
 				c.Columns = m.ChunkColumns(c.Part)
 				c.Bytes = m.ChunkBytes(c.Part)
@@ -57,13 +56,13 @@ func (p *Plan) LayerChunks(sm, layer int) iter.Seq[Chunk] {
 	}
 }
 
-// order yields the chunks of a share of tiles tiles, or pieces of them, as tile and part, in order:
+// order yields the chunks of a share of tiles tiles, as tile and part, in order:
 // batch by batch, in a batch part by part, and of a part tile by tile. Without
 // batches every tile is one.
 func (m *MatrixPlan) order(tiles int) iter.Seq2[int, int] {
 	return func(yield func(tile, part int) bool) {
 		for first := 0; first < tiles; first += max(1, m.Batch) {
-			for part := range m.PieceChunks() {
+			for part := range m.ChunksPerTile {
 				for tile := first; tile < min(first+max(1, m.Batch), tiles); tile++ {
 					if !yield(tile, part) {
 						return
@@ -95,7 +94,7 @@ func (p *Plan) Chunks(sm int) iter.Seq[Chunk] {
 func (p *Plan) ChunkCount(sm, layer int) int64 {
 	n := int64(0)
 	for _, m := range p.Matrices(layer) {
-		n += int64(m.Count[sm]) * int64(m.PieceChunks())
+		n += int64(m.Count[sm]) * int64(m.ChunksPerTile)
 	}
 	return n
 }

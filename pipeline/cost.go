@@ -6,7 +6,7 @@ import "slices"
 func (p *Plan) SMBytes(sm, layer int) int64 {
 	n := int64(0)
 	for _, m := range p.Matrices(layer) {
-		n += int64(m.Count[sm]) * int64(m.Format.Of(m.KPadded)) / int64(m.Pieces)
+		n += int64(m.Count[sm]) * int64(m.Format.Of(m.KPadded))
 	}
 	return n
 }
@@ -82,7 +82,7 @@ func (p *Plan) Efficiency() Efficiency {
 func (p *Plan) evenness(ms []MatrixPlan) []float64 {
 	e := make([]float64, len(ms))
 	for i := range ms {
-		e[i] = float64(ms[i].AllPieces()) / float64(p.SMs) / float64(slices.Max(ms[i].Count))
+		e[i] = float64(ms[i].Tiles) / float64(p.SMs) / float64(slices.Max(ms[i].Count))
 	}
 	return e
 }

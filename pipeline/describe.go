@@ -42,7 +42,7 @@ func (p *Plan) describeShares(layer int, evenness float64) string {
 
 func describeMatrices(b *strings.Builder, ms []MatrixPlan, evenness []float64) {
 	for i, m := range ms {
-		least := m.AllPieces()
+		least := m.Tiles
 		for _, n := range m.Count {
 			least = min(least, n)
 		}
@@ -50,12 +50,9 @@ func describeMatrices(b *strings.Builder, ms []MatrixPlan, evenness []float64) {
 		if m.TailK != m.ChunkK {
 			fmt.Fprintf(b, " (last %d)", m.TailK)
 		}
-		if m.Pieces > 1 {
-			fmt.Fprintf(b, " in %d pieces", m.Pieces)
-		}
 		if m.Batch > 0 {
 			fmt.Fprintf(b, " in batches of %d", m.Batch)
 		}
-		fmt.Fprintf(b, ", %d to %d %s an SM, evenness %.2f %%\n", least, m.MaxCount(), m.owned(), 100*evenness[i])
+		fmt.Fprintf(b, ", %d to %d tiles an SM, evenness %.2f %%\n", least, m.MaxCount(), 100*evenness[i])
 	}
 }

@@ -44,8 +44,7 @@ type MatrixPlan struct {
 	TailK         int   // columns of a tile's last chunk, 1 to ChunkK, a multiple of GroupK
 	Batch         int   // row tiles whose chunks are streamed in turn; 0: one tile after the other
 	Together      int   // tiles of a batch whose chunks of the same columns share a stage; 1: none
-	Pieces        int   // that a tile is cut into, of PieceChunks chunks each; 1: none. Several only with Split
-	First, Count  []int // per SM: its first piece of a tile and how many; in order of SMs, without gaps
+	First, Count  []int // per SM: its first tile and how many; in order of SMs, without gaps
 	Start         int64 // first byte in the image of its layer (or of the final phase)
 
 	leader int // index of the matrix that From names; -1: none
@@ -85,7 +84,7 @@ func (m *MatrixPlan) Batches() int {
 	return ceilDiv(m.MaxCount(), m.Batch)
 }
 
-// MaxCount is the largest number of pieces of tiles, which are whole ones unless there are several, that one SM owns.
+// MaxCount is the largest number of tiles one SM owns.
 func (m *MatrixPlan) MaxCount() int {
 	most := 0
 	for _, n := range m.Count {
@@ -139,9 +138,6 @@ func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, bytes i
 		plans = append(plans, cut(m, bytes))
 	}
 	follow(plans)
-	for i := range plans {
-		plans[i].Pieces = choosePieces(&plans[i], r.SMs)
-	}
 	balance(plans, r.SMs)
 	for i := range plans {
 		m := &plans[i]
@@ -189,7 +185,6 @@ func cut(m Matrix, stageBytes int) MatrixPlan {
 	p.ChunkK = min(p.KPadded, runs*run)
 	p.ChunksPerTile = ceilDiv(p.KPadded, p.ChunkK)
 	p.TailK = p.KPadded - (p.ChunksPerTile-1)*p.ChunkK
-	p.Pieces = 1
 	return p
 }
 

@@ -46,10 +46,6 @@ type Matrix struct {
 
 	// Format is of the elements; "" is FormatBF16. Others want no From.
 	Format Format
-
-	// Split lets SMs own pieces of a tile, each of some of its columns, where that makes shares more even: see
-	// MatrixPlan.Pieces. Who reads the product adds the pieces of a row up.
-	Split bool
 }
 
 // Region is a piece of a CTA's shared memory. Bytes is at least 1; Align is a power

@@ -50,8 +50,7 @@ type Share struct{ First, Count u32 }
 // (row even), whose dot products are y0 and y1. It runs in some of the consumer
 // threads, once for each pair of the CTA's rows; rows that pad the last tile are
 // left out, but for row+1 of the last pair where the matrix has an odd number
-// of rows (y1 is then 0). Where tiles are in pieces (pipeline.MatrixPlan.Pieces), row counts on through the vectors
-// that these give: row r of piece p is p·Rows + r.
+// of rows (y1 is then 0).
 type Epilogue func(row u32, y0, y1 f32)
 
 // Produce streams this CTA's tiles through the ring. from is where the matrix begins in the
@@ -66,11 +65,11 @@ func (g *GEMV) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.
 	})
 }
 
-// chunkAt is where chunk c of a tile, or piece of one, begins in the packed weights, in 16-byte elements; from
+// chunkAt is where chunk c of a tile begins in the packed weights, in 16-byte elements; from
 // is where its matrix does.
 func chunkAt(m *pipeline.MatrixPlan, from dsl.Val[dsl.U64], tile, c u32) dsl.Val[dsl.U64] {
-	at := from.Add(dsl.Cast[dsl.U64](tile).MulC(int(m.PieceBytes() / 16)))
-	if m.PieceChunks() == 1 {
+	at := from.Add(dsl.Cast[dsl.U64](tile).MulC(int(m.TileBytes() / 16)))
+	if m.ChunksPerTile == 1 {
 		return at
 	}
 	return at.Add(dsl.Cast[dsl.U64](c.MulC(m.ChunkBytes(0) / 16)))
@@ -86,13 +85,13 @@ func fill(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128], n int, at dsl.Val[d
 
 var streamed = dsl.CacheHint(dsl.EvictFirst)
 
-// eachChunk calls body for the chunks of one row tile, or piece of one: a device loop over the
+// eachChunk calls body for the chunks of one row tile: a device loop over the
 // whole ones and a copy for a shorter last one.
 func (g *GEMV) eachChunk(k *dsl.Kernel, body func(c u32, columns int)) { g.chunksFrom(k, 0, body) }
 
 // chunksFrom is eachChunk from chunk first on, of which there may be none.
 func (g *GEMV) chunksFrom(k *dsl.Kernel, first int, body func(c u32, columns int)) {
-	whole := g.M.PieceChunks()
+	whole := g.M.ChunksPerTile
 	if g.M.TailK != g.M.ChunkK {
 		whole--
 	}
@@ -101,7 +100,7 @@ func (g *GEMV) chunksFrom(k *dsl.Kernel, first int, body func(c u32, columns int
 	} else if whole > first {
 		k.For(k.U32(first), k.U32(whole), func(c u32) { body(c, g.M.ChunkK) }, dsl.Unroll(1))
 	}
-	if g.M.TailK != g.M.ChunkK && first < g.M.PieceChunks() {
+	if g.M.TailK != g.M.ChunkK && first < g.M.ChunksPerTile {
 		body(k.U32(whole), g.M.TailK)
 	}
 }
@@ -129,26 +128,6 @@ func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
 		g.heldRule(e))
 }
 
-// firstChunk is how the chunks of a share's piece of a tile are counted in the tile.
-func (g *GEMV) firstChunk(share Share, piece func() u32) func(c u32) u32 {
-	if g.M.Pieces == 1 {
-		return func(c u32) u32 { return c }
-	}
-	first := dsl.Optional(share.First.Add(piece()).RemC(g.M.Pieces).MulC(g.M.PieceChunks()))
-	return func(c u32) u32 { return first.Add(c) }
-}
-
-// stacked is the row, of the Pieces vectors of Rows sums each that pieces give, of a row of the share's pieces one
-// below the other.
-func (g *GEMV) stacked(row u32) u32 {
-	if g.M.Pieces == 1 {
-		return row
-	}
-	piece := row.DivC(pipeline.TileRows)
-	return piece.RemC(g.M.Pieces).MulC(g.M.Rows).Add(piece.DivC(g.M.Pieces).MulC(pipeline.TileRows)).
-		Add(row.RemC(pipeline.TileRows)).Named("stacked")
-}
-
 // Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to
 // the epilogue. X must be complete and visible to all consumer threads. Between
 // the end of one Consume and the next use of X or Part a barrier of the consumer
@@ -170,7 +149,7 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		k.Note("%s: a tile is %d rows; each warp multiplies its share of the columns as chunks arrive", g.Name,
 			pipeline.TileRows)
 		k.For(g.behindHeld(k, batch), tiles, func(t u32) {
-			g.keep(e, mine, t, g.tile(e, c, r, g.firstChunk(share, func() u32 { return batch.Add(t) }), noTile))
+			g.keep(e, mine, t, g.tile(e, c, r, noTile))
 		}, dsl.Unroll(1))
 		k.Note("%s: sums of all warps, two rows a thread", g.Name)
 		e.Sync()
@@ -180,7 +159,6 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 				y0, y1 := g.sum(e, base.Add(row))
 				row = share.First.Add(batch).MulC(pipeline.TileRows).Add(row).Named("row")
 				y0, y1 = g.scaled(scales, row, y0, y1)
-				row = g.stacked(row)
 				if g.M.Rows%pipeline.TileRows == 0 {
 					epilogue(row, y0, y1)
 				} else { // the last tile is padded
@@ -210,12 +188,12 @@ func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 const maxInputsAhead = 4
 
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
-// products of rows 2l and 2l+1, or of integers and e4m3 lane 4l of row l. from says which chunk of its tile chunk c is.
-// held is the tile's number among those of which chunks are held, or noTile.
+// products of rows 2l and 2l+1, or of integers and e4m3 lane 4l of row l. held is the tile's number among those of
+// which chunks are held, or noTile.
 //
 // What a warp does from a chunk's landing to its stage's release is short: the weights'
 // addresses are computed before, and the input of the first groups is read.
-func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, from func(c u32) u32, held int) []f32 {
+func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
 	if g.Fixed != nil {
 		return g.tileInt4(e, c, r, held)
 	}
@@ -223,13 +201,13 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, from func(c 
 	acc := g.accumulators(k)
 	first := 0
 	if held != noTile {
-		first = g.useHeld(e, acc, from, held)
+		first = g.useHeld(e, acc, held)
 	}
 	quarter := dsl.Optional(g.quarter(e))
 	g.chunksFrom(k, first, func(chunk u32, columns int) {
 		var inputs [][]pair
 		for i := range min(maxInputsAhead, columns/g.M.Format.Columns()/e.Consumers) { // those that all warps have
-			inputs = append(inputs, g.input(from(chunk), e.Warp.AddC(i*e.Consumers), quarter))
+			inputs = append(inputs, g.input(chunk, e.Warp.AddC(i*e.Consumers), quarter))
 		}
 		c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
 			g.eachGroup(e, columns, func(i int, group u32) {
@@ -237,7 +215,7 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, from func(c 
 				if i < len(inputs) {
 					g.multiply(e.K, acc, inputs[i], w)
 				} else {
-					g.multiply(e.K, acc, g.input(from(chunk), group, quarter), w)
+					g.multiply(e.K, acc, g.input(chunk, group, quarter), w)
 				}
 			})
 		})

@@ -12,13 +12,7 @@ type VectorPackets struct {
 	// vector, 2 or 4; so a warp's loads of one of them are one stretch.
 	Planes int
 	What   string // that is waited for, with %d for the word
-
-	// Parts is how many vectors of Pairs/Parts pairs, one behind the other, this one is the sum of, where a product's
-	// tiles are in pieces: Source adds them up in order. 0 or 1: it is one.
-	Parts int
 }
-
-func (h *VectorPackets) parts() int { return max(1, h.Parts) }
 
 // The payload of a word: two f32 of the residual vector, or a pair of bf16 and 0.
 type payload [2]u32
@@ -40,9 +34,8 @@ func (h *VectorPackets) Keep(e *Env) func(row u32, sum []f32) {
 	}
 }
 
-// Vector waits for elements one pair after another, each time they are read: for a few. Of several parts it is none.
+// Vector waits for elements one pair after another, each time they are read: for a few.
 func (h *VectorPackets) Vector(e *Env) Vector {
-	e.K.Require(h.parts() == 1, "handed vector: %d parts, want one where few elements are read", h.parts())
 	return func(at u32, n int) (out []f32) {
 		for i := range n / 2 {
 			out = append(out, floats(h.Words.load(e, h.Buf, h.at(at.DivC(2).AddC(i)), h.What))...)
@@ -55,17 +48,6 @@ func (h *VectorPackets) Vector(e *Env) Vector {
 func floats(v dsl.Val[dsl.B128]) []f32 {
 	w := dsl.Split(v)
 	return []f32{dsl.Bits[dsl.F32](w[0].Or(w[2])), dsl.Bits[dsl.F32](w[1])}
-}
-
-// sumOf adds words of f32 up in order.
-func sumOf(words []dsl.Val[dsl.B128]) []f32 {
-	x := floats(words[0])
-	for _, w := range words[1:] {
-		for i, v := range floats(w) {
-			x[i] = x[i].Add(v)
-		}
-	}
-	return x
 }
 
 // single is the first part of a word whose second and third are 0.
@@ -81,43 +63,38 @@ func single(v dsl.Val[dsl.B128]) u32 {
 const polled = 8
 
 // each calls begin in the consumer threads for the first n groups of Planes pairs, i = Tid,
-// Tid + Threads, …, and what that returns with their words when they have come: plane by plane, of each its parts.
+// Tid + Threads, …, and what that returns with their words when they have come.
 func (h *VectorPackets) each(e *Env, n int, begin func(i u32) func(words []dsl.Val[dsl.B128])) {
-	perGroup := h.Planes * h.parts()
-	e.eachOf(n, polled/perGroup, func(groups []u32) {
+	e.eachOf(n, polled/h.Planes, func(groups []u32) {
 		var at []u32
 		var use []func([]dsl.Val[dsl.B128])
 		for _, i := range groups {
 			use = append(use, begin(i))
-			for p := range perGroup {
-				at = append(at, i.AddC(p*(h.Pairs/perGroup)))
+			for p := range h.Planes {
+				at = append(at, i.AddC(p*(h.Pairs/h.Planes)))
 			}
 		}
 		words := h.Words.All(e, h.Buf, at, h.What)
 		for n := range groups {
-			use[n](words[n*perGroup:][:perGroup])
+			use[n](words[n*h.Planes:][:h.Planes])
 		}
 	})
 }
 
 // elements makes it a Source of f32.
 func (h *VectorPackets) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
-	if h.Planes != 2 || n%4 != 0 || 2*h.Pairs < n*h.parts() {
-		e.K.Require(false, "handed vector: %d pairs in %d planes, want 2 of %d elements", h.Pairs, h.Planes, n*h.parts())
+	if h.Planes != 2 || n%4 != 0 || 2*h.Pairs < n {
+		e.K.Require(false, "handed vector: %d pairs in %d planes, want 2 of %d elements", h.Pairs, h.Planes, n)
 		return
 	}
 	h.each(e, n/4, func(i u32) func([]dsl.Val[dsl.B128]) {
 		use := begin(i)
-		return func(words []dsl.Val[dsl.B128]) {
-			parts := len(words) / 2
-			use(append(sumOf(words[:parts]), sumOf(words[parts:])...))
-		}
+		return func(words []dsl.Val[dsl.B128]) { use(append(floats(words[0]), floats(words[1])...)) }
 	})
 }
 
 // fours are the words of elements 4i to 4i + 3, of 2 planes.
 func (h *VectorPackets) fours(e *Env, i u32) []dsl.Val[dsl.B128] {
-	e.K.Require(h.parts() == 1, "handed vector: %d parts, want one where few elements are read", h.parts())
 	return h.Words.All(e, h.Buf, []u32{i, i.AddC(h.Pairs / h.Planes)}, h.What)
 }
 

@@ -85,7 +85,7 @@ func (g *GEMV) held() int {
 	if g.Prefetch == nil {
 		return 0
 	}
-	return min(g.Prefetch.Chunks, g.M.MaxCount()*g.M.PieceChunks())
+	return min(g.Prefetch.Chunks, g.M.MaxCount()*g.M.ChunksPerTile)
 }
 
 // heldRule is that there are registers for what is held.
@@ -111,15 +111,15 @@ func (g *GEMV) chunkRegisters(consumers, part int) int {
 }
 
 // heldTiles is how many tiles they are of, the last one perhaps in part.
-func (g *GEMV) heldTiles() int { return ceilDiv(g.held(), g.M.PieceChunks()) }
+func (g *GEMV) heldTiles() int { return ceilDiv(g.held(), g.M.ChunksPerTile) }
 
 // heldOf is how many chunks of tile t of a share are held.
-func (g *GEMV) heldOf(t int) int { return min(g.held()-t*g.M.PieceChunks(), g.M.PieceChunks()) }
+func (g *GEMV) heldOf(t int) int { return min(g.held()-t*g.M.ChunksPerTile, g.M.ChunksPerTile) }
 
 // heldChunk is where chunk part of a share's tile t is held: 4 registers for each k group of the warp, or of 4
 // bits for each piece as many as it takes.
 func (g *GEMV) heldChunk(e *Env, t, part int) []*dsl.Var[dsl.BF16x2] {
-	return g.Prefetch.weights[t*g.M.PieceChunks()+part][:g.chunkRegisters(e.Consumers, part)]
+	return g.Prefetch.weights[t*g.M.ChunksPerTile+part][:g.chunkRegisters(e.Consumers, part)]
 }
 
 // owned runs body where the CTA's share has a tile t: everywhere, or where Count says so.
@@ -191,8 +191,7 @@ func (g *GEMV) heldFirst(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share S
 	e.K.Note("%s: tiles whose first chunks are in registers", g.Name)
 	mine := e.Warp.MulC(batchTiles * pipeline.TileRows) // of half 0
 	for t := range g.heldTiles() {
-		from := g.firstChunk(share, func() u32 { return e.K.U32(t) })
-		g.owned(e.K, share, t, func() { g.keep(e, mine, e.K.U32(t), g.tile(e, c, r, from, t)) })
+		g.owned(e.K, share, t, func() { g.keep(e, mine, e.K.U32(t), g.tile(e, c, r, t)) })
 	}
 }
 
@@ -209,7 +208,7 @@ const noTile = -1
 
 // useHeld multiplies what is held of a share's tile t, as tile would if it still lay in the
 // ring. It returns how many chunks that were.
-func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], from func(part u32) u32, t int) int {
+func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
 	quarter := g.quarter(e)
 	for part := range g.heldOf(t) {
 		held := g.heldChunk(e, t, part)
@@ -218,7 +217,7 @@ func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], from func(part u32) u3
 			for _, v := range held[groupWords(g.M.Format)*i:][:groupWords(g.M.Format)] {
 				w = append(w, v.Get())
 			}
-			g.multiply(e.K, acc, g.input(from(e.K.U32(part)), group, quarter), w)
+			g.multiply(e.K, acc, g.input(e.K.U32(part), group, quarter), w)
 		})
 	}
 	return g.heldOf(t)

@@ -113,7 +113,7 @@ func takes(mk *megakernel.Kernel) bool { return mk.BlocksApart() <= mk.Plan.Stag
 func even(p *pipeline.Plan) bool {
 	for _, ms := range [][]pipeline.MatrixPlan{p.Layer, p.Final} {
 		for _, m := range ms {
-			if m.AllPieces()%p.SMs != 0 {
+			if m.Tiles%p.SMs != 0 {
 				return false
 			}
 		}

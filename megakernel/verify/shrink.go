@@ -16,7 +16,6 @@ import (
 const (
 	smallLayers  = 2
 	smallHidden  = 160 // 20 row tiles: 3 SMs share them unevenly
-	piecesHidden = 128 // 16 row tiles: 3 SMs share halves of them more evenly
 	smallVocab   = 328 // 41 row tiles
 	smallKVHeads = 2
 	smallSMs     = 3
@@ -50,30 +49,11 @@ func shrink(mk *megakernel.Kernel) (models.Config, megakernel.Options) {
 	c.Vocab = atMost(c.Vocab, smallVocab, pipeline.TileRows)
 	c.KVHeads = min(c.KVHeads, smallKVHeads)
 	c.Heads = c.KVHeads * group
-	keepPieces(mk, &c, columns, part)
 	c.BOS, c.EOS = models.NoToken, nil // no token of the real vocabulary
 	o.SMs = min(o.SMs, smallSMs)
 	o.SharedLimit *= moreShared
 	o.Splits = min(o.Splits, smallSplits)
 	return c, o
-}
-
-// keepPieces is sizes at which tiles of the small kernel are in pieces where those of the real one are: of two chunks a
-// tile.
-func keepPieces(mk *megakernel.Kernel, c *models.Config, columns, part int) {
-	pieces := func(i int) bool { return !mk.Ragged() && mk.Plan.Layer[i].Pieces > 1 }
-	o, down := pieces(megakernel.MatrixO), pieces(megakernel.MatrixDown)
-	if o || down {
-		c.Hidden = atMost(c.Hidden, piecesHidden, part)
-	}
-	if down {
-		c.Intermediate = min(mk.Config.Intermediate, 2*columns)
-	}
-	if heads := ceilDiv(2*columns, c.HeadDim); o && c.Heads < heads {
-		group := c.Heads / c.KVHeads
-		c.KVHeads = min(mk.Config.KVHeads, ceilDiv(heads, group))
-		c.Heads = c.KVHeads * group
-	}
 }
 
 // atMost is n, or if that is larger, small with n's remainder modulo m; small is
@@ -128,8 +108,6 @@ func compare(real, small *megakernel.Kernel, context int) (equal []Fact, shrunk 
 	size("layers", func(k *megakernel.Kernel) int { return k.Config.Layers })
 	size("hidden size", func(k *megakernel.Kernel) int { return k.Config.Hidden })
 	size("intermediate size", func(k *megakernel.Kernel) int { return k.Config.Intermediate })
-	size("pieces of a tile of o", func(k *megakernel.Kernel) int { return k.Plan.Layer[megakernel.MatrixO].Pieces })
-	size("pieces of a tile of down", func(k *megakernel.Kernel) int { return k.Plan.Layer[megakernel.MatrixDown].Pieces })
 	size("KV heads", func(k *megakernel.Kernel) int { return k.Config.KVHeads })
 	size("vocabulary", func(k *megakernel.Kernel) int { return k.Config.Vocab })
 	shrunk = append(shrunk, Size{"context", real.Config.MaxPositions, context})

@@ -121,7 +121,7 @@ func idle(mk *megakernel.Kernel) (n int) {
 
 // idleAtMost is how many SMs could have none: all but as many as the smallest matrix has tiles.
 func idleAtMost(mk *megakernel.Kernel) int {
-	fewer := func(a, b pipeline.MatrixPlan) int { return cmp.Compare(a.AllPieces(), b.AllPieces()) }
+	fewer := func(a, b pipeline.MatrixPlan) int { return cmp.Compare(a.Tiles, b.Tiles) }
 	fewest := slices.MinFunc(slices.Concat(mk.Plan.Layer, mk.Plan.Final), fewer)
-	return max(0, mk.Options.SMs-fewest.AllPieces())
+	return max(0, mk.Options.SMs-fewest.Tiles)
 }

@@ -26,7 +26,7 @@ func sharesOf(mk *megakernel.Kernel) [][]share {
 		for i := range ms {
 			for sm := range shares {
 				m := &ms[i]
-				end := at + int64(m.Count[sm])*m.PieceBytes()
+				end := at + int64(m.Count[sm])*m.TileBytes()
 				shares[sm] = append(shares[sm], share{prefix + m.Name, at, end})
 				at = end
 			}
@@ -50,9 +50,9 @@ func checkShares(mk *megakernel.Kernel) error {
 			}
 			tile += m.Count[sm]
 		}
-		if bytes := int64(tile) * m.PieceBytes(); bytes < 2*int64(m.Rows)*int64(m.K) || tile != m.AllPieces() {
+		if bytes := int64(tile) * m.TileBytes(); bytes < 2*int64(m.Rows)*int64(m.K) || tile != m.Tiles {
 			return fmt.Errorf("the shares of %s are %d tiles, %d bytes in all, want %d tiles, for %d × %d elements", m.Name,
-				tile, bytes, m.AllPieces(), m.Rows, m.K)
+				tile, bytes, m.Tiles, m.Rows, m.K)
 		}
 	}
 	return nil
