@@ -95,9 +95,9 @@ func (g *GEMM) pair(e *Env, i, first, from, tiles, n u32, body func(row, token u
 	})
 }
 
-// onePair is whether no consumer thread finishes more than one pair of a share.
+// onePair is whether no consumer thread finishes more than one pair of a share: it is one batch, in one round.
 func (g *GEMM) onePair(e *Env) bool {
-	return g.M.MaxCount()*tilePairs(g.In.Padded()) <= e.Threads()
+	return g.M.MaxCount() <= g.M.Batch && g.M.MaxCount()*tilePairs(g.In.Padded()) <= e.Threads()
 }
 
 // pairOf calls body with the thread's only pair, where it has one.
