@@ -99,7 +99,7 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 				continue
 			}
 			if l.plain {
-				p := sampling.Params{Temperature: 1.5, TopK: 3, Seed: uint64(i)}
+				p := sampling.Params{Temperature: 1.5, TopK: 12, Seed: uint64(i)}
 				seqs[i].Draw = p.Rule(&sampling.Penalties{}, nil, nil, 0)
 				seqs[i].Draw.SetTops(sampling.MaxLogprobs - i)
 				continue
@@ -149,6 +149,9 @@ func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), excuses)
 	// some SMs have no rows of the LM head
 	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048,
+		Draws: true}).tryAgain(t, outcomes, excuses)
+	// a thread has four loads of logits under way
+	playSubject(t, 1, 16, 832, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024,
 		Draws: true}).tryAgain(t, outcomes, excuses)
 	// some have none at all
 	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024,

@@ -2,9 +2,9 @@
 
     python lookup_speed.py URL_WITH URL_WITHOUT [--tokens 512] [--prompts 24 | --of FILE] [--rounds 3] [-o FILE]
 
-Both are mkgen serve of the same model and rows. Prompts are random words, some of them many times over, or those that repeating.py wrote. Each is asked for in turns, of both servers, and the medians count. Beside each gain
-stands which part of the answer's tokens were guessed right, by the server's own metrics. It prints the worst and the median gain of answers of which at least half was guessed right, and of
-those of which less than a twentieth was. Needs Python alone.
+Both are mkgen serve of the same model and rows. Prompts are random words, some of them many times over, or those that repeating.py wrote. Each is asked for in turns, of both servers, and
+the medians count. Beside each gain stands which part of the answer's tokens were guessed right, by the server's own metrics. It prints the worst and the median gain of answers of which at
+least half was guessed right, and of those of which less than a twentieth was. Needs Python alone.
 """
 
 import argparse
