@@ -35,10 +35,13 @@ func shippedKernels(t *testing.T, of ...family) (all []shippedKernel) {
 	t.Helper()
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
-	for _, s := range shipped() {
-		all = append(all, s.build(t, c, of)...)
+	ships := shipped()
+	built := make([][]shippedKernel, len(ships))
+	atOnce(len(ships), func(i int) { built[i] = ships[i].build(t, c, of) })
+	if t.Failed() {
+		t.FailNow()
 	}
-	return all
+	return slices.Concat(built...)
 }
 
 // shippedAs is a format of weights and the steps that kernels are made for.

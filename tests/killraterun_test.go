@@ -1,13 +1,18 @@
 package tests
 
 import (
+	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/stretchr/testify/require"
@@ -19,8 +24,9 @@ var (
 )
 
 const (
-	killSeeds = 4  // schedules that a mutant is run under on a subject, and a pair
-	pairSeed  = 26 // of the draw of pairs
+	killSeeds  = 4                // schedules that a mutant is run under on a subject, and a pair
+	pairSeed   = 26               // of the draw of pairs
+	notesEvery = 20 * time.Second // between records of a run that has not ended
 )
 
 // familyExcuses is why mutants of a family's kernels may go unreported.
@@ -40,9 +46,14 @@ func familyExcuses(f family) mutate.Excuses {
 type verdict struct {
 	report string         // empty for one that survives
 	runs   int            // under how many schedules it was run, on all subjects
-	first  int            // the number of the subject that it was run on first,
-	on     int            // and last
+	on     int            // the number of the subject that it was run on last
 	excuse *mutate.Excuse // nil for none
+}
+
+// opened is a subject and its first mutant of each kind.
+type opened struct {
+	*subject
+	firsts map[kind]mutate.Mutation
 }
 
 // killRun is the mutants of a family.
@@ -50,83 +61,112 @@ type killRun struct {
 	family   family
 	excuses  mutate.Excuses
 	small    []killSubject
-	open     map[int]*subject
+	open     []opened
 	verdicts map[kind]*verdict // of all kinds that ship
-	firsts   []map[kind]mutate.Mutation
 }
 
-// subject opens a subject once, and lists its first mutant of each kind.
-func (r *killRun) subject(t *testing.T, i int) (*subject, map[kind]mutate.Mutation) {
+// openAll opens the subjects.
+func (r *killRun) openAll(t *testing.T) {
 	t.Helper()
-	if r.open[i] == nil {
+	r.open = make([]opened, len(r.small))
+	atOnce(len(r.small), func(i int) {
 		s := r.small[i].open(t)
 		s.seeds = min(s.seeds, killSeeds)
-		r.open[i], r.firsts[i] = s, map[kind]mutate.Mutation{}
+		r.open[i] = opened{s, map[kind]mutate.Mutation{}}
 		for _, m := range mutate.Kinds(mutate.List(s.ir)) {
-			r.firsts[i][kind{r.family, m.Name, m.Key}] = m
+			r.open[i].firsts[kind{r.family, m.Name, m.Key}] = m
+		}
+	})
+	if t.Failed() {
+		t.FailNow() // a subject that could not be opened has ended no more than its own goroutine
+	}
+}
+
+// firstOn is the kinds that a subject is the first to have, in its kernel's order, but for one without a kernel of its
+// own.
+func (r *killRun) firstOn(i int, taken map[kind]bool) (ks []kind) {
+	if r.small[i].kernel == nil {
+		return nil
+	}
+	for _, m := range mutate.Kinds(mutate.List(r.open[i].ir)) {
+		if k := (kind{r.family, m.Name, m.Key}); r.verdicts[k] != nil && !taken[k] {
+			taken[k] = true
+			ks = append(ks, k)
 		}
 	}
-	return r.open[i], r.firsts[i]
+	return ks
 }
 
 // kinds tries each kind on the first subject that has it, then those that are neither reported nor excused on the
-// others, and tells of each subject when it is through.
-func (r *killRun) kinds(t *testing.T, through func()) {
+// others, and calls note now and then, not twice at a time. Kinds of the last subjects, which are larger, come first.
+func (r *killRun) kinds(t *testing.T, note func()) {
 	t.Helper()
-	for _, again := range []bool{false, true} {
-		for i, small := range r.small {
-			if !again && !r.hasNew(t, small) {
-				continue
-			}
-			s, _ := r.subject(t, i)
-			var ms []mutant
-			var of []*verdict
-			for _, m := range mutate.Kinds(mutate.List(s.ir)) {
-				v := r.verdicts[kind{r.family, m.Name, m.Key}]
-				if v == nil || v.report != "" || (v.runs > 0) != again || again && (v.excuse != nil || v.first == i) {
-					continue
-				}
-				if !again {
-					v.first = i
-				}
-				v.excuse = r.excuses.Of(m)
-				ms, of = append(ms, mutant{Mutation: m}), append(of, v)
-			}
-			start := time.Now()
-			for j, o := range s.tryAll(t, ms, r.excuses) {
-				of[j].report, of[j].on = o.Report, i
-				of[j].runs += o.Runs
-			}
-			t.Logf("%s: %d kinds of mutants in %.0f s", small.name, len(ms), time.Since(start).Seconds())
-			through()
+	r.openAll(t)
+	var ks []kind
+	var first []int
+	taken := map[kind]bool{}
+	for i := range r.small {
+		for _, k := range r.firstOn(i, taken) {
+			ks, first = append(ks, k), append(first, i)
 		}
 	}
+	var mu sync.Mutex
+	noted, errs := time.Now(), make([]error, len(ks))
+	atOnce(len(ks), func(n int) {
+		n = len(ks) - 1 - n
+		var v verdict
+		v, errs[n] = r.try(t.Context(), ks[n], first[n])
+		mu.Lock()
+		defer mu.Unlock()
+		*r.verdicts[ks[n]] = v
+		if time.Since(noted) > notesEvery {
+			note()
+			noted = time.Now()
+		}
+	})
+	require.NoError(t, errors.Join(errs...))
+	t.Logf("%d kinds on %d subjects", len(ks), len(r.small))
 }
 
-// hasNew reports whether a subject has a kind that has not been run.
-func (r *killRun) hasNew(t *testing.T, s killSubject) bool {
-	t.Helper()
-	if s.kernel == nil {
-		return false
-	}
-	for k := range kindsOf(r.family, s.kernel(t)) {
-		if v := r.verdicts[k]; v != nil && v.runs == 0 {
-			return true
+// try tries a kind on its first subject, then on the others while it is neither reported nor excused.
+func (r *killRun) try(ctx context.Context, k kind, first int) (v verdict, err error) {
+	v.excuse = r.excuses.Of(r.open[first].firsts[k])
+	for _, i := range append([]int{first}, r.others(first)...) {
+		m, has := r.open[i].firsts[k]
+		if !has || v.report != "" || i != first && v.excuse != nil {
+			continue
 		}
+		o, err := r.open[i].try(ctx, mutant{Mutation: m}, r.open[i].seedsOf(m, r.excuses))
+		if err != nil {
+			return v, err
+		}
+		v.report, v.on = o.Report, i
+		v.runs += o.Runs
 	}
-	return false
+	return v, nil
 }
 
 // pair is two mutants that are made at once.
 type pair struct {
-	a, b kind
+	a, b  kind
+	tryOn []int // the subjects that have both
 	verdict
 }
 
-// pairs draws pairs of kinds, one half among all, one among those that are excused, and runs them. If one of a pair is
-// reported alone, the pair runs on the subject that reports it, or not at all. A pair that a schedule of the first
-// subject does not show runs on all that have both kinds, but for two that are excused.
-func (r *killRun) pairs(t *testing.T, n int) (all []pair) {
+// pairs draws pairs of kinds and runs them. A pair that a schedule of the first subject does not show runs on all that
+// have both kinds, but for two that are excused.
+func (r *killRun) pairs(t *testing.T, n int) []pair {
+	t.Helper()
+	all := r.drawPairs(t, n)
+	errs := make([]error, len(all))
+	atOnce(len(all), func(i int) { errs[i] = r.tryPair(t.Context(), &all[i]) })
+	require.NoError(t, errors.Join(errs...))
+	return all
+}
+
+// drawPairs draws one half of the pairs among all kinds, one among those that are excused. If one of a pair is reported
+// alone, the pair is for the subject that reports it, or is not drawn.
+func (r *killRun) drawPairs(t *testing.T, n int) (all []pair) {
 	t.Helper()
 	rng := rand.New(rand.NewPCG(pairSeed, 0))
 	var kinds, excused []kind
@@ -134,7 +174,7 @@ func (r *killRun) pairs(t *testing.T, n int) (all []pair) {
 		if small.kernel == nil {
 			continue
 		}
-		for _, m := range mutate.Kinds(mutate.List(small.kernel(t))) {
+		for _, m := range mutate.Kinds(mutate.List(r.open[i].ir)) {
 			k := kind{r.family, m.Name, m.Key}
 			v := r.verdicts[k]
 			if v == nil || v.runs == 0 || v.on != i {
@@ -153,37 +193,54 @@ func (r *killRun) pairs(t *testing.T, n int) (all []pair) {
 		p := pair{a: from[rng.IntN(len(from))], b: from[rng.IntN(len(from))]}
 		va, vb := r.verdicts[p.a], r.verdicts[p.b]
 		if vb.report == "" && va.report != "" || va.on < vb.on && (va.report == "") == (vb.report == "") {
-			p.a, p.b, va, vb = p.b, p.a, vb, va
+			p.a, p.b, vb = p.b, p.a, va
 		}
-		made, on := false, []int{vb.on}
+		on := []int{vb.on}
 		if vb.report == "" {
 			on = append(on, r.others(vb.on)...)
 		}
 		for _, i := range on {
-			if p.report != "" || made && r.excused(p) {
-				break
-			}
-			s, firsts := r.subject(t, i)
-			if firsts[p.a].Name == "" || firsts[p.b].Name == "" {
-				continue
-			}
-			k, err := mutate.Apply(s.ir, firsts[p.a], firsts[p.b])
-			if err != nil {
-				continue
-			}
-			made, p.on = true, i
-			for seed := uint64(1); seed <= s.seeds && p.report == ""; seed++ {
-				p.runs++
-				if p.report, _, err = s.run(t.Context(), k, seed); err != nil {
-					require.NoError(t, err, "%s and %s", p.a, p.b)
-				}
+			if _, err := r.both(p, i); err == nil && (len(p.tryOn) == 0 || !r.excused(p)) {
+				p.tryOn = append(p.tryOn, i)
 			}
 		}
-		if made {
+		if len(p.tryOn) > 0 {
 			all = append(all, p)
 		}
 	}
 	return all
+}
+
+// both is a subject's kernel with both mutants; an error says that they cannot be made there at once.
+func (r *killRun) both(p pair, on int) (*ir.Kernel, error) {
+	s := r.open[on]
+	a, hasA := s.firsts[p.a]
+	b, hasB := s.firsts[p.b]
+	if !hasA || !hasB {
+		return nil, fmt.Errorf("%s has not both %s and %s", r.small[on].name, p.a, p.b)
+	}
+	return mutate.Apply(s.ir, a, b)
+}
+
+// tryPair runs a pair where it is to be tried, until a schedule shows it.
+func (r *killRun) tryPair(ctx context.Context, p *pair) error {
+	for _, i := range p.tryOn {
+		k, err := r.both(*p, i)
+		if err != nil {
+			return err
+		}
+		p.on = i
+		for seed := uint64(1); seed <= r.open[i].seeds; seed++ {
+			p.runs++
+			if p.report, _, err = r.open[i].run(ctx, k, seed); err != nil {
+				return fmt.Errorf("%s and %s: %w", p.a, p.b, err)
+			}
+			if p.report != "" {
+				return nil
+			}
+		}
+	}
+	return nil
 }
 
 func (r *killRun) others(than int) (all []int) {
@@ -231,13 +288,12 @@ func TestKillRateOfWhatShips(t *testing.T) {
 // newKillRun is of a family's kernels and subjects.
 func newKillRun(t *testing.T, f family, kernels []shippedKernel) *killRun {
 	t.Helper()
-	r := &killRun{family: f, excuses: familyExcuses(f), open: map[int]*subject{}, verdicts: map[kind]*verdict{}}
+	r := &killRun{family: f, excuses: familyExcuses(f), verdicts: map[kind]*verdict{}}
 	for _, s := range killSubjects(t) {
 		if s.family == f {
 			r.small = append(r.small, s)
 		}
 	}
-	r.firsts = make([]map[kind]mutate.Mutation, len(r.small))
 	for _, k := range kernels {
 		if k.family != f {
 			continue

@@ -171,9 +171,8 @@ func TestARecordOfKillsSaysWhatBecameOfKindsAndPairs(t *testing.T) {
 			}}
 		}}
 	}
-	r := &killRun{family: oneRow, open: map[int]*subject{}, verdicts: map[kind]*verdict{},
-		firsts: make([]map[kind]mutate.Mutation, 2),
-		small:  []killSubject{small("blind", ""), small("seeing", "last")},
+	r := &killRun{family: oneRow, verdicts: map[kind]*verdict{},
+		small: []killSubject{small("blind", ""), small("seeing", "last")},
 		excuses: mutate.Excuses{{Op: "bar.cta", Classes: mutate.Gone, Front: "ld @x", Why: "nobody needs it",
 			Rule: mutate.Causality}}}
 	kernel := shippedKernel{"kernel", oneRow, kindsOf(oneRow, k)}

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	goruntime "runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -191,35 +193,38 @@ func (s *subject) try(ctx context.Context, m mutant, seeds uint64) (outcome, err
 	return o, nil
 }
 
-// tryAll runs mutants, two at a time, and keeps their order. Those that known
+// seedsOf is how many schedules a mutant is run under: fewer where known explains it.
+func (s *subject) seedsOf(m mutate.Mutation, known mutate.Excuses) uint64 {
+	if known.Of(m) != nil {
+		return min(s.seeds, knownSeeds)
+	}
+	return s.seeds
+}
+
+// tryAll runs mutants, as many at a time as there are CPUs, and keeps their order. Those that known
 // explains are run under fewer schedules.
 func (s *subject) tryAll(t *testing.T, ms []mutant, known mutate.Excuses) []outcome {
 	t.Helper()
-	seeds := make([]uint64, len(ms))
-	for i, m := range ms {
-		if seeds[i] = s.seeds; known.Of(m.Mutation) != nil {
-			seeds[i] = min(s.seeds, knownSeeds)
-		}
-	}
 	out, errs := make([]outcome, len(ms)), make([]error, len(ms))
-	next := make(chan int)
-	var wg sync.WaitGroup
-	for range 2 {
-		wg.Go(func() {
-			for i := range next {
-				out[i], errs[i] = s.try(t.Context(), ms[i], seeds[i])
-			}
-		})
-	}
-	for i := range ms {
-		next <- i
-	}
-	close(next)
-	wg.Wait()
+	atOnce(len(ms), func(i int) { out[i], errs[i] = s.try(t.Context(), ms[i], s.seedsOf(ms[i].Mutation, known)) })
 	for _, err := range errs {
 		require.NoError(t, err)
 	}
 	return out
+}
+
+// atOnce calls do for each of n numbers, as many at a time as there are CPUs, and in their order but for that.
+func atOnce(n int, do func(i int)) {
+	var next atomic.Int64
+	var wg sync.WaitGroup
+	for range min(n, goruntime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := int(next.Add(1)) - 1; i < n; i = int(next.Add(1)) - 1 {
+				do(i)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // sample is every mutant of a kernel with -mutants=all, else one of every n: which, -draw

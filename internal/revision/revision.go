@@ -7,7 +7,8 @@ import (
 	"strings"
 )
 
-// stamped is what scripts/build-cuda says, for checkouts where go build finds no commit (work trees of git among them).
+// stamped is what the linker was told with -X: by scripts/build-cuda for checkouts where go build finds no commit (work
+// trees of git among them), and by go test -c for a test that runs where there is no checkout.
 var stamped string
 
 // String is the commit the running program was built from, followed by
@@ -33,9 +34,12 @@ func String() string {
 	return revision + modified
 }
 
-// Checkout is the commit of the checkout that the working directory is in, as String writes it: for records of tests,
-// whose build records none. It is "unknown" where git does not say.
+// Checkout is the commit that a test was stamped with, else that of the checkout that the working directory is in, as
+// String writes it: for records of tests, whose build records none. It is "unknown" where git does not say.
 func Checkout() string {
+	if stamped != "" {
+		return stamped
+	}
 	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
 	if err != nil {
 		return "unknown"
