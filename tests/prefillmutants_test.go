@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -185,19 +184,14 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 	require.LessOrEqual(t, used, pages)
 	_, err = r.RunAll(t.Context(), step, false) // writes the tokens and the tables that stay
 	require.NoError(t, err)
-	var one sync.Mutex
+	wide.Options.MaxSteps = 3e6
 	return &subject{seeds: promptSeeds, ir: p.IR,
 		run: func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
-			one.Lock()
-			defer one.Unlock()
-			if err := wide.Swap(k); err != nil {
+			wide := wide.Fork()
+			if err := errors.Join(wide.Swap(k), wide.Zero("barrier"), wide.Zero("epoch")); err != nil {
 				return "", "", err
 			}
-			wide.Options.MaxSteps = 3e6
 			wide.Reseed(seed)
-			if err := errors.Join(wide.Zero("barrier"), wide.Zero("epoch")); err != nil {
-				return "", "", err
-			}
 			scalars := map[string]uint64{megakernel.ScalarRows: 40, megakernel.ScalarPages: uint64(pages),
 				megakernel.ScalarChooses: 1}
 			if x.several {

@@ -3,6 +3,7 @@ package runtime
 import (
 	"encoding/binary"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
@@ -50,6 +51,13 @@ func NewSim(k *ir.Kernel, seed uint64) (*Sim, error) {
 		s.Options.Policy = interp.PolicyPCT
 	}
 	return s, nil
+}
+
+// Fork returns a device of the same kernel and options whose buffers are its own and hold what s's hold now, for
+// launches beside those of s and of other forks.
+func (s *Sim) Fork() *Sim {
+	return &Sim{program: s.program, graph: s.graph, mem: s.mem.Clone(), sizes: maps.Clone(s.sizes), seed: s.seed,
+		kernel: s.kernel, host: newSimHost(), Options: s.Options, Late: s.Late}
 }
 
 // Alloc reserves a buffer; reading what was never written is then a fault.
