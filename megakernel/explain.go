@@ -152,7 +152,7 @@ func (mk *Kernel) reportKV(r *report) {
 	r.line("\nKV cache")
 	r.text("[%s][pages][%s][%s][K, V][%d] %s: %s a position, %s a page of all layers.",
 		plural.Of(l.Layers, "layer"), plural.Of(l.Heads, "KV head"), plural.Of(l.Page, "slot"), l.D, o.KV,
-		FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
+		FormatBytes(mk.KVTokenBytes()), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
 	if l.ScalesLen() > 0 {
 		r.text("A scale for the keys and one for the values of each layer and KV head: an element stands for itself times its scale, at most 448 times.")
 	}

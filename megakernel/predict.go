@@ -32,15 +32,16 @@ type PhasePrediction struct {
 	Sync   float64 // from an SM's arrival to its release
 }
 
-// predictedLayers is how many layers are run through: syncs make every layer begin
-// in the same way, so further ones take as long as the last of them.
-const predictedLayers = 4
+// settledLayers is how many layers a step is run through before those whose times stand for the rest, one of each in
+// the pattern of layers: syncs make every layer begin in the same way, so further ones take as long as those.
+const settledLayers = 3
 
 // Predict models the time of a step over sequences sequences (at least 1), each with
 // context tokens (0 or more) in the KV cache, on a machine. It runs a pipeline.RingClock
 // for every kind of share that SMs have, through two steps, of which the second counts:
 //
-//   - Memory brings an SM its share of what all stream with the kernel's copies in flight.
+//   - Memory brings an SM its share of what all stream with the kernel's copies in flight. Layers with a window read
+//     the chunks of the tokens that they see.
 //   - A phase begins with what consumers read of other SMs' work, through the L2 cache,
 //     while the producer goes on: see chain. Then they drain its chunks, and a product's
 //     sums meet.
@@ -61,36 +62,83 @@ func (mk *Kernel) Predict(m *machine.Machine, context, sequences int) Prediction
 		Floor:  float64(mk.Plan.WeightBytes()+int64(sequences)*mk.KVBytes(context)) / (m.Ceiling.Median * 1e9),
 		Phases: s.phases,
 	}
-	busiest := float64(mk.Config.Layers)*float64(mk.Plan.MaxSMBytes(0)+mk.kvBusiest(context,
-		sequences)) + float64(mk.Plan.MaxSMBytes(pipeline.FinalLayer))
-	p.Stream = busiest / s.rate
+	busiest := mk.Plan.MaxSMBytes(pipeline.FinalLayer)
+	for layer := range mk.Config.Layers {
+		busiest += mk.Plan.MaxSMBytes(0) + mk.kvBusiest(layer, context, sequences)
+	}
+	p.Stream = float64(busiest) / s.rate
 	for _, f := range p.Phases {
 		p.Total += float64(f.Runs) * f.Time
 	}
 	return p
 }
 
-// KVBytes is what one step reads of a KV cache of context tokens, each once.
-func (mk *Kernel) KVBytes(context int) int64 {
-	return int64(mk.Config.Layers) * mk.kvLayerBytes(context)
+// KVBytes returns what one step reads at the least of a KV cache of context tokens, in bytes: once the tokens that each
+// layer sees through its window.
+func (mk *Kernel) KVBytes(context int) (n int64) {
+	for layer := range mk.Config.Layers {
+		n += int64(mk.seen(layer, context)) * mk.kvLayerBytes()
+	}
+	return n
 }
 
-func (mk *Kernel) kvLayerBytes(context int) int64 {
-	return int64(context) * int64(mk.KV.Heads) * int64(mk.KV.TokenBytes())
+// KVTokenBytes returns the size of a cached token over all layers, in bytes.
+func (mk *Kernel) KVTokenBytes() int64 { return int64(mk.Config.Layers) * mk.kvLayerBytes() }
+
+// kvLayerBytes is the size of a cached token in a layer.
+func (mk *Kernel) kvLayerBytes() int64 { return int64(mk.KV.Heads) * int64(mk.KV.TokenBytes()) }
+
+// windowOf is the sliding window of a layer and its sinks; 0 without. Pages that are selected are read whatever the
+// window.
+func (mk *Kernel) windowOf(layer int) (window, sinks int) {
+	if len(mk.pattern) == 0 || mk.Options.Selection {
+		return 0, 0
+	}
+	return mk.specs[mk.pattern[layer%len(mk.pattern)]].window()
+}
+
+// seen is how many of context cached tokens the token behind them sees in a layer.
+func (mk *Kernel) seen(layer, context int) int {
+	window, sinks := mk.windowOf(layer)
+	if window == 0 {
+		return context
+	}
+	return context - max(0, context-(window-1)-sinks)
+}
+
+// kvTokens are the tokens of the chunks that a sequence of context cached tokens has in a layer, in order: those that
+// tasks.Attention does not leave out between sinks and window.
+func (mk *Kernel) kvTokens(layer, context int) (tokens []int) {
+	per := kvTokensPerStage(mk.Plan)
+	window, sinks := mk.windowOf(layer)
+	first := 0
+	if window > 0 {
+		first = max(0, context+1-window) / per
+	}
+	for c := range ceilDiv(context, per) {
+		if c >= first || c < ceilDiv(sinks, per) {
+			tokens = append(tokens, min(per, context-c*per))
+		}
+	}
+	return tokens
 }
 
 // kvBusiest is at most what the SM with the most KV reads of it in a layer: items
 // (KV head, split) are dealt out in turn, and an item is cut into whole chunks. What a
 // plan deals out is taken to be even, but for whole chunks.
-func (mk *Kernel) kvBusiest(context, sequences int) int64 {
-	per, token := kvTokensPerStage(mk.Plan), int64(mk.KV.TokenBytes())
+func (mk *Kernel) kvBusiest(layer, context, sequences int) int64 {
+	per, token, all := kvTokensPerStage(mk.Plan), int64(mk.KV.TokenBytes()), mk.kvTokens(layer, context)
+	read := 0
+	for _, n := range all {
+		read += n
+	}
 	if mk.Ragged() {
-		chunks := ceilDiv(sequences*mk.KV.Heads*ceilDiv(context, per), mk.Plan.SMs)
-		return min(int64(chunks)*int64(per)*token, int64(sequences)*mk.kvLayerBytes(context))
+		chunks := ceilDiv(sequences*mk.KV.Heads*len(all), mk.Plan.SMs)
+		return min(int64(chunks)*int64(per)*token, int64(sequences)*int64(read)*mk.kvLayerBytes())
 	}
 	items := ceilDiv(mk.AttentionItems()*mk.Options.Splits, mk.Plan.SMs)
-	chunks := ceilDiv(ceilDiv(context, per), mk.Options.Splits)
-	return int64(items) * min(int64(chunks)*int64(per), int64(context)) * token
+	chunks := ceilDiv(len(all), mk.Options.Splits)
+	return int64(items) * min(int64(chunks)*int64(per), int64(read)) * token
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

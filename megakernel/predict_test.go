@@ -148,3 +148,29 @@ func TestPredictionsAreNearTheRecords(t *testing.T) {
 		}
 	}
 }
+
+// Layers with a window read what they see: further tokens cost those without one only, and take none of their time.
+func TestPredictionOfWindowsCountsWhatIsSeen(t *testing.T) {
+	mk := build(t, "gemma-3-4b", Options{}) // five layers with a window of 1024, one without
+	token := mk.KVTokenBytes() / 34
+	require.EqualValues(t, 34*1023*token, mk.KVBytes(1023))
+	require.EqualValues(t, (29*1023+5*6144)*token, mk.KVBytes(6144))
+	sinks := build(t, "llama3-8b", Options{Attention: "window=100+sinks=4"})
+	require.EqualValues(t, 103*sinks.KVTokenBytes(), sinks.KVBytes(1000))
+	require.EqualValues(t, 103*sinks.KVTokenBytes(), sinks.KVBytes(103))
+	require.EqualValues(t, 0, build(t, "llama3-8b", Options{Attention: "window=1"}).KVBytes(1000))
+
+	m := machine.H200()
+	within, behind := mk.Predict(m, 1024, 1), mk.Predict(m, 32768, 1)
+	all := build(t, "gemma-3-4b", Options{Attention: "causal"}).Predict(m, 32768, 1)
+	added := float64(5*(32768-1024)*token) / (m.Ceiling.Median * 1e9)
+	require.InEpsilon(t, added, behind.Floor-within.Floor, 0.01)
+	require.InEpsilon(t, 34./5, (all.Floor-within.Floor)/(behind.Floor-within.Floor), 0.01)
+	require.Greater(t, behind.Total-within.Total, 0.8*added)
+	require.Less(t, behind.Total-within.Total, 1.8*added, "88 of 132 SMs have a part of the cache")
+	require.Greater(t, all.Total-behind.Total, 0.9*(all.Floor-behind.Floor))
+
+	rows := build(t, "gemma-3-4b", Options{Tokens: 8})
+	require.Less(t, rows.Predict(m, 32768, 8).Total,
+		build(t, "gemma-3-4b", Options{Tokens: 8, Attention: "causal"}).Predict(m, 32768, 8).Total/2)
+}

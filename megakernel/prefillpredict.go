@@ -68,7 +68,7 @@ func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cach
 		if p.Options.several() {
 			return p.attends(float64(p.tileTokens()), float64(decoding)) + p.copyTime(m, decoding)
 		}
-		return step + float64(mk.KVBytes(1))*float64(decoding)/(m.Ceiling.Median*1e9)
+		return step + float64(mk.KVTokenBytes())*float64(decoding)/(m.Ceiling.Median*1e9)
 	}
 	return func(cached, decoding int) int {
 		chunk := kernels[0].Options.Tokens
@@ -93,7 +93,7 @@ func (p *Prefill) copyTime(m *machine.Machine, cached int) float64 {
 	if !p.copies() {
 		return 0
 	}
-	bytes := 3 * float64(p.Of.KVBytes(1)) * float64(cached) // read, and written twice as long
+	bytes := 3 * float64(p.Of.KVTokenBytes()) * float64(cached) // read, and written twice as long
 	return bytes / (copyShare * m.Ceiling.Median * 1e9)
 }
 

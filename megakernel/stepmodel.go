@@ -12,6 +12,7 @@ type stepModel struct {
 	mk     *Kernel
 	m      *machine.Machine
 	layers int     // that are run through
+	turns  int     // layers behind which attention repeats
 	rate   float64 // bytes a second that an SM streams
 	run    []Phase // in order
 	shares []*smShare
@@ -23,18 +24,23 @@ type stepModel struct {
 // smShare is what some of the SMs have to do, all of them the same.
 type smShare struct {
 	sms    int
-	chunks map[string][]int // bytes of the chunks of each phase
+	chunks map[string][]int // bytes of the chunks of each phase, but attention's
+	kv     [][]int          // those of attention's, by the layers in turn
 	clock  *pipeline.RingClock
 	held   int // chunks of the phase at hand that are in registers
 }
 
 func newStepModel(mk *Kernel, m *machine.Machine, context, sequences int) *stepModel {
 	p := mk.Plan
-	s := &stepModel{mk: mk, m: m, run: mk.predicted(), layers: min(mk.Config.Layers, predictedLayers),
+	turns := max(1, len(mk.pattern))
+	s := &stepModel{mk: mk, m: m, run: mk.predicted(), layers: min(mk.Config.Layers, settledLayers+turns), turns: turns,
 		rate: m.BytesPerSecond(p.SMs, mk.inFlight()) / float64(p.SMs)}
 	byKind := map[string]*smShare{}
 	for sm := range p.SMs {
-		kv := mk.kvChunks(sm, context, sequences)
+		var kv [][]int
+		for layer := range turns {
+			kv = append(kv, mk.kvChunks(sm, layer, context, sequences))
+		}
 		kind := fmt.Sprint(kv)
 		for i := range layerMatrices + 1 {
 			kind += fmt.Sprint(" ", mk.matrix(i).Count[sm])
@@ -47,41 +53,47 @@ func newStepModel(mk *Kernel, m *machine.Machine, context, sequences int) *stepM
 	}
 	for _, f := range s.run {
 		pp := PhasePrediction{Name: f.Name, Runs: mk.runs(&f)}
-		for _, share := range s.shares {
-			pp.Bytes += int64(share.sms) * share.bytes(f.Name)
-			pp.Most = max(pp.Most, share.bytes(f.Name))
+		for layer := range pp.Runs {
+			for _, share := range s.shares {
+				bytes := share.bytes(f.Name, layer)
+				pp.Bytes += int64(share.sms) * bytes
+				pp.Most = max(pp.Most, bytes)
+			}
 		}
+		pp.Bytes /= int64(pp.Runs)
 		s.phases = append(s.phases, pp)
 	}
 	return s
 }
 
 // kvChunks are the chunks of the KV cache that an SM reads in a layer, in bytes.
-func (mk *Kernel) kvChunks(sm, context, sequences int) (chunks []int) {
-	whole := kvTokensPerStage(mk.Plan) * mk.KV.TokenBytes()
+func (mk *Kernel) kvChunks(sm, layer, context, sequences int) (chunks []int) {
+	tokens := mk.kvTokens(layer, context)
 	if mk.Ragged() {
-		all := sequences * int(mk.kvLayerBytes(context))
+		all, whole := 0, kvTokensPerStage(mk.Plan)*mk.KV.TokenBytes()
+		for _, n := range tokens {
+			all += sequences * n * int(mk.kvLayerBytes())
+		}
 		each := ceilDiv(ceilDiv(all, mk.Plan.SMs), whole) * whole // dealt out in chunks
 		for left := min(each, max(0, all-sm*each)); left > 0; left -= whole {
 			chunks = append(chunks, min(left, whole))
 		}
 		return chunks
 	}
-	per, splits, groups := kvTokensPerStage(mk.Plan), mk.Options.Splits, mk.AttentionItems()
-	all := ceilDiv(context, per)
+	splits, groups := mk.Options.Splits, mk.AttentionItems()
 	for item := sm; item < groups*splits; item += mk.Plan.SMs { // as tasks.Attention deals them out
 		split := item / groups
-		for c := split * all / splits; c < (split+1)*all/splits; c++ {
-			chunks = append(chunks, min(per, context-c*per)*mk.KV.TokenBytes())
+		for _, n := range tokens[split*len(tokens)/splits : (split+1)*len(tokens)/splits] {
+			chunks = append(chunks, n*mk.KV.TokenBytes())
 		}
 	}
 	return chunks
 }
 
 // share is what SM sm has to do, over two steps.
-func (s *stepModel) share(sm int, kv []int) *smShare {
+func (s *stepModel) share(sm int, kv [][]int) *smShare {
 	mk, p := s.mk, s.mk.Plan
-	out := &smShare{chunks: map[string][]int{phaseAttention: kv}}
+	out := &smShare{chunks: map[string][]int{}, kv: kv}
 	for _, layer := range []int{0, pipeline.FinalLayer} {
 		for c := range p.LayerChunks(sm, layer) {
 			name := p.Matrices(layer)[c.Matrix].Name
@@ -90,7 +102,7 @@ func (s *stepModel) share(sm int, kv []int) *smShare {
 	}
 	var all []int
 	for range 2 {
-		s.each(func(i, _ int) { all = append(all, out.chunks[s.run[i].Name]...) })
+		s.each(func(i, _, layer int) { all = append(all, out.of(s.run[i].Name, layer)...) })
 	}
 	all = append(all, all[:min(len(all), p.Stages)]...) // the producer goes on
 	out.clock = pipeline.NewRingClock(pipeline.RingTime{Stages: p.Stages, InFlight: p.InFlight, BytesPerSecond: s.rate,
@@ -103,8 +115,16 @@ func (s *stepModel) share(sm int, kv []int) *smShare {
 	return out
 }
 
-func (h *smShare) bytes(phase string) (n int64) {
-	for _, bytes := range h.chunks[phase] {
+// of are the bytes of a phase's chunks in a layer.
+func (h *smShare) of(phase string, layer int) []int {
+	if phase == phaseAttention {
+		return h.kv[layer%len(h.kv)]
+	}
+	return h.chunks[phase]
+}
+
+func (h *smShare) bytes(phase string, layer int) (n int64) {
+	for _, bytes := range h.of(phase, layer) {
 		n += int64(bytes)
 	}
 	return n
@@ -112,9 +132,10 @@ func (h *smShare) bytes(phase string) (n int64) {
 
 // each calls body for the phases of a step in order, by index: those before the layers,
 // the layers', and those behind them. next is the index of the phase behind it in the
-// step, or -1.
-func (s *stepModel) each(body func(i, next int)) {
-	var before, layer, behind, all []int
+// step, or -1; layer is 0 outside of the layers.
+func (s *stepModel) each(body func(i, next, layer int)) {
+	type run struct{ i, layer int }
+	var before, layer, behind []int
 	for i, f := range s.run {
 		switch {
 		case f.PerLayer:
@@ -125,18 +146,33 @@ func (s *stepModel) each(body func(i, next int)) {
 			behind = append(behind, i)
 		}
 	}
-	all = before
-	for range s.layers {
-		all = append(all, layer...)
-	}
-	all = append(all, behind...)
-	for n, i := range all {
-		if n+1 < len(all) {
-			body(i, all[n+1])
-		} else {
-			body(i, -1)
+	var all []run
+	add := func(phases []int, l int) {
+		for _, i := range phases {
+			all = append(all, run{i, l})
 		}
 	}
+	add(before, 0)
+	for l := range s.layers {
+		add(layer, l)
+	}
+	add(behind, 0)
+	for n, r := range all {
+		if n+1 < len(all) {
+			body(r.i, all[n+1].i, r.layer)
+		} else {
+			body(r.i, -1, r.layer)
+		}
+	}
+}
+
+// stands is how many layers a layer that is run through stands for: itself, and where it is among the last of them,
+// those further on whose turn is its own.
+func (s *stepModel) stands(layer int) int {
+	if layer < s.layers-s.turns {
+		return 1
+	}
+	return 1 + (s.mk.Config.Layers-1-layer)/s.turns
 }
 
 // step runs a step, and notes its phases.
@@ -145,14 +181,12 @@ func (s *stepModel) step() {
 		p := &s.phases[i]
 		p.Time, p.Work, p.Chunks, p.Sync = 0, 0, 0, 0
 	}
-	done := make([]int, len(s.run))
-	s.each(func(i, next int) {
+	s.each(func(i, next, layer int) {
 		times := 1
-		if s.run[i].PerLayer && done[i] == s.layers-1 { // further layers are as this one
-			times += s.mk.Config.Layers - s.layers
+		if s.run[i].PerLayer {
+			times = s.stands(layer)
 		}
-		done[i]++
-		s.phase(i, next, float64(times)/float64(s.phases[i].Runs))
+		s.phase(i, next, layer, float64(times)/float64(s.phases[i].Runs))
 	})
 }
 
@@ -164,8 +198,8 @@ func (s *stepModel) hold(h *smShare, next int) {
 	}
 }
 
-// phase runs a phase and its sync to the next on all SMs, and adds it with a weight.
-func (s *stepModel) phase(i, next int, weight float64) {
+// phase runs a phase of a layer and its sync to the next on all SMs, and adds it with a weight.
+func (s *stepModel) phase(i, next, layer int, weight float64) {
 	f, m, p := &s.run[i], s.m, &s.phases[i]
 	vector, loads := s.mk.chain(f)
 	last, quiet, chunks, arrived := 0.0, false, 0.0, 0.0
@@ -177,11 +211,12 @@ func (s *stepModel) phase(i, next int, weight float64) {
 		if !s.apart {
 			h.clock.Until(s.now + m.ReadSeconds(busy, vector) + float64(loads)*m.LoadSeconds(busy))
 		}
-		for _, bytes := range h.chunks[f.Name][:h.held] { // still to be multiplied
+		all := h.of(f.Name, layer)
+		for _, bytes := range all[:h.held] { // still to be multiplied
 			h.clock.Until(h.clock.Now() + m.DrainSeconds(bytes))
 		}
-		waited := h.clock.Drain(len(h.chunks[f.Name]) - h.held)
-		if len(h.chunks[f.Name]) > 0 {
+		waited := h.clock.Drain(len(all) - h.held)
+		if len(all) > 0 {
 			h.clock.Until(h.clock.Now() + m.FinishSeconds())
 		}
 		chunks += float64(h.sms) * waited

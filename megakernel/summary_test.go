@@ -86,11 +86,11 @@ func TestBusiestSMsShareOfTheKVCache(t *testing.T) {
 	for _, o := range []Options{{}, {SMs: 1}, {SMs: 5, Splits: 3}, {SMs: 132, Splits: 128}} {
 		mk := build(t, "llama3-8b", o)
 		for _, context := range []int{0, 1, 31, 32, 33, 128, 1000, 6144} {
-			mean := float64(mk.kvLayerBytes(context)) / float64(mk.Plan.SMs)
-			busiest := float64(mk.kvBusiest(context, 1))
+			mean := float64(context) * float64(mk.kvLayerBytes()) / float64(mk.Plan.SMs)
+			busiest := float64(mk.kvBusiest(0, context, 1))
 			require.GreaterOrEqual(t, busiest, mean, "%+v context %d", o, context)
 			items := float64(ceilDiv(mk.KV.Heads*mk.Options.Splits, mk.Plan.SMs))
-			each := float64(mk.kvLayerBytes(context)) / float64(mk.KV.Heads*mk.Options.Splits)
+			each := float64(context) * float64(mk.kvLayerBytes()) / float64(mk.KV.Heads*mk.Options.Splits)
 			chunk := float64(kvTokensPerStage(mk.Plan) * mk.KV.TokenBytes())
 			require.LessOrEqual(t, busiest, items*(each+chunk), "%+v context %d", o, context)
 		}

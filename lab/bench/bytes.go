@@ -13,8 +13,8 @@ import (
 // sees; a window of --attention counts as if all were read.
 //
 // weights is what a step reads of weights, megakernel.Kernel.WeightBytes; 0 is that of bf16.
-// kvBytes is the size of a cached token over all layers, megakernel.Kernel.KVBytes
-// of 1; 0 is that of a cache in the type of the weights.
+// kvBytes is the size of a cached token over all layers, megakernel.Kernel.KVTokenBytes; 0 is that of a cache in the
+// type of the weights.
 func BytesPerToken(c models.Config, weights, kvBytes int64, context, tokens int) float64 {
 	if kvBytes == 0 {
 		kvBytes = c.KVBytesPerToken()

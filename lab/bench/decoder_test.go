@@ -51,7 +51,7 @@ func TestADecoderOfSeveralRowsTakesFewerSequences(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Consistent())
 		require.Equal(t, []any{n, n, bench.Sequences, 2 * n}, []any{c.Batch, c.Tokens, c.Feed, c.TokensPerRound})
-		require.InEpsilon(t, bench.BytesPerStep(s.Kernel.Config, 0, s.Kernel.KVBytes(1), bench.Sequences, n, 6, 2),
+		require.InEpsilon(t, bench.BytesPerStep(s.Kernel.Config, 0, s.Kernel.KVTokenBytes(), bench.Sequences, n, 6, 2),
 			c.BytesPerToken*float64(n), 1e-9)
 		step, low, high := c.Step()
 		require.InEpsilon(t, c.StepMicros, step, 1e-4)

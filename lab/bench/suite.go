@@ -164,7 +164,7 @@ func plant(ctx context.Context, mk *megakernel.Kernel, l Loaded, fault megakerne
 }
 
 func (s *Suite) bench(top func(context.Context) (ceiling.Measured, error)) *Bench {
-	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), WeightBytes: s.Kernel.WeightBytes(),
+	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVTokenBytes(), WeightBytes: s.Kernel.WeightBytes(),
 		Format: s.Kernel.Options.Weights, HeadFormat: s.Kernel.Options.Head, PerLaunch: s.PerLaunch,
 		Ceiling: top, Progress: func(what string) { s.say("%s", what) }}
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {

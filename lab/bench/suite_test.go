@@ -126,7 +126,7 @@ func TestASuiteMeasuresOnTheExecutor(t *testing.T) {
 		require.Equal(t, i%5 > 0, c.OfGreedy > 0)
 		require.Equal(t, []int{3, 20}[i/5], c.Context)
 		require.Equal(t, []any{3, 3, "random, seed 2"}, []any{c.TokensPerRound, c.TokensPerLaunch, c.Weights})
-		require.Equal(t, bench.BytesPerToken(s.Kernel.Config, 0, s.Kernel.KVBytes(1), c.Context, 3), c.BytesPerToken)
+		require.Equal(t, bench.BytesPerToken(s.Kernel.Config, 0, s.Kernel.KVTokenBytes(), c.Context, 3), c.BytesPerToken)
 		require.Equal(t, 3, c.Replayed)
 		require.Positive(t, c.DeviceMicros)
 		require.Positive(t, c.P99)

@@ -97,9 +97,9 @@ func (a *Ablated) complete(own []bench.Timing, mk *megakernel.Kernel) {
 // shares are the parts of the ceiling at which bytes are read that must be.
 func (a *Ablated) shares(mk *megakernel.Kernel, micros []float64) (all []float64) {
 	for i, us := range micros {
-		bytes := bench.BytesPerToken(mk.Config, mk.WeightBytes(), mk.KVBytes(1), a.Contexts[i], a.Tokens)
+		bytes := bench.BytesPerToken(mk.Config, mk.WeightBytes(), mk.KVTokenBytes(), a.Contexts[i], a.Tokens)
 		if mk.Ragged() {
-			bytes = bench.BytesPerStep(mk.Config, mk.WeightBytes(), mk.KVBytes(1), bench.Sequences, mk.Options.Tokens,
+			bytes = bench.BytesPerStep(mk.Config, mk.WeightBytes(), mk.KVTokenBytes(), bench.Sequences, mk.Options.Tokens,
 				a.Contexts[i], a.Tokens)
 		}
 		all = append(all, math.Round(1e4*bytes/us/1e3/a.Ceiling.GBps)/1e4)

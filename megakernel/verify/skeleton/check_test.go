@@ -8,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
 
@@ -164,4 +165,23 @@ func TestTimes(t *testing.T) {
 		all = append(all, strings.TrimSuffix(nth(n), " time"))
 	}
 	require.Equal(t, []string{"1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "112th"}, all)
+}
+
+// A step predicted reads the bytes that the kernel copies, in layers with a window and without.
+func TestPredictedBytesOfWindowsAreThoseCopied(t *testing.T) {
+	c := twoLayers(quick(t))
+	for _, attention := range []string{"window=1000/causal", "window=1000+sinks=40/window=70"} {
+		o := megakernel.Options{Attention: attention}
+		r, err := Check(t.Context(), Request{Config: c, Options: o, Seed: 1, Steps: 1, Contexts: []int{5000}})
+		require.NoError(t, err)
+		require.NoError(t, r.Err(), r)
+		mk, err := megakernel.Build(c, o)
+		require.NoError(t, err)
+		for _, p := range mk.Predict(machine.H200(), 5000, 1).Phases {
+			if p.Name == "attention" {
+				require.Equal(t, r.Launches[0].KVBytes, int64(p.Runs)*p.Bytes, attention)
+				require.Less(t, mk.KVBytes(5000), r.Launches[0].KVBytes, "whole chunks")
+			}
+		}
+	}
 }
