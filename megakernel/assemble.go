@@ -241,10 +241,10 @@ func (b *builder) consumers() {
 	b.watch.Publish(k)
 }
 
-// words hands data on in words with the tag of n changes of it ago, which is when
+// packets are LL packets with the flag of ago changes of it before, which is when
 // they were written.
-func (b *builder) words(ago int) *tasks.Words {
-	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.TagBefore(ago) }, Watch: b.watch}
+func (b *builder) packets(ago int) *tasks.LL {
+	return &tasks.LL{Flag: func() dsl.Val[dsl.U32] { return b.bar.FlagBefore(ago) }, Watch: b.watch}
 }
 
 // at says where in the launch what follows lies.

@@ -51,7 +51,7 @@ type buffers struct {
 	known         dsl.Val[dsl.U32]
 	pages         dsl.Val[dsl.U32]
 
-	vectorWords  // of vectors that are handed on in words
+	vectorWords  // of vectors that are passed in LL packets
 	probeBuffers // with Options.Probe only
 	chainBuffers // of a graph of kernels only
 	drawing      // not of a graph
@@ -214,8 +214,8 @@ func (mk *Kernel) OwnEmbedding() bool {
 // bf16. Rounded then has it under the name of models.RoleHead.
 func (mk *Kernel) OwnHead() bool { return mk.Config.TieEmbeddings && mk.Options.otherHead() != "" }
 
-// BufferStates is the buffer of attention's partial states. Their tags come again after
-// 2³¹ arrivals at the counter: with HasTags the host zeroes it in time for words
+// BufferStates is the buffer of attention's partial states. Their flags come again after
+// 2³¹ arrivals at the counter: with HasTags the host zeroes it in time for packets
 // that are not written as often.
 const BufferStates = "states"
 
@@ -227,7 +227,7 @@ const (
 
 // declareStates declares n partial states of heads heads of d elements.
 func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
-	return dsl.Global[dsl.B128](k, BufferStates, product(n, tasks.StateWords(heads, d)),
+	return dsl.Global[dsl.B128](k, BufferStates, product(n, tasks.StatePackets(heads, d)),
 		bufDoc("[%d][%d][%d] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag", n, heads, d/2))
 }
 

@@ -15,7 +15,7 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 		att, work := f.mk.attention(class), f.workOf(class)
 		att.Work, att.Q, att.States, att.Final = work, bufs.q, bufs.states, out
 		att.Scratch = f.scratch
-		att.Words = f.words(0)
+		att.LL = f.packets(0)
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: bufs.states, Variant: variant,
 			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work,
 				Final: out}}

@@ -148,7 +148,7 @@ func (f *single) layerPhases() []phase {
 	qkv := &projection
 	qkv.Early = f.earlyOf(MatrixQKV)
 	if o.Queries == SyncWords {
-		qkv.Packets = &tasks.QKVPackets{Words: f.words(0), Q: bufs.qWords, KV: bufs.kvWords}
+		qkv.Packets = &tasks.QKVPackets{LL: f.packets(0), Q: bufs.qWords, KV: bufs.kvWords}
 		if qkv.Norm != nil {
 			qkv.Packets.Normed = qkv
 		}
@@ -165,7 +165,7 @@ func (f *single) layerPhases() []phase {
 			Packets: to.output(0), Variant: v, Format: of(MatrixO)}
 		f.plant(qkv, merge)
 		if o.Merge == MergeWords {
-			att.Words, att.Merge = f.words(0), merge
+			att.LL, att.Merge = f.packets(0), merge
 		}
 		atts, merges = append(atts, att), append(merges, merge)
 	}

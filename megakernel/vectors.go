@@ -10,7 +10,7 @@ import (
 	"github.com/mkgen/mkgen/tasks"
 )
 
-// VectorPhases are the phases whose output vector can be handed on in words. That of
+// VectorPhases are the phases whose output vector can be passed in LL packets. That of
 // gate_up cannot: it is the longest, and a barrier a layer keeps SMs that are ahead from
 // writing words anew that another one has yet to read. From one step to the next the count
 // behind attention does.
@@ -19,13 +19,13 @@ func VectorPhases() []string { return []string{phaseAttention, phaseO, phaseDown
 // VectorWays are how they can be, the default of one row first.
 func VectorWays() []Sync { return []Sync{SyncCounted, SyncBarrier} }
 
-// handsOn is whether a phase's output vector is handed on in words. Down's is not with
+// handsOn is whether a phase's output vector is passed in LL packets. Down's is not with
 // MLPFused, where all SMs add to it.
 func (o *Options) handsOn(phase string) bool {
 	return o.counts() && slices.Contains(VectorPhases(), phase) && (phase != phaseDown || o.MLP != MLPFused)
 }
 
-// syncWay is how a phase's vector is handed on.
+// syncWay is how a phase's vector is passed.
 func (o *Options) syncWay(phase string) string {
 	if o.handsOn(phase) {
 		return o.Vectors
@@ -33,7 +33,7 @@ func (o *Options) syncWay(phase string) string {
 	return gridBarrier
 }
 
-// completeVectors chooses how vectors are handed on, and refuses what cannot be.
+// completeVectors chooses how vectors are passed, and refuses what cannot be.
 func (o *Options) completeVectors() error {
 	if o.Vectors == "" {
 		o.Vectors = string(SyncBarrier)
@@ -54,11 +54,11 @@ func (o *Options) completeVectors() error {
 	return nil
 }
 
-// counts is whether vectors are handed on in words behind counts of arrivals, after which
+// counts is whether vectors are passed in LL packets behind counts of arrivals, after which
 // tags are others.
 func (o *Options) counts() bool { return o.Vectors == string(SyncCounted) }
 
-// BufferWords is the buffer of a phase's output vector where it is handed on in words.
+// BufferWords is the buffer of a phase's output vector where it is passed in LL packets.
 func BufferWords(phase string) string {
 	if phase == phaseAttention {
 		phase = "attn"
@@ -85,10 +85,10 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 	b.vectorWords.down = words(phaseDown, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "the MLP"))
 }
 
-// outputPlanes is how many planes attention's output is handed on in.
+// outputPlanes is how many planes attention's output is passed in.
 func (mk *Kernel) outputPlanes() int { return tasks.InputPlanes(mk.matrix(MatrixO).Format) }
 
-// vectors are what phases hand on to all SMs: the residual vector, and attention's output.
+// vectors are what phases pass to all SMs: the residual vector, and attention's output.
 type vectors struct{ f *single }
 
 // output is attention's output as words with the tag of n changes ago; nil behind a
@@ -96,20 +96,20 @@ type vectors struct{ f *single }
 func (v *vectors) output(ago int) *tasks.VectorPackets {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.handsOn(phaseAttention) {
-		return &tasks.VectorPackets{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2,
+		return &tasks.VectorPackets{LL: f.packets(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2,
 			Planes: f.mk.outputPlanes(), What: "waits for attention's output, word %d"}
 	}
 	return nil
 }
 
-// handed is the residual vector behind o or down, as it was handed on n changes of
+// handed is the residual vector behind o or down, as it was passed n changes of
 // the tag ago.
 func (v *vectors) handed(phase string, ago int) *tasks.VectorPackets {
 	buf := v.f.bufs.vectorWords.o
 	if phase == phaseDown {
 		buf = v.f.bufs.vectorWords.down
 	}
-	return &tasks.VectorPackets{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
+	return &tasks.VectorPackets{LL: v.f.packets(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
 		What: "waits for the residual vector, word %d"}
 }
 

@@ -7,7 +7,7 @@ import (
 
 // Across is y += W·x for a matrix that is dealt out by columns (pipeline.Matrix.From): this
 // CTA multiplies its columns by the elements of x that it has computed itself, and adds its
-// part of every row to y with reductions in global memory. So nothing is handed off
+// part of every row to y with reductions in global memory. So nothing is passed
 // between what computes x and this, but the parts of a row come in any order: THE LAST BITS
 // DIFFER FROM RUN TO RUN.
 //

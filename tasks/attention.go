@@ -39,15 +39,15 @@ type Attention struct {
 	Packets *QKVPackets
 
 	// States are the partial states, [Splits][Heads][D/2] or with Work
-	// [partial][Group][D/2] words: see Words.
+	// [partial][Group][D/2] packets: see LL.
 	States dsl.Buf[dsl.B128]
 
 	// Final takes the output of direct items; with Work only.
 	Final Output
-	// Merge merges the partial states of a row within the phase: with Words each SM
+	// Merge merges the partial states of a row within the phase: with LL each SM
 	// that has one merges a share of the row, without it is a phase of its own.
 	Merge *Merge
-	Words *Words
+	LL    *LL
 	// Variant is what is not plain causal attention; nil is that.
 	Variant *Variant
 
@@ -93,13 +93,13 @@ func (t *Attention) rowsMax() int {
 // each warp's maxima, sums and a slice of its output, for every row it has.
 func (t *Attention) ScratchLen(consumers int) int {
 	if t.Work == nil {
-		return max(t.passedAt(consumers)+t.passedLen(), 4*t.meetingLen())
+		return max(t.passedAt(consumers)+t.passedLen(), 4*t.gatheredLen())
 	}
 	n := consumers * t.tileRows() * (t.slice(consumers) + 3)
 	if t.few(consumers) {
 		n = max(n, consumers*fewRows*(t.KV.D+3))
 	}
-	return max(n, 4*(t.queriesLen(consumers)+t.tailLen()), 4*t.meetingLen())
+	return max(n, 4*(t.queriesLen(consumers)+t.tailLen()), 4*t.gatheredLen())
 }
 
 // TailLen is the length of Tail in 16-byte elements.
@@ -139,8 +139,8 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens,
 			kv.MaxRows),
 		need(t.Work == nil || t.Final != nil, "attention: a plan's direct items need Final"),
-		need(t.Work == nil || t.Packets == nil, "attention: queries are passed without Work only"),
-		need(t.Words == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
+		need(t.Work == nil || t.Packets == nil, "attention: packets of queries are for attention without Work only"),
+		need(t.LL == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
 			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
 		need(bytes <= r.StageBytes(), "attention: %d tokens of %d bytes are %d bytes, a stage has %d", t.PerStage,
@@ -218,7 +218,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
 			if t.Packets != nil {
-				e.Wait("queries", func() { t.fetchPassed(e, s, it) })
+				e.Wait("queries", func() { t.fetchPackets(e, s, it) })
 			}
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
 			k.Note("attention: the warps' states become one")
@@ -246,9 +246,9 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 			k.IfElse(t.rowsNow(e, it).LtC(fewRows+1), few, many)
 		}
 	})
-	if t.Words != nil && t.Merge != nil {
+	if t.LL != nil && t.Merge != nil {
 		k.Note("attention: merge the states of all splits as their packets arrive")
-		e.Part("merge", func() { t.settle(e, s) })
+		e.Part("merge", func() { t.mergeStates(e, s) })
 	}
 }
 

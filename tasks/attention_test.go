@@ -113,8 +113,8 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 	v := declare(r)
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage, Variant: v,
 		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),
-		States: inOut[dsl.B128](r, "states", make([]byte, 16*s.splits*tasks.StateWords(heads, s.d)),
-			s.splits*tasks.StateWords(heads, s.d))}
+		States: inOut[dsl.B128](r, "states", make([]byte, 16*s.splits*tasks.StatePackets(heads, s.d)),
+			s.splits*tasks.StatePackets(heads, s.d))}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(s.consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())
 	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, States: att.States,
@@ -133,7 +133,7 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
 		if s.meet == "words" {
-			att.Merge, att.Words = merge, &tasks.Words{Tag: bar.Tag}
+			att.Merge, att.LL = merge, &tasks.LL{Flag: bar.Flag}
 		}
 		layers(func() {
 			att.Consume(r.e, c, r.ring, step)

@@ -44,8 +44,8 @@ func (e *Env) Part(what string, body func()) {
 	e.Trace.Span(e.K, pipeline.TraceTask, what, body)
 }
 
-// Wait is a part of a phase in which consumer warps wait for words that other SMs write
-// (Words), for a trace. It reads them, too, which takes a load's time where nobody waits.
+// Wait is a part of a phase in which consumer warps wait for packets that other SMs write
+// (LL), for a trace. It reads them, too, which takes a load's time where nobody waits.
 func (e *Env) Wait(what string, body func()) {
 	e.K.Helper()
 	e.Trace.Span(e.K, pipeline.TraceWait, what, body)
@@ -186,12 +186,12 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
 
-// Tag is a tag for Words: odd, and another one behind every SyncWhile and CountWhile, for the next
+// Flag returns the flag of LL packets: odd, and another one behind every SyncWhile and CountWhile, for the next
 // 2³¹ arrivals.
-func (g *GridBarrier) Tag() u32 { return g.TagBefore(0) }
+func (g *GridBarrier) Flag() u32 { return g.FlagBefore(0) }
 
-// TagBefore is what Tag was before the last n of them.
-func (g *GridBarrier) TagBefore(n int) u32 {
+// FlagBefore is what Flag was before the last n of them.
+func (g *GridBarrier) FlagBefore(n int) u32 {
 	return g.target.Get().SubC(n * g.e.Grid).MulC(2).AddC(1)
 }
 

@@ -28,7 +28,7 @@ func GateUpSource(n int) func(r int) int {
 	return func(r int) int { return r/2 + r%2*n }
 }
 
-// HandResidual is AddResidual whose sums are handed on.
+// HandResidual is AddResidual whose sums are passed in LL packets.
 func HandResidual(e *Env, x *VectorPackets, old Vector, also ...Keep) Epilogue {
 	return func(row u32, y0, y1 f32) {
 		v, bits := old(row, 2), dsl.Bits[dsl.U32, dsl.F32]

@@ -21,7 +21,7 @@ func ColumnPartialsLen(consumers, padded int) int {
 	return 2 * consumers * roundTiles(consumers, padded) * tilePairs(padded) * 2
 }
 
-// meeting is where the warps' parts of a batch are summed, in rounds of some tiles.
+// gathered is where the warps' parts of a batch are summed, in rounds of some tiles.
 type meeting struct {
 	g        *GEMM
 	e        *Env

@@ -43,7 +43,7 @@ func (n *HeadNorm) add(which int, squares f32) {
 	}
 }
 
-func (n *HeadNorm) publish(e *Env, w *Words) {
+func (n *HeadNorm) publish(e *Env, w *LL) {
 	if n == nil || !n.wide() {
 		return
 	}
@@ -55,7 +55,7 @@ func (n *HeadNorm) publish(e *Env, w *Words) {
 	}
 	bits := dsl.Bits[dsl.U32, dsl.F32]
 	k.If(e.Tid.EqC(0), func() {
-		n.Sums.Store(e.CTA, dsl.Join(bits(sums[0]), bits(sums[1]), k.U32(0), w.Tag()), dsl.Relaxed(dsl.GPUScope))
+		n.Sums.Store(e.CTA, dsl.Join(bits(sums[0]), bits(sums[1]), k.U32(0), w.Flag()), dsl.Relaxed(dsl.GPUScope))
 	})
 }
 
@@ -79,7 +79,7 @@ func (n *HeadNorm) scale(e *Env, sum f32, elements int) f32 {
 
 // normedStores hands q and k on before their norm: words of two f32, the sum of their squares, and a tag. Only
 // attention knows a key whole, so it puts it into the cache.
-type normedStores struct{ passedStores }
+type normedStores struct{ packetStores }
 
 func (p normedStores) query(head, i u32, r turned) {
 	p.t.Norm.add(0, r.squares)
@@ -93,14 +93,14 @@ func (p normedStores) key(kvHead, i u32, r turned) {
 
 func (p normedStores) store(b dsl.Buf[dsl.B128], at u32, r turned) {
 	bits := dsl.Bits[dsl.U32, dsl.F32]
-	b.Store(at, dsl.Join(bits(r.lo), bits(r.hi), bits(r.squares), p.to.Words.Tag()), dsl.Relaxed(dsl.GPUScope))
+	b.Store(at, dsl.Join(bits(r.lo), bits(r.hi), bits(r.squares), p.to.LL.Flag()), dsl.Relaxed(dsl.GPUScope))
 }
 
-// fetchNormed is fetchPassed with norms: a warp takes a query, or the token's own key, as a whole.
+// fetchNormed is fetchPackets with norms: a warp takes a query, or the token's own key, as a whole.
 func (t *Attention) fetchNormed(e *Env, s Step, it *item) {
 	k, d, p, of := e.K, t.KV.D, t.Packets, t.Packets.Normed
 	first, heads := t.queries(e, it)
-	sums := of.Norm.sums(e, p.Words)
+	sums := of.Norm.sums(e, p.LL)
 	for from := 0; from < t.part(); from += e.Consumers {
 		row := e.Warp.AddC(from)
 		fetch := func() {
@@ -175,7 +175,7 @@ func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what strin
 			k.If(is[n].LtC(pairs), body)
 		}
 	}
-	words := t.Packets.Words.All(e, b, at, what)
+	words := t.Packets.LL.All(e, b, at, what)
 	of, elements := t.Packets.Normed.Norm, heads*t.KV.D
 	squares := k.F32(0)
 	for n, w := range words {
@@ -205,7 +205,7 @@ func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what strin
 
 // sums are the sums of squares of all of q and of all of k, with norms of all heads together: every SM's, in their
 // order.
-func (n *HeadNorm) sums(e *Env, w *Words) (out [2]f32) {
+func (n *HeadNorm) sums(e *Env, w *LL) (out [2]f32) {
 	if !n.wide() {
 		return out
 	}

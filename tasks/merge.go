@@ -15,10 +15,10 @@ import (
 // or a Variant's Mask, where none gives 0.
 type Merge struct {
 	Heads, D, Splits int
-	States           dsl.Buf[dsl.B128] // [Splits][Heads][D/2], see StateWords and statePart
+	States           dsl.Buf[dsl.B128] // [Splits][Heads][D/2], see StatePackets and statePart
 	Out              dsl.Buf[dsl.BF16] // [Heads][D]; not used with Packets
 
-	// Packets, unless nil, is what the output is handed on by.
+	// Packets, unless nil, is what the output is passed by.
 	Packets *VectorPackets
 
 	// Table, if not nil, says which states there are instead of Splits: a plan's.

@@ -104,7 +104,7 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	width := heads * l.d
 	attn := out[dsl.BF16](r, "attn", l.steps()*lim.Rows*width)
 	q := in[dsl.BF16](r, "q", bf16Bytes(l.q), len(l.q))
-	words := lim.Partials * tasks.StateWords(lim.Group, l.d)
+	words := lim.Partials * tasks.StatePackets(lim.Group, l.d)
 	states := inOut[dsl.B128](r, "states", make([]byte, 16*words), words)
 	indptr := in[dsl.U32](r, "attn_merge", u32Bytes(merges...), len(merges))
 	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v,
@@ -125,7 +125,7 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	}
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
-		att.Words = &tasks.Words{Tag: bar.Tag}
+		att.LL = &tasks.LL{Flag: bar.Flag}
 		each(func(s tasks.Step) {
 			final := tasks.RowMajor(attn, width)
 			att.Final = func(row, i dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) {

@@ -98,7 +98,7 @@ func (t *QKV) Epilogue(e *Env, s Step, norm func() f32) Epilogue {
 // Publish runs in all consumer threads behind the last row.
 func (t *QKV) Publish(e *Env) {
 	if t.Norm != nil && t.Packets != nil {
-		t.Norm.publish(e, t.Packets.Words)
+		t.Norm.publish(e, t.Packets.LL)
 	}
 }
 
@@ -200,11 +200,11 @@ func (t *QKV) stores(p place) stores {
 	st := t.cache(p)
 	switch {
 	case t.Norm != nil && t.Packets != nil:
-		st = normedStores{passedStores{st, p, t.Packets}}
+		st = normedStores{packetStores{st, p, t.Packets}}
 	case t.Norm != nil:
 		st = rawStores{st, p, int(t.Norm.Raw.Len()) / t.RawLen(1)}
 	case t.Packets != nil:
-		st = passedStores{st, p, t.Packets}
+		st = packetStores{st, p, t.Packets}
 	}
 	return t.Planted.scaled(st, p)
 }

@@ -231,7 +231,7 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 		pipeline.FormatBF16)
 	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final,
 		Variant: v, Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)),
-		States: out[dsl.B128](r, "states", partials*tasks.StateWords(b.group, b.d))}
+		States: out[dsl.B128](r, "states", partials*tasks.StatePackets(b.group, b.d))}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(b.consumers), dsl.Align(16))
 	if b.spoil != nil {
 		b.spoil(r, att)

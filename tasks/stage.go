@@ -44,26 +44,26 @@ func (t *PlainInput) passed(e *Env) Source {
 		return x
 	}
 	if t.Packets != nil {
-		return handedPairs{t.Packets, values}
+		return pairPackets{t.Packets, values}
 	}
 	words, from := dsl.View[dsl.U32](t.X), t.from(e)
 	return Vector(func(at u32, n int) []f32 { return values(words.LoadN(from.Add(at.DivC(2)), n/2)) })
 }
 
-// handedPairs is a vector of pairs of 16 bits each that was handed on.
-type handedPairs struct {
+// pairPackets is a vector of pairs of 16 bits each that came in LL packets.
+type pairPackets struct {
 	*VectorPackets
 	values func(pairs []u32) []f32
 }
 
-func (h handedPairs) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
+func (h pairPackets) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 	h.each(e, n/4, func(i u32) func([]dsl.Val[dsl.B128]) {
 		use := begin(i)
 		return func(words []dsl.Val[dsl.B128]) { use(h.values([]u32{single(words[0]), single(words[1])})) }
 	})
 }
 
-func (h handedPairs) four(e *Env, i u32) []f32 {
+func (h pairPackets) four(e *Env, i u32) []f32 {
 	words := h.fours(e, i)
 	return h.values([]u32{single(words[0]), single(words[1])})
 }

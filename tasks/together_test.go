@@ -125,15 +125,15 @@ func (c appended) check(t *testing.T) {
 	r := newRig(t, setup{sms: sms, consumers: consumers, kvToken: l.TokenBytes(), stage: 16 * l.TokenBytes(), stages: 2})
 	q := &tasks.QKV{Heads: heads, KV: l, InvFreq: in[dsl.F32](r, "inv_freq", make([]byte, 4*d/2), d/2)} // no rotation
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: splits, PerStage: 16,
-		States: inOut[dsl.B128](r, "states", nil, splits*tasks.StateWords(heads, d)),
+		States: inOut[dsl.B128](r, "states", nil, splits*tasks.StatePackets(heads, d)),
 		Tail:   dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())}
 	merge := &tasks.Merge{Heads: heads, D: d, Splits: splits, States: att.States, Out: out[dsl.BF16](r, "attn", heads*d)}
-	var words *tasks.Words
+	var words *tasks.LL
 	barriers := 2
 	if c.words {
-		barriers, words = 1, &tasks.Words{}
-		att.Words, att.Merge = words, merge
-		q.Packets = &tasks.QKVPackets{Words: words, Q: inOut[dsl.B128](r, "q_words", nil, heads*d/2),
+		barriers, words = 1, &tasks.LL{}
+		att.LL, att.Merge = words, merge
+		q.Packets = &tasks.QKVPackets{LL: words, Q: inOut[dsl.B128](r, "q_words", nil, heads*d/2),
 			KV: inOut[dsl.B128](r, "kv_words", nil, kvHeads*d)}
 		att.Packets = q.Packets
 	} else {
@@ -150,7 +150,7 @@ func (c appended) check(t *testing.T) {
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, epoch)
 		if words != nil {
-			words.Tag = bar.Tag
+			words.Flag = bar.Flag
 		}
 		r.eachPair(y, q.Rows(), q.Epilogue(r.e, step, func() dsl.Val[dsl.F32] { return r.k.F32(1) }))
 		if words == nil {
@@ -171,7 +171,7 @@ func (c appended) check(t *testing.T) {
 		}
 		r.data["barrier"] = u32Bytes(0)
 		if c.words {
-			r.data["states"] = make([]byte, 16*splits*tasks.StateWords(heads, d))
+			r.data["states"] = make([]byte, 16*splits*tasks.StatePackets(heads, d))
 			r.data["q_words"], r.data["kv_words"] = make([]byte, 16*heads*d/2), make([]byte, 16*kvHeads*d)
 		}
 		for p := range tokens {

@@ -356,7 +356,7 @@ func (t *PlainInput) from(e *Env) u32 {
 	return e.K.U32(0)
 }
 
-// InputPlanes is how many planes a vector is handed on in that PlainInput stages for a format.
+// InputPlanes is how many planes a vector is passed in that PlainInput stages for a format.
 func InputPlanes(f pipeline.Format) int {
 	if inFixed(f) {
 		return 2

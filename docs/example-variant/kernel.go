@@ -29,7 +29,7 @@ func Kernel(s Shape, v *tasks.Variant) (*ir.Kernel, error) {
 	n := int64(s.Heads * s.D)
 	att := &tasks.Attention{Heads: s.Heads, KV: layout, Splits: s.Splits, PerStage: perStage, Variant: v,
 		Q:      dsl.Global[dsl.BF16](k, "q", n, dsl.ReadOnly(), dsl.Align(16)),
-		States: dsl.Global[dsl.B128](k, "states", int64(s.Splits*tasks.StateWords(s.Heads, s.D)))}
+		States: dsl.Global[dsl.B128](k, "states", int64(s.Splits*tasks.StatePackets(s.Heads, s.D)))}
 	att.Scratch = dsl.Shared[dsl.F32](k, "attention_scratch", att.ScratchLen(s.Consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](k, "tail", att.TailLen())
 	merge := &tasks.Merge{Heads: s.Heads, D: s.D, Splits: s.Splits, States: att.States, Variant: v,

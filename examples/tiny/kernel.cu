@@ -720,23 +720,24 @@ mkgen_step(const __grid_constant__ Params p) {
               if (tid < 24) {
                 const u32 v234 = tid + 24;
                 const u32 flag = (epoch_target - 4) * 2 + 1;
-                // packets of 16 bytes: each is there when its last word is the flag  [tasks/words.go, Words.All]
-                uint4 word = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-                uint4 word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
-                if (word.w != flag) {
-                  word = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, word, abort, notes, 1, layer, tid);
-                  if (word_2.w != flag) {
-                    word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
+                // packets of 16 bytes: each is there when its last word is the flag  [tasks/ll.go, LL.All]
+                uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+                uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
+                if (packet.w != flag) {
+                  packet = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, packet, abort, notes, 1, layer,
+                      tid);
+                  if (packet_2.w != flag) {
+                    packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
                   }
                 }
-                if (word_2.w != flag) {
-                  word_2 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v234], flag, word_2, abort, notes, 1, layer,
-                      v234);
+                if (packet_2.w != flag) {
+                  packet_2 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v234], flag, packet_2, abort, notes, 1,
+                      layer, v234);
                 }
-                const float v271 = __uint_as_float(word.x | word.z);
-                const float v272 = __uint_as_float(word.y);
-                const float v278 = __uint_as_float(word_2.x | word_2.z);
-                const float v279 = __uint_as_float(word_2.y);
+                const float v271 = __uint_as_float(packet.x | packet.z);
+                const float v272 = __uint_as_float(packet.y);
+                const float v278 = __uint_as_float(packet_2.x | packet_2.z);
+                const float v279 = __uint_as_float(packet_2.y);
                 squares = fmaf(v279, v279, fmaf(v278, v278, fmaf(v272, v272, fmaf(v271, v271, squares))));
                 input_bf16x2[first] = ptx::pack_bf16(v271 * ptx::bf16_lo(gain), v272 * ptx::bf16_hi(gain));
                 input_bf16x2[first + 2] = ptx::pack_bf16(v278 * ptx::bf16_lo(gain_2), v279 * ptx::bf16_hi(gain_2));
@@ -1324,46 +1325,47 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 v1591 = tid + 48;
               const u32 v1592 = tid + 72;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/words.go, Words.All]
-              uint4 word = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 word_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
-              uint4 word_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
-              uint4 word_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-              if (word.w != flag) {
-                word = ptx::wait_packet_relaxed_gpu_noted(&attn_words[tid], flag, word, abort, notes, 7, layer, tid);
-                if (word_2.w != flag) {
-                  word_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/ll.go, LL.All]
+              uint4 packet = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
+              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
+              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+              if (packet.w != flag) {
+                packet = ptx::wait_packet_relaxed_gpu_noted(&attn_words[tid], flag, packet, abort, notes, 7, layer,
+                    tid);
+                if (packet_2.w != flag) {
+                  packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
                 }
-                if (word_3.w != flag) {
-                  word_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
+                if (packet_3.w != flag) {
+                  packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
                 }
-                if (word_4.w != flag) {
-                  word_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-                }
-              }
-              if (word_2.w != flag) {
-                word_2 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1590], flag, word_2, abort, notes, 7, layer,
-                    v1590);
-                if (word_3.w != flag) {
-                  word_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
-                }
-                if (word_4.w != flag) {
-                  word_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+                if (packet_4.w != flag) {
+                  packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
                 }
               }
-              if (word_3.w != flag) {
-                word_3 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1591], flag, word_3, abort, notes, 7, layer,
-                    v1591);
-                if (word_4.w != flag) {
-                  word_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+              if (packet_2.w != flag) {
+                packet_2 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1590], flag, packet_2, abort, notes, 7,
+                    layer, v1590);
+                if (packet_3.w != flag) {
+                  packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
+                }
+                if (packet_4.w != flag) {
+                  packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
                 }
               }
-              if (word_4.w != flag) {
-                word_4 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1592], flag, word_4, abort, notes, 7, layer,
-                    v1592);
+              if (packet_3.w != flag) {
+                packet_3 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1591], flag, packet_3, abort, notes, 7,
+                    layer, v1591);
+                if (packet_4.w != flag) {
+                  packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+                }
               }
-              *(uint4*)&input_u32[tid * 4] = make_uint4(word.x | word.y | word.z, word_3.x | word_3.y | word_3.z,
-                  word_2.x | word_2.y | word_2.z, word_4.x | word_4.y | word_4.z);
+              if (packet_4.w != flag) {
+                packet_4 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1592], flag, packet_4, abort, notes, 7,
+                    layer, v1592);
+              }
+              *(uint4*)&input_u32[tid * 4] = make_uint4(packet.x | packet.y | packet.z, packet_3.x | packet_3.y
+                  | packet_3.z, packet_2.x | packet_2.y | packet_2.z, packet_4.x | packet_4.y | packet_4.z);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[2];
@@ -1587,23 +1589,23 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid < 24) {
               const u32 v2097 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/words.go, Words.All]
-              uint4 word = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 word_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
-              if (word.w != flag) {
-                word = ptx::wait_packet_relaxed_gpu_noted(&o_words[tid], flag, word, abort, notes, 9, layer, tid);
-                if (word_2.w != flag) {
-                  word_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/ll.go, LL.All]
+              uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
+              if (packet.w != flag) {
+                packet = ptx::wait_packet_relaxed_gpu_noted(&o_words[tid], flag, packet, abort, notes, 9, layer, tid);
+                if (packet_2.w != flag) {
+                  packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
                 }
               }
-              if (word_2.w != flag) {
-                word_2 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2097], flag, word_2, abort, notes, 9, layer,
+              if (packet_2.w != flag) {
+                packet_2 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2097], flag, packet_2, abort, notes, 9, layer,
                     v2097);
               }
-              const float v2134 = __uint_as_float(word.x | word.z);
-              const float v2135 = __uint_as_float(word.y);
-              const float v2141 = __uint_as_float(word_2.x | word_2.z);
-              const float v2142 = __uint_as_float(word_2.y);
+              const float v2134 = __uint_as_float(packet.x | packet.z);
+              const float v2135 = __uint_as_float(packet.y);
+              const float v2141 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v2142 = __uint_as_float(packet_2.y);
               const float v2150 = fmaf(v2141, v2141, fmaf(v2135, v2135, fmaf(v2134, v2134, squares)));
               squares = fmaf(v2142, v2142, v2150);
               input_bf16x2[first] = ptx::pack_bf16(v2134 * ptx::bf16_lo(gain), v2135 * ptx::bf16_hi(gain));
@@ -2229,23 +2231,23 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid < 24) {
               const u32 v3226 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/words.go, Words.All]
-              uint4 word = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
-              if (word.w != flag) {
-                word = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, word, abort, notes, 13, 2, tid);
-                if (word_2.w != flag) {
-                  word_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/ll.go, LL.All]
+              uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
+              if (packet.w != flag) {
+                packet = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, packet, abort, notes, 13, 2, tid);
+                if (packet_2.w != flag) {
+                  packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
                 }
               }
-              if (word_2.w != flag) {
-                word_2 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v3226], flag, word_2, abort, notes, 13, 2,
+              if (packet_2.w != flag) {
+                packet_2 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v3226], flag, packet_2, abort, notes, 13, 2,
                     v3226);
               }
-              const float v3263 = __uint_as_float(word.x | word.z);
-              const float v3264 = __uint_as_float(word.y);
-              const float v3270 = __uint_as_float(word_2.x | word_2.z);
-              const float v3271 = __uint_as_float(word_2.y);
+              const float v3263 = __uint_as_float(packet.x | packet.z);
+              const float v3264 = __uint_as_float(packet.y);
+              const float v3270 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v3271 = __uint_as_float(packet_2.y);
               const float v3279 = fmaf(v3270, v3270, fmaf(v3264, v3264, fmaf(v3263, v3263, squares)));
               squares = fmaf(v3271, v3271, v3279);
               input_bf16x2[first] = ptx::pack_bf16(v3263 * ptx::bf16_lo(gain), v3264 * ptx::bf16_hi(gain));

@@ -83,7 +83,7 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	a.plan = dsl.Global[dsl.U32](k, BufferWork, int64(limits.WorkWords(n)), ro, dsl.Align(16), dsl.Doc("each CTA's work"))
 	indptr := dsl.Global[dsl.U32](k, BufferMerges, int64(limits.MergeWords(n)), ro,
 		dsl.Doc("which partial states make an output"))
-	states := dsl.Global[dsl.B128](k, BufferStates, int64(c.Partials*tasks.StateWords(group, c.HeadDim)),
+	states := dsl.Global[dsl.B128](k, BufferStates, int64(c.Partials*tasks.StatePackets(group, c.HeadDim)),
 		dsl.Doc("partial states: words of two elements, the log-sum-exp of all, base 2, and a tag; 0 before the first launch"))
 	a.epoch = dsl.Global[dsl.U32](k, "epoch", 1, dsl.Doc("value of barrier when a launch begins; kept by the kernel"))
 	a.barrier = dsl.Global[dsl.U32](k, "barrier", 1, dsl.Doc("arrivals at the grid barrier"))
@@ -108,7 +108,7 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 		att := a.shape(i)
 		att.PerStage, att.Work, att.Q, att.States, att.Final, att.Scratch = limits.ChunkTokens, a.work, q, states, final,
 			scratch
-		att.Words = &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return a.bar.Tag() }}
+		att.LL = &tasks.LL{Flag: func() dsl.Val[dsl.U32] { return a.bar.Flag() }}
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: states, Variant: v,
 			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}}
 		a.attns = append(a.attns, att)

@@ -196,9 +196,9 @@ func TestIndicesOneTooFar(t *testing.T) {
 		{name: "the page behind the last position's",
 			at: line(t, "tasks/qkv.go", "page := s.Table.Load(s.Pos.DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)},
 		{name: "states behind the last split's",
-			lines: []string{line(t, "tasks/settle.go",
+			lines: []string{line(t, "tasks/attentionmerge.go",
 				"at: func(state, word u32) u32 { return state.MulC(t.Heads * d / 2).Add(word) }}")}, op: ir.OpMul, edit: plus(2048),
-			at: line(t, "tasks/words.go", "first := b.Load(i, dsl.Relaxed(dsl.GPUScope))")},
+			at: line(t, "tasks/ll.go", "first := b.Load(i, dsl.Relaxed(dsl.GPUScope))")},
 	} {
 		m.want = bounds.Outside
 		t.Run(m.name, func(t *testing.T) { m.reported(t, mk) })

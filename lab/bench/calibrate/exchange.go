@@ -73,7 +73,7 @@ func (x *exchange) inWords() {
 	arrived := b.clock()
 	k.If(b.syncWay.EqC(int(Counted)), func() { x.bar.CountWhile(nil) })
 	released := b.clock()
-	words := &tasks.Words{Tag: func() u32 { return tag }}
+	words := &tasks.LL{Flag: func() u32 { return tag }}
 	x.each(n, 2*unrolled, func(at []u32, in func(j int, store func())) {
 		var places []u32
 		for _, i := range at {

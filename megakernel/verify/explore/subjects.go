@@ -172,7 +172,7 @@ func packetBody(rounds int, counted bool, steps int) func(*dsl.Kernel, *tasks.En
 			flag := dsl.NewVar(k.U32(1), "flag")
 			k.For(k.U32(0), k.U32(rounds), func(i dsl.Val[dsl.U32]) {
 				row := i.AndC(1).MulC(e.Grid)
-				w := &tasks.Words{Tag: flag.Get}
+				w := &tasks.LL{Flag: flag.Get}
 				k.If(e.Tid.EqC(0), func() {
 					packets.Store(row.Add(e.CTA), dsl.Join(i.AddC(1), k.U32(0), k.U32(0), flag.Get()), dsl.Relaxed(dsl.GPUScope))
 				})

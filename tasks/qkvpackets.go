@@ -2,56 +2,56 @@ package tasks
 
 import "github.com/mkgen/mkgen/dsl"
 
-// QKVPackets hands the query token's queries, key and value from QKV to Attention in LL
+// QKVPackets passes the query token's queries, key and value from QKV to Attention in LL
 // packets: an SM waits for those of the heads that it works on, and for no barrier. A
-// word's first quarter is a pair of elements, in bf16 or as the cache has them, the next
-// two are 0, and the last is the tag. Key and value go into the cache all the same, for
+// packet's first quarter is a pair of elements, in bf16 or as the cache has them, the next
+// two are 0, and the last is the flag. Key and value go into the cache all the same, for
 // later steps.
 type QKVPackets struct {
-	Words *Words
-	Q     dsl.Buf[dsl.B128] // [Heads][D/2]: elements i and i + D/2 of a query
-	KV    dsl.Buf[dsl.B128] // [KV heads][K, V][D/2]: elements i and i + D/2 of a key, 2i and 2i + 1 of a value
+	LL *LL
+	Q  dsl.Buf[dsl.B128] // [Heads][D/2]: elements i and i + D/2 of a query
+	KV dsl.Buf[dsl.B128] // [KV heads][K, V][D/2]: elements i and i + D/2 of a key, 2i and 2i + 1 of a value
 
-	// Normed, unless nil, is the projection whose norms of q and k are left to who reads the words: see normedStores.
+	// Normed, unless nil, is the projection whose norms of q and k are left to who reads the packets: see normedStores.
 	Normed *QKV
 }
 
-// store writes a word.
+// store writes a packet.
 func (p *QKVPackets) store(e *Env, b dsl.Buf[dsl.B128], at, pair u32) {
 	zero := e.K.U32(0)
-	b.Store(at, dsl.Join(pair, zero, zero, p.Words.Tag()), dsl.Relaxed(dsl.GPUScope))
+	b.Store(at, dsl.Join(pair, zero, zero, p.LL.Flag()), dsl.Relaxed(dsl.GPUScope))
 }
 
-// load reads a word once it has come.
+// load waits for a packet.
 func (p *QKVPackets) load(e *Env, b dsl.Buf[dsl.B128], at u32, what string) u32 {
-	return single(p.Words.load(e, b, at, what))
+	return single(p.LL.load(e, b, at, what))
 }
 
-// passedStores puts a pair of rows into words, and then, which nobody waits for in this step,
+// packetStores puts a pair of rows into packets, and then, which nobody waits for in this step,
 // keys and values into the cache.
-type passedStores struct {
+type packetStores struct {
 	stores
 	place
 	to *QKVPackets
 }
 
-func (p passedStores) query(head, i u32, r turned) {
+func (p packetStores) query(head, i u32, r turned) {
 	c := p.softmaxScale()
 	p.to.store(p.e, p.to.Q, head.MulC(p.t.KV.D/2).Add(i),
 		dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](r.lo.Mul(c), r.hi.Mul(c))))
 }
 
-func (p passedStores) key(kvHead, i u32, r turned) {
+func (p packetStores) key(kvHead, i u32, r turned) {
 	p.pass(0, kvHead, i, r.lo, r.hi)
 	p.stores.key(kvHead, i, r)
 }
 
-func (p passedStores) value(kvHead, i u32, y0, y1 f32) {
+func (p packetStores) value(kvHead, i u32, y0, y1 f32) {
 	p.pass(1, kvHead, i, y0, y1)
 	p.stores.value(kvHead, i, y0, y1)
 }
 
-func (p passedStores) pass(v int, kvHead, i u32, x0, x1 f32) {
+func (p packetStores) pass(v int, kvHead, i u32, x0, x1 f32) {
 	at := kvHead.MulC(2).AddC(v).MulC(p.t.KV.D / 2).Add(i)
 	if p.t.KV.e4m3() {
 		p.to.store(p.e, p.to.KV, at, dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](p.quantise(v, kvHead, x0, x1))))
@@ -60,10 +60,10 @@ func (p passedStores) pass(v int, kvHead, i u32, x0, x1 f32) {
 	p.to.store(p.e, p.to.KV, at, dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](x0, x1)))
 }
 
-// fetchPassed waits for the item's queries, which go to Scratch, and, where the item
+// fetchPackets waits for the item's queries, which go to Scratch, and, where the item
 // has the query's own token, for its key and value, which go to Tail; in all consumer
 // warps.
-func (t *Attention) fetchPassed(e *Env, s Step, it *item) {
+func (t *Attention) fetchPackets(e *Env, s Step, it *item) {
 	if t.Packets.Normed != nil {
 		t.fetchNormed(e, s, it)
 		return
