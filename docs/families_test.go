@@ -91,9 +91,10 @@ func formatTable(t *testing.T) string {
 	all, err := families.All()
 	require.NoError(t, err)
 	columns := []megakernel.Options{{}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatE4M3B128},
-		{Weights: pipeline.FormatI8}, {Weights: pipeline.FormatI4}, {Weights: pipeline.FormatI4G128}, {KV: tasks.KVE4M3}}
+		{Weights: pipeline.FormatI8}, {Weights: pipeline.FormatI4}, {Weights: pipeline.FormatI4G128},
+		{Weights: pipeline.FormatMXFP4}, {Weights: pipeline.FormatNVFP4}, {KV: tasks.KVE4M3}}
 	var b strings.Builder
-	b.WriteString("| family | `bf16` | `e4m3` | `e4m3b128` | `i8` | `i4` | `i4g32` to `i4g128` | `--kv e4m3` | `--prefill` |\n|---|---|---|---|---|---|---|---|---|\n")
+	b.WriteString("| family | `bf16` | `e4m3` | `e4m3b128` | `i8` | `i4` | `i4g32` to `i4g128` | `mxfp4` | `nvfp4` | `--kv e4m3` | `--draws` | `--prefill` |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range models.Families() {
 		i := slices.IndexFunc(all, func(c families.Case) bool {
 			config, err := c.Config(nil)
@@ -104,18 +105,34 @@ func formatTable(t *testing.T) string {
 		config.Hidden, config.Intermediate = 128, 256
 		fmt.Fprintf(&b, "| %s |", f.Title)
 		for _, o := range columns {
-			var rows []string
-			for _, n := range []int{1, 16} {
-				o.Tokens, o.SMs = n, 2
-				if _, err := megakernel.Build(config, o); err == nil {
-					rows = append(rows, fmt.Sprint(n))
-				}
-			}
-			fmt.Fprintf(&b, " %s |", strings.Join(rows, " to "))
+			fmt.Fprintf(&b, " %s |", rowsOf(config, o))
 		}
-		fmt.Fprintf(&b, " %s |\n", prefillFormats(t, all, f.Name))
+		fmt.Fprintf(&b, " %s | %s |\n", rowsOf(config, drawing()...), prefillFormats(t, all, f.Name))
 	}
 	return b.String()
+}
+
+// drawing are kernels that draw tokens in every format of weights, or in the first ones.
+func drawing() (all []megakernel.Options) {
+	for _, f := range deep.Most(pipeline.Formats(), 2) {
+		all = append(all, megakernel.Options{Weights: f, Draws: true})
+	}
+	return all
+}
+
+// rowsOf is the fewest and the most rows of a step of which kernels with each of the options are built.
+func rowsOf(config models.Config, with ...megakernel.Options) string {
+	var rows []string
+	for _, n := range []int{1, 16} {
+		if !slices.ContainsFunc(with, func(o megakernel.Options) bool {
+			o.Tokens, o.SMs = n, 2
+			_, err := megakernel.Build(config, o)
+			return err != nil
+		}) {
+			rows = append(rows, fmt.Sprint(n))
+		}
+	}
+	return strings.Join(rows, " to ")
 }
 
 // prefillFormats names the formats of weights that prefill kernels of a family have, of a model that asks for as little
