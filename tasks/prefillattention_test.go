@@ -214,6 +214,23 @@ var attentionExcuses = mutate.Excuses{
 		Why: "the lanes come together behind the next stage's expected bytes; moved, it passes loads of the table"},
 }
 
+// promptKernels builds the kernels of cases; run runs a mutant of the i-th on its case's inputs.
+func promptKernels(t *testing.T, cases ...promptAttention) (kernels []*ir.Kernel,
+	run func(i int, program *interp.Program, seed uint64) error) {
+	t.Helper()
+	var rigs []*rig
+	for _, c := range cases {
+		r, _, _, _ := c.build(t)
+		kernel, err := r.k.Finish()
+		require.NoError(t, err)
+		rigs, kernels = append(rigs, r), append(kernels, kernel)
+	}
+	return kernels, func(i int, program *interp.Program, seed uint64) error {
+		_, err := rigs[i].once(program, seed)
+		return err
+	}
+}
+
 // Every synchronisation that is left out, weakened, miscounted or moved is reported, of several blocks of tokens or
 // of one.
 func TestMutantsOfPrefillAttentionAreReported(t *testing.T) {
@@ -222,33 +239,17 @@ func TestMutantsOfPrefillAttentionAreReported(t *testing.T) {
 		block: 16}
 	one := several
 	one.pos, one.n = 0, 11
-	var rigs []*rig
-	var kernels []*ir.Kernel
-	for _, c := range []promptAttention{several, one} {
-		r, _, _, _ := c.build(t)
-		kernel, err := r.k.Finish()
-		require.NoError(t, err)
-		rigs, kernels = append(rigs, r), append(kernels, kernel)
-	}
-	left := survivors(t, kernels, func(i int, program *interp.Program, seed uint64) error {
-		_, err := rigs[i].once(program, seed)
-		return err
-	})
+	kernels, run := promptKernels(t, several, one)
+	left := survivors(t, kernels, run)
 	require.NoError(t, attentionExcuses.Check(left, attentionExcuses))
 }
 
 // So is each around queries in shared memory, of several tiles a CTA.
 func TestMutantsOfQueriesInSharedMemoryAreReported(t *testing.T) {
 	deep.Only(t)
-	r, _, _, _ := promptAttention{heads: 2, kvHeads: 2, d: 144, page: 8, pos: 3, n: 90, groups: 1, cluster: 1, sms: 1,
-		block: 16}.build(t)
-	kernel, err := r.k.Finish()
-	require.NoError(t, err)
-	left := survivorsOf(t, "prefillqueries.go", []*ir.Kernel{kernel},
-		func(_ int, program *interp.Program, seed uint64) error {
-			_, err := r.once(program, seed)
-			return err
-		})
+	kernels, run := promptKernels(t, promptAttention{heads: 2, kvHeads: 2, d: 144, page: 8, pos: 3, n: 90, groups: 1,
+		cluster: 1, sms: 1, block: 16})
+	left := survivorsOf(t, "prefillqueries.go", kernels, run)
 	excuses := append(mutate.Excuses{
 		{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers", Behind: "ld @q",
 			Rule: mutate.Causality, Why: "a product of values has ended since, which each of the four warps came to behind " +
@@ -266,22 +267,12 @@ func TestMutantsOfGatheredPagesAreReported(t *testing.T) {
 		block: 16, stages: 4}
 	one := several
 	one.pos, one.n = 0, 11
-	var rigs []*rig
-	var kernels []*ir.Kernel
-	for _, c := range []promptAttention{several, one} {
-		r, _, _, _ := c.build(t)
-		kernel, err := r.k.Finish()
-		require.NoError(t, err)
-		rigs, kernels = append(rigs, r), append(kernels, kernel)
-	}
+	kernels, run := promptKernels(t, several, one)
 	left := survivorsWhere(t, func(mu mutate.Mutation) bool {
 		at := mu.Pos.String()
 		return strings.Contains(at, "prefillgather.go") ||
 			strings.HasPrefix(at, "pipeline/tilering.go") && strings.Contains(mu.Name, "fence.proxy")
-	}, kernels, func(i int, program *interp.Program, seed uint64) error {
-		_, err := rigs[i].once(program, seed)
-		return err
-	})
+	}, kernels, run)
 	require.NoError(t, gatherExcuses.Check(left, gatherExcuses))
 }
 

@@ -51,11 +51,9 @@ func (a *ablateFlags) flags(cmd *cobra.Command) {
 
 // checkAblate refuses what does not go with --ablate, and completes what is open.
 func (b *benchFlags) checkAblate(cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
-	for _, name := range []string{"budget", "record", "cases", "plot", "tokens-per-launch"} {
-		if given(name) {
-			return usagef("--%s and --ablate exclude each other: an ablation is of one table and one file, -o", name)
-		}
+	if err := alone(cmd, "ablate", "an ablation is of one table and one file, -o", "budget", "record", "cases", "plot",
+		"tokens-per-launch"); err != nil {
+		return err
 	}
 	if b.opts.MLP != megakernel.MLPRows {
 		return usagef("--mlp %s and --ablate exclude each other: what variants are measured beside must be repeatable; want %s, of which --mlp %[1]s is a variant", b.opts.MLP, megakernel.MLPRows)
@@ -66,6 +64,7 @@ func (b *benchFlags) checkAblate(cmd *cobra.Command) error {
 	if b.device == deviceSim {
 		return nil // whose defaults are set
 	}
+	given := cmd.Flags().Changed
 	if !given("contexts") {
 		b.contexts = contexts{128, 1024}
 	}

@@ -19,18 +19,11 @@ var attentionLengths = contexts{1024, 4096, 16384}
 
 // checkPrefillAttention refuses what does not go with --prefill-attention.
 func (b *benchFlags) checkPrefillAttention(cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
-	for _, name := range []string{"record", "plot", "tokens", "tokens-per-launch", "rows", "budget", "ablate", "prefill",
-		"reference", "checkpoint", "random"} {
-		if given(name) {
-			return usagef("--%s and --prefill-attention exclude each other", name)
-		}
+	if err := alone(cmd, "prefill-attention", "", "record", "plot", "tokens", "tokens-per-launch", "rows", "budget", "ablate",
+		"prefill", "reference", "checkpoint", "random"); err != nil {
+		return err
 	}
-	if !given("contexts") {
-		if b.contexts = attentionLengths; b.device == deviceSim {
-			b.contexts = contexts{80}
-		}
-	}
+	b.lengths(cmd, attentionLengths)
 	if slices.Contains(b.contexts, 0) {
 		return usagef("--contexts: a prompt of 0 tokens, want at least 1")
 	}

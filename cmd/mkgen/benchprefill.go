@@ -20,18 +20,18 @@ var promptLengths = contexts{128, 1024, 8192}
 
 // checkPrefill refuses what does not go with --prefill.
 func (b *benchFlags) checkPrefill(cmd *cobra.Command) error {
-	given := cmd.Flags().Changed
-	for _, name := range []string{"record", "plot", "tokens", "tokens-per-launch", "rows", "budget", "ablate"} {
-		if given(name) {
-			return usagef("--%s and --prefill exclude each other", name)
-		}
+	b.lengths(cmd, promptLengths)
+	return alone(cmd, "prefill", "", "record", "plot", "tokens", "tokens-per-launch", "rows", "budget", "ablate")
+}
+
+// lengths takes lengths of prompts where none are given, on the executor a short one.
+func (b *benchFlags) lengths(cmd *cobra.Command, usual contexts) {
+	if cmd.Flags().Changed("contexts") {
+		return
 	}
-	if !given("contexts") {
-		if b.contexts = promptLengths; b.device == deviceSim {
-			b.contexts = contexts{80}
-		}
+	if b.contexts = usual; b.device == deviceSim {
+		b.contexts = contexts{80}
 	}
-	return nil
 }
 
 // prefills measures prompts, and prints how long they took.

@@ -26,10 +26,9 @@ const (
 // checkBudget refuses what does not go with --budget, and completes what is open.
 func (b *benchFlags) checkBudget(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
-	for _, name := range []string{"reference", "record", "plot", "cases", "rounds", "tokens-per-launch"} {
-		if given(name) {
-			return usagef("--%s and --budget exclude each other: a budget is of traced launches of its own, and no record", name)
-		}
+	if err := alone(cmd, "budget", "a budget is of traced launches of its own, and no record", "reference", "record", "plot",
+		"cases", "rounds", "tokens-per-launch"); err != nil {
+		return err
 	}
 	if b.options().Launch == megakernel.LaunchGraph {
 		return usagef("--launch %s and --budget exclude each other: a budget is of one traced kernel", megakernel.LaunchGraph)

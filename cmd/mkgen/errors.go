@@ -17,6 +17,19 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
+// alone refuses the others beside a flag, each by its name without dashes; why, unless empty, ends the message.
+func alone(cmd *cobra.Command, flag, why string, others ...string) error {
+	if why != "" {
+		why = ": " + why
+	}
+	for _, other := range others {
+		if cmd.Flags().Changed(other) {
+			return usagef("--%s and --%s exclude each other%s", other, flag, why)
+		}
+	}
+	return nil
+}
+
 // exitCode is 2 for a usageError, 130 for an interruptError as for a program that
 // the signal ended, else 1.
 func exitCode(err error) int {

@@ -2,12 +2,10 @@ package interp_test
 
 import (
 	"encoding/binary"
-	"errors"
 	"math/rand/v2"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/stretchr/testify/require"
@@ -168,25 +166,6 @@ var pairExcuses = mutate.Excuses{
 }
 
 func TestMutantsOfAClusterAreReported(t *testing.T) {
-	k := buildPair(t)
-	muts := mutate.List(k)
-	require.Greater(t, len(muts), 50)
-	var left []mutate.Mutation
-	for _, mu := range muts {
-		b, err := mutate.Apply(k, mu)
-		require.NoError(t, err)
-		p := load(t, b)
-		found := false
-		for s := 0; s < mutantSeeds && !found; s++ {
-			_, err := p.Run(bufs(p), interp.Options{Seed: uint64(s), MaxSteps: 1e6})
-			var f *interp.Fault
-			if found = errors.As(err, &f); !found {
-				require.NoError(t, err)
-			}
-		}
-		if !found {
-			left = append(left, mu)
-		}
-	}
+	left := unreported(t, buildPair(t))
 	require.NoError(t, pairExcuses.Check(left, pairExcuses))
 }
