@@ -9,14 +9,15 @@ type Tile = ir.Tile
 const WarpsPerGroup = 4
 
 // WGMMA adds A·B to the sums by the warpgroup's tensor core, asynchronously: A is 64×16, from element ai of a, B 16×N,
-// its N columns stored as rows from element bi of b, both bf16 (P is BF16x2) or f16. N is 2·len(sums), 8 to 256. Warp w
+// its N columns stored as rows from element bi of b, both bf16 (P is BF16x2) or f16; of e4m3 (P is E4M3x2) A is 64×32
+// and B 32×N, and the GPU keeps about 14 bits of a sum. N is 2·len(sums), 8 to 256. Warp w
 // of the four holds rows 16w … 16w+15: with g = lane/4 and t = lane%4, sums 4j, 4j+1 are columns 8j+2t, 8j+2t+1 of row
-// g, sums 4j+2, 4j+3 of row g+8. The next 16 columns of K begin 32 bytes on in a row of the tile.
+// g, sums 4j+2, 4j+3 of row g+8. The next columns of K begin 32 bytes on in a row of the tile.
 //
 // WGMMAFence goes between other uses of the sums and the first WGMMA, WGMMACommit and WGMMAWait behind the last one.
 // What ordinary stores wrote there needs FenceProxyAsyncShared before, and nothing may overwrite the operands until
 // then.
-func WGMMA[P Pair, A, B Elem](sums []*Var[F32], a Buf[A], ai Index, ta Tile, b Buf[B], bi Index, tb Tile) {
+func WGMMA[P Packed, A, B Elem](sums []*Var[F32], a Buf[A], ai Index, ta Tile, b Buf[B], bi Index, tb Tile) {
 	in := &ir.Instr{Op: ir.OpWGMMA, T: typeOf[P](), Mem: append(a.addr(ai), b.addr(bi)...),
 		Attr: ir.Attr{Vars: varsOf(sums), Tiles: []Tile{ta, tb}}}
 	a.aligned(16)

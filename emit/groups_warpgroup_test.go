@@ -4,7 +4,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 )
 
-// warpgroup spells wgmma with both places of A, both element types and both swizzles.
+// warpgroup spells wgmma with both places of A, all element types and both swizzles.
 func warpgroup(k *dsl.Kernel) {
 	out := dsl.Global[dsl.F32](k, "out", 0)
 	in := dsl.Global[dsl.U32](k, "in", 0)
@@ -28,6 +28,7 @@ func warpgroup(k *dsl.Kernel) {
 	for i := range 2 {
 		dsl.WGMMA[dsl.BF16x2](sums, a, dsl.At(16*i), narrow, b, dsl.At(16*i), narrow)
 		dsl.WGMMA[dsl.F16x2](sums, a, dsl.At(16*i), wide, b, dsl.At(16*i), wide)
+		dsl.WGMMA[dsl.E4M3x2](sums, a, dsl.At(16*i), narrow, b, dsl.At(16*i), narrow)
 	}
 	k.WGMMACommit()
 	dsl.WGMMARegisters(sums, fa, b, dsl.At(0), narrow)

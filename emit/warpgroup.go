@@ -132,10 +132,13 @@ func spellWGMMA(p *printer, in *ir.Instr) expr {
 	if len(in.Mem) == 1 { // as in PTX: A, then B
 		args = append(args[1:1+ir.FragmentA:1+ir.FragmentA], append(args[:1:1], args[1+ir.FragmentA:]...)...)
 	}
-	elem := map[ir.Type]string{ir.BF16x2: "bf16", ir.F16x2: "f16"}[in.T]
-	name := fmt.Sprintf("wgmma_m64n%dk16_%s", in.Columns(), elem)
-	s := wgmmaShape{elem: elem, columns: in.Columns(), registers: len(in.Mem) == 1,
+	s := wgmmaShape{elem: map[ir.Type]string{ir.BF16x2: "bf16", ir.F16x2: "f16", ir.E4M3x2: "e4m3"}[in.T],
+		k: 16, columns: in.Columns(), registers: len(in.Mem) == 1,
 		across: in.Attr.Tiles[len(in.Mem)-1].Across != 0, set: in.Attr.Imm == 1}
+	if in.T == ir.E4M3x2 {
+		s.k = 32
+	}
+	name := fmt.Sprintf("wgmma_m64n%dk%d_%s", s.columns, s.k, s.elem)
 	for _, x := range []struct {
 		is   bool
 		name string
@@ -150,7 +153,7 @@ func spellWGMMA(p *printer, in *ir.Instr) expr {
 // wgmmaShape is one kind of wgmma.mma_async.
 type wgmmaShape struct {
 	elem                   string
-	columns                int
+	k, columns             int
 	registers, across, set bool // A is in registers; B's columns lie in rows; the sums are set
 }
 
@@ -164,7 +167,7 @@ func (s wgmmaShape) helper(name string) string {
 		}
 		return wrap(strings.Join(parts, ", "), 100, "    ")
 	}
-	operand, params, a, doc := fmt.Sprintf("%%%d", sums), "u64 a", `"l"(a)`, "A 64x16 and B"
+	operand, params, a, doc := fmt.Sprintf("%%%d", sums), "u64 a", `"l"(a)`, fmt.Sprintf("A 64x%d and B", s.k)
 	next, layouts, verb, add := sums+1, "0, ", "Adds A * B to the sums", 0
 	if s.registers {
 		operand, params = fmt.Sprintf("{%%%d, %%%d, %%%d, %%%d}", sums, sums+1, sums+2, sums+3),
@@ -176,18 +179,23 @@ func (s wgmmaShape) helper(name string) string {
 		layout, doc = 1, doc+", its columns in rows,"
 	}
 	layouts += strconv.Itoa(layout)
+	if s.k == 32 { // bytes lie along K
+		layouts = ""
+	} else {
+		layouts = ", " + layouts
+	}
 	if s.set {
 		verb, add = "Sets the sums to A * B", 1
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "// %s on the warpgroup's tensor core: %s 16x%d.\n", verb, doc, columns)
+	fmt.Fprintf(&b, "// %s on the warpgroup's tensor core: %s %dx%d.\n", verb, doc, s.k, columns)
 	fmt.Fprintf(&b, "%s void %s(%s, u64 b,\n    %s) {\n", device, name, params, list(sums, "float& d%d"))
 	fmt.Fprintf(&b, "  asm volatile(\n    \"{\\n.reg .pred add;\\nsetp.eq.u32 add, 0, %d;\\n\"\n", add)
-	fmt.Fprintf(&b, "    \"wgmma.mma_async.sync.aligned.m64n%dk16.f32.%s.%s {\"\n", columns, elem, elem)
+	fmt.Fprintf(&b, "    \"wgmma.mma_async.sync.aligned.m64n%dk%d.f32.%s.%s {\"\n", columns, s.k, elem, elem)
 	for line := range strings.SplitSeq(list(sums, "%%%d"), "\n") {
 		fmt.Fprintf(&b, "    \"%s\"\n", strings.TrimLeft(line, " "))
 	}
-	fmt.Fprintf(&b, "    \"}, %s, %%%d, add, 1, 1, %s;\\n}\"\n", operand, next, layouts)
+	fmt.Fprintf(&b, "    \"}, %s, %%%d, add, 1, 1%s;\\n}\"\n", operand, next, layouts)
 	fmt.Fprintf(&b, "    : %s\n    : %s, \"l\"(b));\n}", list(sums, `"+f"(d%d)`), a)
 	return b.String()
 }

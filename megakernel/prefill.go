@@ -1,6 +1,7 @@
 package megakernel
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -37,7 +38,13 @@ type PrefillOptions struct {
 	Cluster int
 	// Sequences that a step's tokens are of at most, 1 to 16; default 1. There are logits of the last token of each.
 	Sequences int
+	// Activations is the format of the inputs of the layers' products: bf16, which "" stands for, or e4m3 with a scale a
+	// token, beside weights of e4m3.
+	Activations pipeline.Format
 }
+
+// coded is whether the inputs of the layers' products are e4m3.
+func (o *PrefillOptions) coded() bool { return o.Activations == pipeline.FormatE4M3 }
 
 // of is whose tokens a step has.
 func (o *PrefillOptions) of() string {
@@ -115,11 +122,15 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	case o.Cluster > 1 && mk.Options.Page < tasks.PrefillPage:
 		return refuse("pages of %d tokens and clusters of %d, want at least %d tokens for clusters", mk.Options.Page,
 			o.Cluster, tasks.PrefillPage)
+	case o.Activations != "" && o.Activations != pipeline.FormatBF16 && !o.coded():
+		return refuse("activations in %q, want bf16 or e4m3", o.Activations)
+	case o.coded() && mk.Options.otherWeights() != string(pipeline.FormatE4M3):
+		return refuse("activations in e4m3 beside weights in %q, want e4m3", cmp.Or(mk.Options.otherWeights(), "bf16"))
 	case c.Hidden%32 != 0 || c.Intermediate%32 != 0 || c.Heads*c.HeadDim%32 != 0:
 		return refuse("inputs of %d, %d and %d columns, want multiples of 32", c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
 	}
 	p := &Prefill{Of: mk, Options: o}
-	if mk.Options.otherWeights() != "" {
+	if mk.Options.otherWeights() != "" && !o.coded() {
 		p.image = mk.Plan.InBF16()
 	}
 	p.choose()
@@ -146,14 +157,14 @@ const smallPrefill = 128
 
 // BuildPrefills makes the kernel of steps of n tokens, 0 for the default, and where these are many one for
 // short prompts beside it, whose tiles have fewer rows, so that all SMs have some. Their steps have as many
-// sequences as one of mk, but one where the LM head has codes.
-func BuildPrefills(mk *Kernel, tokens int) (all []*Prefill, err error) {
+// sequences as one of mk, but one where the LM head has codes. activations is of PrefillOptions.
+func BuildPrefills(mk *Kernel, tokens int, activations pipeline.Format) (all []*Prefill, err error) {
 	sizes := []int{tokens}
 	if tokens == 0 || tokens >= 2*smallPrefill {
 		sizes = append(sizes, smallPrefill)
 	}
 	for _, n := range sizes {
-		p, err := BuildPrefill(mk, PrefillOptions{Tokens: n, Sequences: mk.PrefillSequences()})
+		p, err := BuildPrefill(mk, PrefillOptions{Tokens: n, Sequences: mk.PrefillSequences(), Activations: activations})
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +216,7 @@ func (p *Prefill) choose() {
 			if n > by && n-by >= m.Rows || i == prefillHead && n > slices.Max(p.Columns[:prefillHead]) {
 				break
 			}
-			p.Columns[i], p.Depth[i] = n, prefillDepth
+			p.Columns[i], p.Depth[i] = n, p.depth(i)
 			cost := p.waves(i, together) * p.tileCost(n)
 			if best == 0 || cost <= best { // larger tiles read less
 				best, rows = cost, n
@@ -216,8 +227,10 @@ func (p *Prefill) choose() {
 	}
 	p.Stages = min(6, (p.Of.Options.SharedLimit-prefillReserve-p.queryBytes())/p.stageBytes)
 	for i := range p.tiled() {
-		if p.Depth[i] = 2 * prefillDepth; p.gemm(i).StageBytes() > p.stageBytes {
-			p.Depth[i] = prefillDepth
+		m := p.matrix(i)
+		p.Depth[i] = 2 * p.depth(i)
+		if p.gemm(i).StageBytes() > p.stageBytes || p.coded(i) && m.KPadded%p.Depth[i] != 0 {
+			p.Depth[i] = p.depth(i)
 		}
 	}
 }
@@ -263,8 +276,20 @@ func (p *Prefill) tiled() int {
 	return prefillMatrices
 }
 
-// prefillDepth is the number of columns in a stage of the largest tiles.
+// prefillDepth is the number of columns in a stage of the largest tiles, of bf16.
 const prefillDepth = 64
+
+// depth is the number of columns in a stage of the largest tiles of matrix i: of e4m3 as many bytes, where whole stages
+// make a row.
+func (p *Prefill) depth(i int) int {
+	if p.coded(i) && p.matrix(i).KPadded%(2*prefillDepth) == 0 {
+		return 2 * prefillDepth
+	}
+	return prefillDepth
+}
+
+// coded is whether matrix i is multiplied in e4m3.
+func (p *Prefill) coded(i int) bool { return p.Options.coded() && i != prefillHead }
 
 // plan has the places of matrix i as the tensor maps read it.
 func (p *Prefill) plan(i int) *pipeline.Plan {
@@ -294,7 +319,12 @@ func (p *Prefill) Scratch() int64 {
 // gemm is the product of matrix i, without its maps.
 func (p *Prefill) gemm(i int) *tasks.PrefillGEMM {
 	m := p.matrix(i)
-	return &tasks.PrefillGEMM{Name: m.Name, M: m, Plan: p.plan(i), Final: i == prefillHead, Late: p.plan(i) == p.image,
+	var input *tasks.PrefillCodes
+	if p.coded(i) {
+		input = &tasks.PrefillCodes{K: m.KPadded, T: p.Room()}
+	}
+	return &tasks.PrefillGEMM{Name: m.Name, Input: input, M: m, Plan: p.plan(i), Final: i == prefillHead,
+		Late:    p.plan(i) == p.image,
 		Columns: p.Columns[i], Depth: p.Depth[i],
 		Groups: p.Options.Groups, Cluster: p.Options.Cluster, Apart: p.Options.apart()}
 }

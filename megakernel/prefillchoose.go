@@ -78,7 +78,7 @@ func (f *prefillFlow) choose() {
 			}
 		}
 		if g := f.gemms[prefillHead]; g != nil {
-			g.Consume(e, f.cons, f.ring, f.only(), f.p.stageBytes, tasks.PrefillLogits(e, f.count, search))
+			g.Consume(e, f.cons, f.ring, f.k.U32(0), f.only(), f.p.stageBytes, tasks.PrefillLogits(e, f.count, search))
 		} else {
 			(&tasks.PrefillHead{M: head, Plan: f.mk.Plan, Weights: f.bufs.weights, In: f.activations(head.K),
 				X: f.normed}).Emit(e, f.count.SubC(1), search)
@@ -103,7 +103,7 @@ func (f *prefillFlow) chooseSeveral() {
 			}
 			return f.logit(y.Mul(scale))
 		})
-		head.Consume(e, f.cons, f.ring, f.only(), f.p.stageBytes, epilogue)
+		head.Consume(e, f.cons, f.ring, f.k.U32(0), f.only(), f.p.stageBytes, epilogue)
 		publish()
 	})
 	f.k.Region("choose", func() { c.Choose(e) })

@@ -27,6 +27,9 @@ type prefillFlow struct {
 	copy      *tasks.PrefillCopy // of keys and values for attention; nil where it reads the cache
 	argmax    *tasks.Argmax
 	chosen    dsl.Buf[dsl.U32]
+	codes     dsl.Buf[dsl.U32] // of the next product's input, with PrefillOptions.Activations of e4m3
+	scales    dsl.Buf[dsl.F32] // of its tokens
+	inputs    map[int]dsl.Buf[dsl.BF16]
 	residuals map[int]*tasks.PrefillResidual // behind o and behind down
 	branches  map[int]*tasks.PrefillBranch   // the same, with norms behind attention and the MLP; else none
 	syncs     prefillSyncs
@@ -121,8 +124,13 @@ func (f *prefillFlow) declare() {
 	}
 	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed,
 		MatrixDown: f.bufs.act, prefillHead: f.normed}
+	f.inputs = x
+	f.declareCodes()
 	for i := range f.p.tiled() {
 		f.gemms[i] = f.p.gemm(i)
+		if in := f.gemms[i].Input; in != nil {
+			in.Codes, in.Scales = f.codes, f.scales
+		}
 		w := f.bufs.weights
 		if f.gemms[i].Late {
 			w = f.image
@@ -225,7 +233,7 @@ func (f *prefillFlow) consumers() {
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))
 		f.watch.Layer(s.Layer)
-		f.product(MatrixQKV, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count), func() {
+		f.product(MatrixQKV, s, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count), func() {
 			if f.copy != nil {
 				k.If(f.goesOn(l), func() { f.copy.Emit(e, s) })
 			}
@@ -243,12 +251,12 @@ func (f *prefillFlow) consumers() {
 				})
 				f.dequantize(MatrixO, l)
 			})
-			f.product(MatrixO, span, f.residual(s, MatrixO, f.gainRow(l, models.RolePreMLP)),
+			f.product(MatrixO, s, span, f.residual(s, MatrixO, f.gainRow(l, models.RolePreMLP)),
 				func() { f.dequantize(MatrixGateUp, l) })
 			f.add(s, MatrixO, span)
-			f.product(MatrixGateUp, span, f.glu(s).Prefill(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
+			f.product(MatrixGateUp, s, span, f.glu(s).Prefill(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
 				func() { f.dequantize(MatrixDown, l) })
-			f.product(MatrixDown, span, f.residual(s, MatrixDown, f.gainRow(l.AddC(1), models.RolePreAttn)), func() {
+			f.product(MatrixDown, s, span, f.residual(s, MatrixDown, f.gainRow(l.AddC(1), models.RolePreAttn)), func() {
 				if f.p.image != nil {
 					k.If(l.NeC(c.Layers-1), func() { f.dequantize(MatrixQKV, l.AddC(1)) })
 				}
@@ -301,11 +309,17 @@ func (f *prefillFlow) phase(name string, fence bool, body func()) {
 	})
 }
 
-// product is the phase of matrix i, behind which comes then, unless nil.
-func (f *prefillFlow) product(i int, span tasks.PrefillSpan, epilogue tasks.PrefillEpilogue, then func()) {
+// product is the phase of matrix i, behind which comes then, unless nil. In e4m3 the one that rounds its input comes
+// first.
+func (f *prefillFlow) product(i int, s tasks.Step, span tasks.PrefillSpan, epilogue tasks.PrefillEpilogue,
+	then func()) {
 	g := f.gemms[i]
+	if g.Input != nil {
+		q := &tasks.PrefillQuantise{From: f.activations(g.M.K), X: f.inputs[i], To: *g.Input}
+		f.phase("quantise "+g.Name, true, func() { q.Emit(f.env, span, f.p.Options.Padded()) })
+	}
 	f.phase(g.Name, true, func() {
-		g.Consume(f.env, f.cons, f.ring, span, f.p.stageBytes, epilogue)
+		g.Consume(f.env, f.cons, f.ring, s.Layer, span, f.p.stageBytes, epilogue)
 		if then != nil {
 			then()
 		}

@@ -13,20 +13,25 @@ type prefillSyncs struct {
 	inputs    [prefillMatrices]int
 }
 
-// layerSyncs counts them: one behind every product and attention, one behind norms of all of q and of k, and one behind
-// each branch that is added behind a norm.
+// layerSyncs counts them: one behind every product and attention, one behind norms of all of q and of k, one behind
+// each branch that is added behind a norm, and one behind the rounding of each product's input to e4m3.
 func (p *Prefill) layerSyncs() (s prefillSyncs) {
 	l, branch := p.Of.kind(), 0
 	if p.Of.kept() {
 		branch = 1
 	}
-	s.keys = 1
+	rounds := 0
+	if p.Options.coded() {
+		rounds = 1
+	}
+	s.inputs[MatrixQKV] = rounds
+	s.keys = rounds + 1
 	if l.Attn.QKNorm.Kind != models.NoNorm && !p.byHead() {
 		s.keys++
 	}
-	s.inputs[MatrixO] = s.keys + 1
-	s.inputs[MatrixGateUp] = s.inputs[MatrixO] + 1 + branch
-	s.inputs[MatrixDown] = s.inputs[MatrixGateUp] + 1
+	s.inputs[MatrixO] = s.keys + 1 + rounds
+	s.inputs[MatrixGateUp] = s.inputs[MatrixO] + 1 + branch + rounds
+	s.inputs[MatrixDown] = s.inputs[MatrixGateUp] + 1 + rounds
 	s.all = s.inputs[MatrixDown] + 1 + branch
 	if p.Options.several() { // behind the picked vectors
 		s.inputs[prefillHead] = 1
@@ -107,4 +112,21 @@ func (f *prefillFlow) add(s tasks.Step, i int, span tasks.PrefillSpan) {
 				func() { add(&final, f.k.U32(f.mk.finalGain()), own) })
 		})
 	}
+}
+
+// declareCodes declares what an input is rounded to in e4m3, where products take that.
+func (f *prefillFlow) declareCodes() {
+	most, room := 0, f.p.Room()
+	for i := range layerMatrices {
+		if in := f.p.gemm(i).Input; in != nil {
+			most = max(most, in.K)
+		}
+	}
+	if most == 0 {
+		return
+	}
+	f.codes = dsl.Global[dsl.U32](f.k, "codes", product(room, most/4), dsl.Align(128),
+		bufDoc("[%d][up to %d] the next product's input in e4m3, as tiles of 8 tokens", room, most))
+	f.scales = dsl.Global[dsl.F32](f.k, "token_scales", product(room), dsl.Align(16),
+		bufDoc("[%d] its scales", room))
 }

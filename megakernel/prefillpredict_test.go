@@ -17,7 +17,7 @@ func prefillsOf(t *testing.T, name string, tokens int, o Options) (*Kernel, []*P
 	o.Tokens = 16
 	mk, err := Build(c, o)
 	require.NoError(t, err)
-	all, err := BuildPrefills(mk, tokens)
+	all, err := BuildPrefills(mk, tokens, "")
 	require.NoError(t, err)
 	return mk, all
 }

@@ -42,7 +42,7 @@ func (a PrefillActivations) At(t, k u32) u32 {
 // rows, and each fetches its part of the tokens for all.
 type PrefillGEMM struct {
 	Name    string
-	M       *pipeline.MatrixPlan // of bf16
+	M       *pipeline.MatrixPlan // of bf16, or with Input of e4m3
 	Plan    *pipeline.Plan
 	Final   bool // M is one behind the layers
 	Columns int  // rows of the matrix in a tile: 16 to 256, a multiple of 16
@@ -53,28 +53,43 @@ type PrefillGEMM struct {
 	// Late is whether the step itself writes the matrix, as an image of one layer, in front of the barrier that the input
 	// waits for.
 	Late bool
+	// Input is the input in e4m3, which weights of e4m3 are multiplied by as they are packed; nil: it is in bf16. Sums
+	// are multiplied by the scales of their token and of their row.
+	Input *PrefillCodes
 
-	w, x dsl.TensorMap // see Maps
+	w, x   dsl.TensorMap // see Maps
+	packed dsl.Buf[dsl.F32]
 }
+
+// atom is how many columns lie together in 512 bytes.
+func (g *PrefillGEMM) atom() int { return g.M.Format.Columns() }
+
+// bytes is the size of n columns of a row.
+func (g *PrefillGEMM) bytes(n int) int { return n * g.M.Format.Bits() / 8 }
 
 // Maps declares the tensor maps of the packed weights and of the input x, of which a copy takes this CTA's part of a
 // stage. Where a tile ends in the middle of a stage, what follows in memory comes with it, other weights or padding,
 // which an input of zeros meets. Layers are dealt with by the second coordinate, k groups from the first layer's on: a
 // layer's are LayerBytes/512 behind those of the layer before.
 func (g *PrefillGEMM) Maps(k *dsl.Kernel, weights dsl.Buf[dsl.B128], a PrefillActivations, x dsl.Buf[dsl.BF16]) {
+	if g.Input != nil {
+		a = PrefillActivations{K: g.Input.K, T: g.Input.T}
+		x = dsl.View[dsl.BF16](g.Input.Codes)
+		g.packed = dsl.View[dsl.F32](weights)
+	}
 	rows, tokens := g.parts()
 	k.Require(a.K%pipeline.GroupK == 0 && a.T%8 == 0 && rows%8 == 0 && tokens%8 == 0,
 		"%s: %d tokens of %d columns in boxes of %d tokens and %d rows, want multiples of 8, %d, 8 and 8", g.Name, a.T, a.K,
 		tokens, rows, pipeline.GroupK)
-	m, atoms := g.M, g.Depth/pipeline.GroupK
-	start, groups := m.Start, int64(g.Plan.Layers-1)*(g.Plan.LayerBytes/bytesAtom)+int64(m.KPadded/32)
+	m, atoms := g.M, g.Depth/g.atom()
+	start, groups := m.Start, int64(g.Plan.Layers-1)*(g.Plan.LayerBytes/bytesAtom)+int64(m.KPadded/g.atom())
 	if g.Final {
-		start, groups = g.Plan.Image(pipeline.FinalLayer)+m.Start, int64(m.KPadded/32)
+		start, groups = g.Plan.Image(pipeline.FinalLayer)+m.Start, int64(m.KPadded/g.atom())
 	}
 	g.w = dsl.NewTensorMap(k, "map_"+g.Name, weights, start, [3]int64{elementsAtom, groups, int64(m.Tiles)},
 		[2]int64{bytesAtom, m.TileBytes()}, [3]int{elementsAtom, atoms, rows / 8})
-	g.x = dsl.NewTensorMap(k, "map_"+g.Name+"_in", x, 0, [3]int64{elementsAtom, int64(a.K / 32), int64(a.T / 8)},
-		[2]int64{bytesAtom, int64(16 * a.K)}, [3]int{elementsAtom, atoms, tokens / 8})
+	g.x = dsl.NewTensorMap(k, "map_"+g.Name+"_in", x, 0, [3]int64{elementsAtom, int64(a.K / g.atom()), int64(a.T / 8)},
+		[2]int64{bytesAtom, int64(8 * g.bytes(a.K))}, [3]int{elementsAtom, atoms, tokens / 8})
 }
 
 // parts is how many rows and how many tokens of a stage a CTA fetches.
@@ -123,6 +138,9 @@ type PrefillPart struct {
 	e      *Env
 	first  u32
 	sums   []*dsl.Var[dsl.F32]
+
+	by        [2]f32 // with PrefillGEMM.Input: the tokens' scales, and where those of rows begin
+	rowScales u64
 }
 
 // PrefillPair is the products of rows Row and Row + 1 (Row even) with token Half of a part. In every lane Row lies
@@ -135,7 +153,7 @@ type PrefillPair struct {
 
 // StageBytes is what a stage must hold.
 func (g *PrefillGEMM) StageBytes() int {
-	return (g.Columns + g.Groups*groupRows) * 2 * g.Depth
+	return (g.Columns + g.Groups*groupRows) * g.bytes(g.Depth)
 }
 
 // Tiles is the number of tiles of rows, a multiple of those that a cluster takes at once.
@@ -157,7 +175,7 @@ func (g *PrefillGEMM) Together() int {
 func (g *PrefillGEMM) steps() int { return ceilDiv(g.M.KPadded, g.Depth) }
 
 // rowBytes is what 8 rows or tokens take in a stage.
-func (g *PrefillGEMM) rowBytes() int { return 16 * g.Depth }
+func (g *PrefillGEMM) rowBytes() int { return 8 * g.bytes(g.Depth) }
 
 func (g *PrefillGEMM) problem(e *Env, r *pipeline.TileRing, stage int) string {
 	return firstOf(
@@ -166,8 +184,19 @@ func (g *PrefillGEMM) problem(e *Env, r *pipeline.TileRing, stage int) string {
 		need(g.Depth > 0 && g.Depth%64 == 0, "%s: stages of %d columns, want a multiple of 64", g.Name, g.Depth),
 		need(g.Groups == 1 || g.Groups == 2, "%s: %d consumer warpgroups, want 1 or 2", g.Name, g.Groups),
 		need(e.Consumers == 4*g.Groups, "%s: %d consumer warps, want %d", g.Name, e.Consumers, 4*g.Groups),
-		need(g.M.Format.Parts() == 1, "%s: weights of format %q, want bf16", g.Name, g.M.Format),
+		need(g.Input != nil && g.M.Format == pipeline.FormatE4M3 || g.Input == nil && g.M.Format.Parts() == 1,
+			"%s: weights of format %q, want bf16, or for an input in e4m3 that", g.Name, g.M.Format),
+		need(g.Input == nil || g.M.KPadded%g.Depth == 0 && g.Input.K == g.M.KPadded,
+			"%s: %d columns in stages of %d by an input of %d, want a multiple, and as many", g.Name, g.M.KPadded, g.Depth,
+			g.inputColumns()),
 		need(g.StageBytes() <= stage, "%s: a stage of %d bytes, want %d", g.Name, stage, g.StageBytes()))
+}
+
+func (g *PrefillGEMM) inputColumns() int {
+	if g.Input == nil {
+		return g.M.K
+	}
+	return g.Input.K
 }
 
 // prefillUnit is a tile of the product: which tile of rows, and the first of the CTA's tokens.
@@ -243,7 +272,7 @@ func (g *PrefillGEMM) Produce(e *Env, p *pipeline.TileProducer, layer u32, span 
 
 // weights starts the copy of this CTA's part of the rows.
 func (g *PrefillGEMM) weights(e *Env, s pipeline.TileStage, u prefillUnit, layer, step u32) {
-	group := layer.MulC(int(g.Plan.LayerBytes / bytesAtom)).Add(step.MulC(g.Depth / pipeline.GroupK))
+	group := layer.MulC(int(g.Plan.LayerBytes / bytesAtom)).Add(step.MulC(g.Depth / g.atom()))
 	rows, _ := g.parts()
 	g.part(e, s, g.w, 0, group, u.tile.MulC(g.Columns/8), rows, !g.Apart)
 }
@@ -251,7 +280,7 @@ func (g *PrefillGEMM) weights(e *Env, s pipeline.TileStage, u prefillUnit, layer
 // input starts the copy of this CTA's part of the tokens.
 func (g *PrefillGEMM) input(e *Env, s pipeline.TileStage, u prefillUnit, step u32) {
 	_, tokens := g.parts()
-	g.part(e, s, g.x, g.Columns, step.MulC(g.Depth/pipeline.GroupK), u.token.DivC(8), tokens, g.Apart)
+	g.part(e, s, g.x, g.Columns, step.MulC(g.Depth/g.atom()), u.token.DivC(8), tokens, g.Apart)
 }
 
 // part starts the copy of rows rows, from tile first on, to where the stage's row at is; in a cluster that shares them
@@ -272,9 +301,9 @@ func coordinates(k *dsl.Kernel, group, row u32) [3]dsl.Val[dsl.I32] {
 	return [3]dsl.Val[dsl.I32]{k.I32(0), dsl.Bits[dsl.I32](group), dsl.Bits[dsl.I32](row)}
 }
 
-// Consume multiplies this CTA's tiles as they arrive. All consumer warps run it.
-func (g *PrefillGEMM) Consume(e *Env, c *pipeline.TileConsumer, r *pipeline.TileRing, span PrefillSpan, stage int,
-	epilogue PrefillEpilogue) {
+// Consume multiplies this CTA's tiles of a layer as they arrive. All consumer warps run it.
+func (g *PrefillGEMM) Consume(e *Env, c *pipeline.TileConsumer, r *pipeline.TileRing, layer u32, span PrefillSpan,
+	stage int, epilogue PrefillEpilogue) {
 	k := e.K
 	if p := g.problem(e, r, stage); p != "" {
 		k.Require(false, "%s", p)
@@ -289,20 +318,48 @@ func (g *PrefillGEMM) Consume(e *Env, c *pipeline.TileConsumer, r *pipeline.Tile
 		c.Steps(g.steps(), func(base u32) {
 			x := base.AddC(g.Columns / 8 * g.rowBytes() / 16).Add(own)
 			k.WGMMAFence()
-			for part := range g.Depth / 16 {
+			for part := range g.bytes(g.Depth) / 32 {
 				at := part/2*(bytesAtom/16) + part%2*2
-				dsl.WGMMA[dsl.BF16x2](sums, r.Data, x.AddC(at), tile, r.Data, base.AddC(at), tile)
+				if g.Input != nil {
+					dsl.WGMMA[dsl.E4M3x2](sums, r.Data, x.AddC(at), tile, r.Data, base.AddC(at), tile)
+				} else {
+					dsl.WGMMA[dsl.BF16x2](sums, r.Data, x.AddC(at), tile, r.Data, base.AddC(at), tile)
+				}
 			}
 		})
-		g.finish(e, u, sums, epilogue)
+		g.finish(e, layer, u, sums, epilogue)
 	}, dsl.Unroll(1))
 }
 
 // finish hands out a tile's sums.
-func (g *PrefillGEMM) finish(e *Env, u prefillUnit, sums []*dsl.Var[dsl.F32], epilogue PrefillEpilogue) {
+func (g *PrefillGEMM) finish(e *Env, layer u32, u prefillUnit, sums []*dsl.Var[dsl.F32], epilogue PrefillEpilogue) {
 	token := u.token.Add(e.Warp.MulC(16)).Add(e.Lane.DivC(4)).Named("token")
-	epilogue(&PrefillPart{Tokens: [2]u32{token, token.AddC(8)}, Tile: u.tile, g: g, e: e, sums: sums,
-		first: u.tile.MulC(g.Columns).Add(e.Lane.RemC(4).MulC(2)).Named("row")})
+	p := &PrefillPart{Tokens: [2]u32{token, token.AddC(8)}, Tile: u.tile, g: g, e: e, sums: sums,
+		first: u.tile.MulC(g.Columns).Add(e.Lane.RemC(4).MulC(2)).Named("row")}
+	if g.Input != nil {
+		p.scales(layer)
+	}
+	epilogue(p)
+}
+
+// scales finds the scales of a part's sums.
+func (p *PrefillPart) scales(layer u32) {
+	g := p.g
+	for half, token := range p.Tokens {
+		p.by[half] = g.Input.Scales.Load(token).Named("token_scale")
+	}
+	tile := dsl.Cast[dsl.U64](p.Tile).MulC(g.Columns / pipeline.TileRows * int(g.M.TileBytes()/4))
+	p.rowScales = dsl.Cast[dsl.U64](layer).MulC(int(g.Plan.LayerBytes / 4)).
+		AddC(int(g.M.Start/4) + g.M.Format.Of(g.M.KPadded)/4).Add(tile).Add(dsl.Cast[dsl.U64](p.first.RemC(8)))
+}
+
+// scaled is the products of the two rows j·8 behind the part's first, of one half of its tokens.
+func (p *PrefillPart) scaled(j, half int, rows []f32) (y0, y1 f32) {
+	y0, y1 = p.sums[4*j+2*half].Get(), p.sums[4*j+2*half+1].Get()
+	if rows != nil {
+		y0, y1 = y0.Mul(p.by[half]).Mul(rows[0]), y1.Mul(p.by[half]).Mul(rows[1])
+	}
+	return y0, y1
 }
 
 // Each calls body for the pairs of the part, but for those that pad the matrix.
@@ -312,8 +369,13 @@ func (p *PrefillPart) Each(body func(v PrefillPair)) {
 		for j := range g.Columns / 8 {
 			row := dsl.Optional(p.first.AddC(8 * j))
 			pairs := func() {
+				var rows []f32
+				if g.Input != nil {
+					rows = g.packed.LoadN(p.rowScales.AddC(j*int(g.M.TileBytes()/4)), 2, dsl.CacheHint(dsl.NonCoherent))
+				}
 				for half := range 2 {
-					body(PrefillPair{half, 8 * j, row, p.sums[4*j+2*half].Get(), p.sums[4*j+2*half+1].Get()})
+					y0, y1 := p.scaled(j, half, rows)
+					body(PrefillPair{half, 8 * j, row, y0, y1})
 				}
 			}
 			if guarded {

@@ -80,7 +80,7 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 		next := e.CTA.AddC(1).RemC(p.sms).MulC(e.Threads()).Add(e.Tid) // what another CTA has written
 		seen.Store(next, x.Load(next))
 		k.For(k.U32(0), k.U32(p.layers), func(layer dsl.Val[dsl.U32]) {
-			g.Consume(e, c, ring, span, stage, func(part *tasks.PrefillPart) {
+			g.Consume(e, c, ring, layer, span, stage, func(part *tasks.PrefillPart) {
 				part.Each(func(v tasks.PrefillPair) {
 					k.If(part.Tokens[v.Half].Lt(n), func() {
 						y.StoreN(layer.MulC(p.tokens).Add(part.Tokens[v.Half]).MulC(p.rows).Add(v.Row), []dsl.Val[dsl.F32]{v.Y0, v.Y1})

@@ -125,7 +125,7 @@ const longPrefill = 1024
 func (s shippedAs) prefills(t *testing.T, c models.Config, n, tokens int, add func(what string, k *ir.Kernel)) {
 	t.Helper()
 	all, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head}),
-		tokens)
+		tokens, "")
 	require.NoError(t, err)
 	for i, p := range all {
 		add([...]string{"prefill", "prefill of short prompts"}[i], p.IR)

@@ -68,6 +68,7 @@ type benchFlags struct {
 	rounds, tokens, perLaunch count
 	withBudget                bool
 	prefill                   count
+	activations               prefillActivations
 	attention                 count // sequences
 	machine                   machineFlags
 	ablate                    ablateFlags
@@ -158,6 +159,7 @@ works, and no speed.`,
 	f.Var(&b.prefill, "prefill",
 		"time to a prompt's first token through a prefill kernel of steps of n tokens, instead")
 	f.Lookup("prefill").DefValue = ""
+	f.Var(&b.activations, "prefill-activations", prefillActivationsUsage)
 	f.Var(&b.attention, "prefill-attention",
 		"causal attention of `n` prompts at once, alone, with the model's heads, instead")
 	f.Lookup("prefill-attention").DefValue = ""

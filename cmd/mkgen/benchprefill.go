@@ -60,7 +60,7 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 		}
 		s.Decode = append(s.Decode, mk)
 	}
-	if s.Prefill, err = megakernel.BuildPrefills(s.Decode[0], int(b.prefill)); err != nil {
+	if s.Prefill, err = megakernel.BuildPrefills(s.Decode[0], int(b.prefill), b.activations.format()); err != nil {
 		return usagef("--prefill: %v", err)
 	}
 	if err := checkOutputs(cmd, nil,

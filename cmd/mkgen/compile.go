@@ -16,6 +16,7 @@ import (
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/spf13/cobra"
 )
 
@@ -48,6 +49,7 @@ func newCompile() *cobra.Command {
 		strict  bool
 		ptx     bool
 		prefill count
+		inputs  prefillActivations
 	)
 	cmd := &cobra.Command{
 		Use:   "compile",
@@ -88,7 +90,7 @@ done either, a line says why; with --strict that is an error, too.`,
 				if file != "" && mk.Graph != nil {
 					return usagef("--output goes with --launch single: a graph has %d kernels", len(mk.Graph.Kernels))
 				}
-				kernels, err := namedKernels(mk, int(prefill))
+				kernels, err := namedKernels(mk, int(prefill), inputs.format())
 				if err != nil {
 					return err
 				}
@@ -124,6 +126,7 @@ done either, a line says why; with --strict that is an error, too.`,
 	f.Var(&with, "compiler", "nvcc or nvrtc (default: nvcc when it is there)")
 	f.Var(&prefill, "prefill", "compile the prefill kernels, too, of steps of `n` tokens of as many sequences as there are rows")
 	f.Lookup("prefill").DefValue = ""
+	f.Var(&inputs, "prefill-activations", prefillActivationsUsage)
 	f.BoolVar(&strict, "strict", false, "fail where the machine code cannot be held against the program")
 	f.BoolVar(&ptx, "ptx", false, "hold the PTX against the program, as where there is no nvdisasm")
 	f.BoolVar(&fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
@@ -138,7 +141,7 @@ type namedKernel struct {
 
 // namedKernels are the kernels of a step, and the prefill kernels beside it of steps of prefill tokens where that is
 // not 0: see megakernel.BuildPrefills.
-func namedKernels(mk *megakernel.Kernel, prefill int) (all []namedKernel, err error) {
+func namedKernels(mk *megakernel.Kernel, prefill int, inputs pipeline.Format) (all []namedKernel, err error) {
 	for _, k := range mk.Kernels() {
 		name := mk.Config.Name
 		if mk.Graph != nil {
@@ -147,7 +150,7 @@ func namedKernels(mk *megakernel.Kernel, prefill int) (all []namedKernel, err er
 		all = append(all, namedKernel{name, k})
 	}
 	if prefill > 0 {
-		prefills, err := megakernel.BuildPrefills(mk, prefill)
+		prefills, err := megakernel.BuildPrefills(mk, prefill, inputs)
 		if err != nil {
 			return nil, usagef("--prefill: %v", err)
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows, or none (default on cuda 1024, where there is such a kernel, heads have at most 128 dimensions and a prompt may be long; none on sim)"
@@ -51,6 +53,29 @@ func (w *prefillWidth) Set(s string) error {
 	return err
 }
 
+const prefillActivationsUsage = "format of the inputs of prefill kernels' products: bf16, or e4m3 with a scale a token, beside weights of e4m3 (docs/prefill.md)"
+
+// prefillActivations is the flag of the inputs of prefill kernels' products.
+type prefillActivations pipeline.Format
+
+func (a *prefillActivations) String() string {
+	return string(cmp.Or(*a, prefillActivations(pipeline.FormatBF16)))
+}
+
+func (a *prefillActivations) Type() string { return "format" }
+
+func (a *prefillActivations) want() string { return "bf16 or e4m3" }
+
+func (a *prefillActivations) Set(s string) error {
+	if f := pipeline.Format(s); f != pipeline.FormatBF16 && f != pipeline.FormatE4M3 {
+		return fmt.Errorf("%q, want %s", s, a.want())
+	}
+	*a = prefillActivations(s)
+	return nil
+}
+
+func (a prefillActivations) format() pipeline.Format { return pipeline.Format(a) }
+
 // prefillTokens are those of a step of the prefill kernels beside kernel of, 0 for none. asked is whether --prefill
 // names them.
 func (r *runFlags) prefillTokens(of *megakernel.Kernel) (n int, asked bool) {
@@ -75,6 +100,8 @@ func (r *runFlags) addPrefill(ctx context.Context, stderr io.Writer, of *megaker
 	rows, chunk := of.Options.Tokens, int(r.prefillChunk)
 	tokens, asked := r.prefillTokens(of)
 	switch {
+	case tokens == 0 && r.activations.format() == pipeline.FormatE4M3:
+		return usagef("--prefill-activations goes with --prefill")
 	case tokens == 0 && chunk > 0:
 		return usagef("--prefill-chunk goes with --prefill")
 	case tokens == 0:
@@ -85,9 +112,9 @@ func (r *runFlags) addPrefill(ctx context.Context, stderr io.Writer, of *megaker
 		return usagef("--prefill-chunk: %d tokens, want more than the %d rows of a step and at most the %d of --prefill",
 			chunk, rows, tokens)
 	}
-	all, err := megakernel.BuildPrefills(of, tokens)
+	all, err := megakernel.BuildPrefills(of, tokens, r.activations.format())
 	switch {
-	case err != nil && (asked || chunk > 0):
+	case err != nil && (asked || chunk > 0 || r.activations.format() == pipeline.FormatE4M3):
 		return usagef("--prefill: %v", err)
 	case err != nil:
 		if r.verbose {

@@ -50,6 +50,7 @@ type runFlags struct {
 	prefill      prefillWidth
 	longest      int // bytes of the longest prompt that may come, where that is known
 	prefillChunk count
+	activations  prefillActivations
 	lookup       bool
 }
 
@@ -110,6 +111,7 @@ func (r *runFlags) engineFlags(f *pflag.FlagSet) {
 	f.Var(&r.pin, "pin-split", pinRequestUsage)
 	f.Var(&r.prefill, "prefill", prefillUsage)
 	f.Var(&r.prefillChunk, "prefill-chunk", prefillChunkUsage)
+	f.Var(&r.activations, "prefill-activations", prefillActivationsUsage)
 	f.BoolVar(&r.lookup, "prompt-lookup", false,
 		fmt.Sprintf("guess text that the prompt or the answer had before, and verify guesses in steps of %d rows; with --rows, greedy requests only", engine.LookupRows))
 	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)",

@@ -63,10 +63,12 @@ func (m *machine) shownIndex(w *warp, r *memRef, l int) string {
 	return strconv.FormatUint(m.in(w, r.index)[l], 10)
 }
 
-// load and store move 2, 4, 8 or 16 bytes.
+// load and store move 2, 4, 8 or 16 bytes, load 1, too.
 func (rg *region) load(off, n int64) value {
 	b := rg.data[off:]
 	switch n {
+	case 1:
+		return value{lo: uint64(b[0])}
 	case 2:
 		return value{lo: uint64(binary.LittleEndian.Uint16(b))}
 	case 4:

@@ -174,17 +174,30 @@ func (m *machine) useVars(w *warp, in *inst, g *groupState) bool {
 }
 
 func wgmma(s *ir.Instr) (stepFn, error) {
-	wide := fromBF16
-	if s.T == ir.F16x2 {
-		wide = fromF16
+	e := groupElement{2, fromBF16}
+	switch s.T {
+	case ir.F16x2:
+		e.wide = fromF16
+	case ir.E4M3x2:
+		e = groupElement{1, fromE4M3}
 	}
 	n := s.Columns()
-	return func(m *machine, w *warp, in *inst) { m.multiplyGroup(w, in, n, wide) }, nil
+	return func(m *machine, w *warp, in *inst) { m.multiplyGroup(w, in, n, e) }, nil
 }
 
-// multiplyGroup is the warp's part of m64nNk16: rows 16·(warp mod 4) to 15 more. Sums start from what is in the
-// variables and add the 16 products in order of k, as mma does.
-func (m *machine) multiplyGroup(w *warp, in *inst, n int, wide func(uint64) float32) {
+// groupElement is an element of wgmma's operands: its bytes, and what widens it.
+type groupElement struct {
+	bytes int
+	wide  func(uint64) float32
+}
+
+// groupDepth is the most columns of A that a wgmma takes: 32 bytes of a row.
+const groupDepth = 32
+
+// multiplyGroup is the warp's part of m64nNk16, or k32 of bytes: rows 16·(warp mod 4) to 15 more. Sums start from what
+// is in the variables and add the products in order of k, as mma does, in f32. A GPU keeps fewer bits of sums of e4m3,
+// about 14 of the largest addend's: that is not modelled.
+func (m *machine) multiplyGroup(w *warp, in *inst, n int, e groupElement) {
 	g := m.grouped(w, in)
 	if g == nil {
 		return
@@ -200,20 +213,20 @@ func (m *machine) multiplyGroup(w *warp, in *inst, n int, wide func(uint64) floa
 	if !m.join(w, in, place[0], place[1]) || !m.useVars(w, in, g) {
 		return
 	}
-	var a [16][16]float32
-	var b [256][16]float32
+	var a [16][groupDepth]float32
+	var b [256][groupDepth]float32
 	last, sums := len(in.mem)-1, in.vars
 	if last == 0 {
 		sums = in.vars[ir.FragmentA:]
-		fragment(w, in, &a, wide)
-	} else if !m.readTile(w, in, 0, place[0], 16*int(w.wi%4), a[:], wide) {
+		fragment(w, in, &a, e.wide)
+	} else if !m.readTile(w, in, 0, place[0], 16*int(w.wi%4), a[:], e) {
 		return
 	}
 	read := m.readTile
 	if in.attr.Tiles[last].Across != 0 {
 		read = m.readAcross
 	}
-	if !read(w, in, last, place[last], 0, b[:n], wide) {
+	if !read(w, in, last, place[last], 0, b[:n], e) {
 		return
 	}
 	for j := range sums {
@@ -224,7 +237,7 @@ func (m *machine) multiplyGroup(w *warp, in *inst, n int, wide func(uint64) floa
 			if in.attr.Imm == 0 {
 				sum = f32(d[l])
 			}
-			for k := range 16 {
+			for k := range groupDepth / e.bytes {
 				sum += float32(row[k] * col[k])
 			}
 			d[l] = fromF32(sum)
@@ -233,7 +246,7 @@ func (m *machine) multiplyGroup(w *warp, in *inst, n int, wide func(uint64) floa
 }
 
 // fragment is A from the first variables, laid out as mma's.
-func fragment(w *warp, in *inst, a *[16][16]float32, wide func(uint64) float32) {
+func fragment(w *warp, in *inst, a *[16][groupDepth]float32, wide func(uint64) float32) {
 	for i := range ir.FragmentA {
 		src := &w.regs[in.vars[i]]
 		for l := range 32 {
@@ -270,19 +283,19 @@ func (m *machine) tileAt(w *warp, in *inst, i, n int) (int64, bool) {
 	return abs, true
 }
 
-// readTile reads 16 columns of some rows of operand i.
-func (m *machine) readTile(w *warp, in *inst, i int, at int64, first int, rows [][16]float32,
-	wide func(uint64) float32) bool {
-	t := in.attr.Tiles[i]
+// readTile reads 32 bytes of some rows of operand i.
+func (m *machine) readTile(w *warp, in *inst, i int, at int64, first int, rows [][groupDepth]float32,
+	of groupElement) bool {
+	t, each := in.attr.Tiles[i], 16/of.bytes
 	for k := range rows {
 		n := first + k
 		for unit := range int64(2) {
-			u, ok := m.readUnit(w, in, i, at+int64(n/8*t.Stride+n%8*t.Swizzle)+16*unit)
+			u, ok := m.readUnit(w, in, i, at+int64(n/8*t.Stride+n%8*t.Swizzle)+16*unit, of.bytes)
 			if !ok {
 				return false
 			}
-			for e := range 8 {
-				rows[k][8*int(unit)+e] = wide(u[e])
+			for e := range each {
+				rows[k][each*int(unit)+e] = of.wide(u[e])
 			}
 		}
 	}
@@ -290,26 +303,27 @@ func (m *machine) readTile(w *warp, in *inst, i int, at int64, first int, rows [
 }
 
 // readAcross reads the columns of operand i, whose tile has them in 16 rows.
-func (m *machine) readAcross(w *warp, in *inst, i int, at int64, _ int, columns [][16]float32,
-	wide func(uint64) float32) bool {
+func (m *machine) readAcross(w *warp, in *inst, i int, at int64, _ int, columns [][groupDepth]float32,
+	of groupElement) bool {
 	t := in.attr.Tiles[i]
 	for k := range 16 {
 		for n := 0; n < len(columns); n += 8 {
-			u, ok := m.readUnit(w, in, i, at+int64(k/8*t.Stride+k%8*t.Swizzle+2*n/t.Swizzle*t.Across+2*n%t.Swizzle))
+			u, ok := m.readUnit(w, in, i, at+int64(k/8*t.Stride+k%8*t.Swizzle+2*n/t.Swizzle*t.Across+2*n%t.Swizzle),
+				of.bytes)
 			if !ok {
 				return false
 			}
 			for e := range 8 {
-				columns[n+e][k] = wide(u[e])
+				columns[n+e][k] = of.wide(u[e])
 			}
 		}
 	}
 	return true
 }
 
-// readUnit reads 8 elements of operand i, which swizzled lie at byte abs of the CTA's shared memory, as bulk copies
-// read: in the async proxy, until the group has ended.
-func (m *machine) readUnit(w *warp, in *inst, i int, abs int64) (u [8]uint64, ok bool) {
+// readUnit reads 16 bytes of operand i, elements of size bytes, which swizzled lie at byte abs of the CTA's shared
+// memory, as bulk copies read: in the async proxy, until the group has ended.
+func (m *machine) readUnit(w *warp, in *inst, i int, abs int64, size int) (u [16]uint64, ok bool) {
 	r := &in.mem[i]
 	rg := w.cta.shared[r.root]
 	abs ^= abs >> 3 & int64(in.attr.Tiles[i].Swizzle-16)
@@ -324,8 +338,8 @@ func (m *machine) readUnit(w *warp, in *inst, i int, abs int64) (u [8]uint64, ok
 	if rg.shadow != nil && !m.touch(rg, off, 16, &a) || !m.readable(w, in, r, rg, anyLane, off, 16) {
 		return u, false
 	}
-	for e := range u {
-		u[e] = rg.load(off+int64(2*e), 2).lo
+	for e := range 16 / size {
+		u[e] = rg.load(off+int64(size*e), int64(size)).lo
 	}
 	return u, true
 }

@@ -45,6 +45,19 @@ func randomRows(r *rand.Rand, rows, cols int, f16 bool) ([][]uint16, [][]float64
 	return bits, vals
 }
 
+// randomBytes are rows of pairs of float8 e4m3, and their values.
+func randomBytes(r *rand.Rand, rows, pairs int) ([][]uint16, [][]float64) {
+	bits, vals := make([][]uint16, rows), make([][]float64, rows)
+	for i := range bits {
+		for range pairs {
+			lo, hi := byte(r.IntN(9)+0x34)|byte(r.IntN(2)<<7), byte(r.IntN(9)+0x34) // 0.75 to 2
+			bits[i] = append(bits[i], uint16(hi)<<8|uint16(lo))
+			vals[i] = append(vals[i], e4m3Value(int(lo)), e4m3Value(int(hi)))
+		}
+	}
+	return bits, vals
+}
+
 // halfOf is the binary16 of a small multiple of 1/8.
 func halfOf(x float32) uint16 {
 	b := math.Float32bits(x)
@@ -58,6 +71,7 @@ type groupCase struct {
 	n, k, swizzle     int
 	f16, regs, across bool // across: B's columns lie in rows
 	set               bool // the first product sets the sums
+	e4m3              bool // pairs of what k counts: 2k columns
 }
 
 // lead is how many columns lie before B's in a row.
@@ -125,6 +139,8 @@ func groupKernel(k *dsl.Kernel, c groupCase, strideA, strideB int) {
 			dsl.WGMMARegisters(sums, h, sb, atB, tb, o...)
 		case c.regs:
 			dsl.WGMMARegisters(sums, fa[step], sb, atB, tb, o...)
+		case c.e4m3:
+			dsl.WGMMA[dsl.E4M3x2](sums, sa, atA, ta, sb, atB, tb)
 		case c.f16:
 			dsl.WGMMA[dsl.F16x2](sums, sa, atA, ta, sb, atB, tb)
 		default:
@@ -149,11 +165,16 @@ func TestWGMMAMultipliesSwizzledTiles(t *testing.T) {
 		{n: 128, k: 64, swizzle: 128, regs: true, across: true, set: true}, {n: 24, k: 64, swizzle: 64, across: true},
 		{n: 48, k: 64, swizzle: 128, regs: true, across: true}, {n: 64, k: 32, swizzle: 64, f16: true, regs: true,
 			across: true},
+		{n: 24, k: 64, swizzle: 64, e4m3: true}, {n: 256, k: 64, swizzle: 128, e4m3: true},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(7, uint64(c.n)))
 			abits, a := randomRows(r, 64, c.k, c.f16)
 			bbits, b := randomRows(r, c.n, c.k, c.f16)
+			if c.e4m3 {
+				abits, a = randomBytes(r, 64, c.k)
+				bbits, b = randomBytes(r, c.n, c.k)
+			}
 			da, strideA := swizzled(abits, c.swizzle)
 			columns := bbits
 			if c.across {

@@ -138,7 +138,7 @@ const (
 	// are asynchronous: from wgmma to the wgmma.wait that covers it the sums may not be touched, nor the memory
 	// written that it reads.
 	// wgmma.bf16x2 %acc0 … %acc7, @a[v0], @b[v1]   m64nNk16: adds A·B to N/2 f32 Vars a thread; A from memory, or the
-	// first 4 Vars
+	// first 4 Vars; wgmma.e4m3x2 is m64nNk32, both operands in memory
 	OpWGMMA
 	OpWGMMAFence  // wgmma.fence               orders the warp's accesses to registers before its wgmmas behind it
 	OpWGMMACommit // wgmma.commit              the wgmmas since the last one are a group

@@ -23,8 +23,11 @@ func wgmma(in *Instr) ([]Type, error) {
 	if err := counts(in, 0, len(in.Mem)); err != nil {
 		return nil, err
 	}
-	if in.T != BF16x2 && in.T != F16x2 {
-		return nil, fmt.Errorf("multiplies %s, want bf16x2 or f16x2", in.T)
+	if in.T != BF16x2 && in.T != F16x2 && in.T != E4M3x2 {
+		return nil, fmt.Errorf("multiplies %s, want bf16x2, f16x2 or e4m3x2", in.T)
+	}
+	if in.T == E4M3x2 && len(in.Mem) != 2 {
+		return nil, fmt.Errorf("multiplies e4m3x2 in registers, want both operands in memory")
 	}
 	if n := in.Columns(); n < 8 || n > 256 || n%8 != 0 {
 		return nil, fmt.Errorf("has %d variables, which are sums of %d columns, want 8, 16, … 256", len(in.Attr.Vars), n)
@@ -49,6 +52,8 @@ func wgmma(in *Instr) ([]Type, error) {
 			return nil, fmt.Errorf("reads %s in %s memory, want shared", m.Buf, m.Buf.Space)
 		} else if t.Swizzle != 64 && t.Swizzle != 128 || t.Stride < 0 || t.Stride%16 != 0 || t.Stride >= 1<<18 {
 			return nil, fmt.Errorf("has rows of %d bytes in groups %d bytes apart, want 64 or 128 and a multiple of 16 below 2^18", t.Swizzle, t.Stride)
+		} else if t.Across != 0 && in.T == E4M3x2 {
+			return nil, fmt.Errorf("has columns of operand %d of e4m3x2 in rows, want rows in rows", i)
 		} else if t.Across != 0 && (i < len(in.Mem)-1 || t.Across < 0 || t.Across%16 != 0 || t.Across >= 1<<18) {
 			return nil, fmt.Errorf("has columns of operand %d in rows, %d bytes on, want that of B, and a multiple of 16 below 2^18", i, t.Across)
 		}

@@ -178,6 +178,25 @@ __device__ __forceinline__ void wgmma_m64n64k16_f16_registers(u32 a0, u32 a1, u3
     : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "l"(b));
 }
 
+// Adds A * B to the sums on the warpgroup's tensor core: A 64x32 and B 32x64.
+__device__ __forceinline__ void wgmma_m64n64k32_e4m3(u64 a, u64 b,
+    float& d0, float& d1, float& d2, float& d3, float& d4, float& d5, float& d6, float& d7, float& d8,
+    float& d9, float& d10, float& d11, float& d12, float& d13, float& d14, float& d15, float& d16,
+    float& d17, float& d18, float& d19, float& d20, float& d21, float& d22, float& d23, float& d24,
+    float& d25, float& d26, float& d27, float& d28, float& d29, float& d30, float& d31) {
+  asm volatile(
+    "{\n.reg .pred add;\nsetp.eq.u32 add, 0, 0;\n"
+    "wgmma.mma_async.sync.aligned.m64n64k32.f32.e4m3.e4m3 {"
+    "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21,"
+    "%22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+    "}, %32, %33, add, 1, 1;\n}"
+    : "+f"(d0), "+f"(d1), "+f"(d2), "+f"(d3), "+f"(d4), "+f"(d5), "+f"(d6), "+f"(d7), "+f"(d8), "+f"(d9),
+    "+f"(d10), "+f"(d11), "+f"(d12), "+f"(d13), "+f"(d14), "+f"(d15), "+f"(d16), "+f"(d17), "+f"(d18),
+    "+f"(d19), "+f"(d20), "+f"(d21), "+f"(d22), "+f"(d23), "+f"(d24), "+f"(d25), "+f"(d26), "+f"(d27),
+    "+f"(d28), "+f"(d29), "+f"(d30), "+f"(d31)
+    : "l"(a), "l"(b));
+}
+
 // Waits until at most n of this warp's groups are under way.
 template <int pending>
 __device__ __forceinline__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" : : "n"(pending) : "memory"); }
@@ -221,11 +240,18 @@ warpgroup(const Params* __restrict__ p) {
   ptx::wgmma_m64n64k16_f16(ptx::tile<0x4000004000010000ull>(a), ptx::tile<0x4000004000010000ull>(b), sum, sum_2, sum_3,
       sum_4, sum_5, sum_6, sum_7, sum_8, sum_9, sum_10, sum_11, sum_12, sum_13, sum_14, sum_15, sum_16, sum_17, sum_18,
       sum_19, sum_20, sum_21, sum_22, sum_23, sum_24, sum_25, sum_26, sum_27, sum_28, sum_29, sum_30, sum_31, sum_32);
+  ptx::wgmma_m64n64k32_e4m3(ptx::tile<0x8000002000010000ull>(a), ptx::tile<0x8000002000010000ull>(b), sum, sum_2, sum_3,
+      sum_4, sum_5, sum_6, sum_7, sum_8, sum_9, sum_10, sum_11, sum_12, sum_13, sum_14, sum_15, sum_16, sum_17, sum_18,
+      sum_19, sum_20, sum_21, sum_22, sum_23, sum_24, sum_25, sum_26, sum_27, sum_28, sum_29, sum_30, sum_31, sum_32);
   ptx::wgmma_m64n64k16_bf16(ptx::tile<0x8000002000010000ull>(&a[16]), ptx::tile<0x8000002000010000ull>(&b[16]), sum,
       sum_2, sum_3, sum_4, sum_5, sum_6, sum_7, sum_8, sum_9, sum_10, sum_11, sum_12, sum_13, sum_14, sum_15, sum_16,
       sum_17, sum_18, sum_19, sum_20, sum_21, sum_22, sum_23, sum_24, sum_25, sum_26, sum_27, sum_28, sum_29, sum_30,
       sum_31, sum_32);
   ptx::wgmma_m64n64k16_f16(ptx::tile<0x4000004000010000ull>(&a[16]), ptx::tile<0x4000004000010000ull>(&b[16]), sum,
+      sum_2, sum_3, sum_4, sum_5, sum_6, sum_7, sum_8, sum_9, sum_10, sum_11, sum_12, sum_13, sum_14, sum_15, sum_16,
+      sum_17, sum_18, sum_19, sum_20, sum_21, sum_22, sum_23, sum_24, sum_25, sum_26, sum_27, sum_28, sum_29, sum_30,
+      sum_31, sum_32);
+  ptx::wgmma_m64n64k32_e4m3(ptx::tile<0x8000002000010000ull>(&a[16]), ptx::tile<0x8000002000010000ull>(&b[16]), sum,
       sum_2, sum_3, sum_4, sum_5, sum_6, sum_7, sum_8, sum_9, sum_10, sum_11, sum_12, sum_13, sum_14, sum_15, sum_16,
       sum_17, sum_18, sum_19, sum_20, sum_21, sum_22, sum_23, sum_24, sum_25, sum_26, sum_27, sum_28, sum_29, sum_30,
       sum_31, sum_32);

@@ -21,6 +21,9 @@ func (r *prefillRun) judge(ctx context.Context) (*gate.Report, error) {
 		Rows: r.bundle.PrefillRows(), Pages: len(r.pages) + 1, Prefill: true, Write: owner.Write, Read: owner.Read,
 		Plant: r.plant, Progress: func(what string) { r.s.say("gate: " + what) }}
 	r.s.say("gate: compiling kernels with faults")
+	if r.s.coded() {
+		subject.Inputs = gate.TokenE4M3
+	}
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,9 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
 )
+
+// TokenE4M3 is what a reference calls inputs of products in e4m3 with a scale a token.
+const TokenE4M3 pipeline.Format = "e4m3-tokens"
 
 // RaggedRunner runs steps of several query rows, of any sequences.
 type RaggedRunner interface {
@@ -30,7 +34,9 @@ type RaggedSubject struct {
 	Runner  RaggedRunner
 	Rows    int  // query rows of a step at most
 	Prefill bool // steps of more rows than Kernel has go through prefill kernels, which merge no states
-	Pages   int  // of the cache; all sequences of the reference must fit
+	// Inputs is how prefill kernels round inputs of products: TokenE4M3, or as for weights of a format; "": of bf16.
+	Inputs pipeline.Format
+	Pages  int // of the cache; all sequences of the reference must fit
 	// Pinned says that results may not depend on what else is in a step: then every
 	// short sequence is run alone too, in the same parts, and must give the same bits.
 	Pinned bool
@@ -76,7 +82,7 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 	}
 	inputs := s.Kernel.Options.Weights
 	if s.Prefill {
-		inputs = pipeline.FormatBF16
+		inputs = cmp.Or(s.Inputs, pipeline.FormatBF16)
 	}
 	if err := ref.judges(s.Kernel, inputs); err != nil {
 		return nil, err

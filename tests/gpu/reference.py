@@ -258,6 +258,8 @@ def main():
     parser.add_argument("--weight-format", default="bf16", type=formats.known, help="that the layers' matrices are rounded to, as the kernel has them")
     parser.add_argument("--head-format", default="bf16", choices=formats.FORMATS, help="that the LM head is rounded to; an embedding that is tied to it stays as it is")
     parser.add_argument("--prefill", action="store_true", help="s is of prefill kernels, whose products have inputs in bf16 whatever the weights are")
+    parser.add_argument("--prefill-activations", default="bf16", choices=["bf16", "e4m3"],
+                        help="of these products; with e4m3 the inputs of h's linear layers, but the LM head's, are rounded to it, too, with a scale a token")
     parser.add_argument("--seed", type=int, default=1, help="of synthetic weights, and of the tokens")
     parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -268,6 +270,10 @@ def main():
     parser.add_argument("--stats", action="store_true", help="measure the weights on the first sequence")
     args = parser.parse_args()
 
+    coded = args.prefill_activations == "e4m3"
+    if coded and not args.prefill:
+        sys.exit("reference: --prefill-activations goes with --prefill")
+    inputs = "e4m3-tokens" if coded else "bf16" if args.prefill else None
     torch.backends.cuda.matmul.allow_tf32 = False
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
@@ -315,12 +321,15 @@ def main():
         use(now)
         model.set_attn_implementation("sliced" if now.plain else "variant")
         rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded, weights=args.weight_format,
-                                    description=description, inputs="bf16" if args.prefill else None, head=args.head_format)
+                                    description=description, inputs=inputs, head=args.head_format)
         places[out] = rounded.describe()
         own_rows[out] = run(model, rounded, sequences, tokens, out, args.device, args.kv_rows)
     model = to_bf16(model, attention)
     if args.save:
         model.save_pretrained(args.save)
+    if coded:
+        for linear in (m for m in model.model.layers.modules() if isinstance(m, torch.nn.Linear)):
+            linear.register_forward_pre_hook(lambda _, x: (roundings.by_token(x[0].float()).to(x[0].dtype), *x[1:]))
     for out, now in cases.items():
         use(now)
         model.set_attn_implementation(attention if now.plain else "variant")

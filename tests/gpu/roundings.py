@@ -47,6 +47,12 @@ def sixteenth(x):
     return f16(x / 16) * 16
 
 
+def by_token(x):
+    """The input of a product of e4m3 by e4m3: each token's elements in bf16, over their largest magnitude over 448, to e4m3, times that again."""
+    x = bf16(x)
+    return e4m3(x, (x.abs().amax(-1, keepdim=True) / E4M3_MAX).clamp(min=2.0**-100))
+
+
 def fixed(x):
     """Input of products of 4-bit weights: each group of 128 elements as whole multiples of the least power of two of which its largest is at
     most 32639 (pipeline/i4, Fixed), as float32."""
@@ -124,6 +130,7 @@ class Rounded:
     description is what `mkgen describe --json` prints of the model, None for a Llama.
     kv is the cache's format, bf16 or e4m3, weights the layers' matrices'; scales are an e4m3 cache's, [layers, KV heads, 2] for keys and values, None for 1.
     head is the LM head's format. inputs is the format of weights whose kernels round the inputs of products as this one does: None the same; prefill kernels' are bf16's, and so are their weights of tokens.
+    e4m3-tokens: in e4m3 with a scale a token.
     attend(layer, q, k, v, weight) replaces attention above, for variants; round replaces the rounding to bf16, for studies of it.
     """
 
@@ -133,7 +140,7 @@ class Rounded:
         self.kv, self.scales, self.round = kv, scales, round
         self.weights, self.inputs = weights, inputs or weights
         self.weight = f16 if kv == "e4m3" and inputs is None else round
-        of = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth), "e4m3b128": (sixteenth, sixteenth)}
+        of = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth), "e4m3b128": (sixteenth, sixteenth), "e4m3-tokens": (by_token, by_token)}
         (self.input, self.passed), (self.head, _) = (of.get(f, (fixed, passed_fixed)) for f in (self.inputs, head))
         d = description or llama(model)
         self.arch, self.inv_freq = d["arch"], d["inv_freq"]
