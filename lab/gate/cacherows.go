@@ -76,9 +76,13 @@ func (r *Reference) compareRows(f *probe.Figures, q int, store *probe.Store, fro
 		probe.CompareRows(f, l, rows, want, s.Length)
 	}
 	f.Raise(probe.CacheRow, min(mostOwnRows, DefaultRules().OwnFactor*r.OwnRows))
+	f.Raise(probe.CacheRowScale, min(mostOwnRowSizes, DefaultRules().OwnFactor*r.OwnRowSizes))
 	return nil
 }
 
 // mostOwnRows is the limit of a row of the cache at most, however far the kernel's own roundings take one: a row of
 // another token is 1.4 off.
 const mostOwnRows = 0.5
+
+// mostOwnRowSizes is the same of a head's factor, of which a fault of 2 % must stay above.
+const mostOwnRowSizes = 0.015

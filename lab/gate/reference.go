@@ -29,6 +29,8 @@ type Reference struct {
 	Roundings Roundings `json:"roundings"`
 	// OwnRows is how far s's keys and values are from o's at most, by the measure of probe.CacheRow; 0: not known.
 	OwnRows float64 `json:"own_rows"`
+	// OwnRowSizes is the same of probe.CacheRowScale.
+	OwnRowSizes float64 `json:"own_row_sizes"`
 	// Variant is its attention, where that is not plain.
 	Variant Variant `json:"variant"`
 	// Torch, Transformers, Attention and Device say what made it.

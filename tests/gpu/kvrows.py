@@ -32,10 +32,12 @@ def observe(key, value):
 
 
 def apart(path, other, heads, tokens):
-    """The greatest distance between the rows of two files, relative to the size that rows of their head have on average in the first."""
-    a, b = (torch.from_numpy(np.fromfile(p, "<f2").astype(np.float32)).view(-1, 2, heads, tokens, PROJECTIONS) for p in (path, other))
-    size = a.double().square().sum(-1).mean(-1, keepdim=True)
-    return ((b - a).double().square().sum(-1) / size).max().sqrt().item()
+    """How far the rows of the second file are from the first's at most: the greatest distance, relative to the size that rows of their head have on
+    average, and of a head's rows the factor by which they are larger, less 1."""
+    a, b = (torch.from_numpy(np.fromfile(p, "<f2").astype(np.float64)).view(-1, 2, heads, tokens, PROJECTIONS) for p in (path, other))
+    size = a.square().sum(-1).mean(-1, keepdim=True)
+    factor = (a * b).sum((-1, -2)) / a.square().sum((-1, -2))
+    return ((b - a).square().sum(-1) / size).max().sqrt().item(), (factor - 1).abs().max().item()
 
 
 class recording:

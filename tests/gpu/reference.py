@@ -179,8 +179,8 @@ def use(now):
 
 
 def run(model, rounded, sequences, tokens, out, device, rows):
-    """o and s of every sequence; the model is in float32. Returns how far s's keys and values are from o's at most (kvrows.apart), 0 without rows."""
-    heads, worst = getattr(model.config, "num_key_value_heads", model.config.num_attention_heads), 0.0
+    """o and s of every sequence; the model is in float32. Returns how far s's keys and values are from o's at most (kvrows.apart), zeros without rows."""
+    heads, worst = getattr(model.config, "num_key_value_heads", model.config.num_attention_heads), (0.0, 0.0)
     for q, (_, scored) in enumerate(sequences):
         case.sequence = q
         fed, of = tokens[q].to(device), f"sequence {q} {sequences[q]}"
@@ -191,7 +191,7 @@ def run(model, rounded, sequences, tokens, out, device, rows):
         with recording(out / "own.f16"):
             own = timed(f"s {of}", lambda: rounded.hidden(fed, scored))
         if rows:
-            worst = max(worst, kvrows.apart(out / f"kv.{q}.f16", out / "own.f16", heads, len(fed)))
+            worst = tuple(map(max, worst, kvrows.apart(out / f"kv.{q}.f16", out / "own.f16", heads, len(fed))))
             (out / "own.f16").unlink()
         timed(f"s {of}, KL", lambda: write_divergences(model, hidden, own, out / f"s.{q}.kl.f64"))
     return worst
@@ -334,7 +334,7 @@ def main():
         use(now)
         model.set_attn_implementation(attention if now.plain else "variant")
         run_bf16(model, sequences, tokens, out, args.device)
-        (out / "manifest.json").write_text(json.dumps({"roundings": places[out], "own_rows": own_rows[out], "variant": now.describe(), **manifest}, indent=1) + "\n")
+        (out / "manifest.json").write_text(json.dumps({"roundings": places[out], "own_rows": own_rows[out][0], "own_row_sizes": own_rows[out][1], "variant": now.describe(), **manifest}, indent=1) + "\n")
 
 
 if __name__ == "__main__":
