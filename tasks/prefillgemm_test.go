@@ -30,18 +30,29 @@ type prompt struct {
 	stages, layers       int
 	depth                int  // columns of a stage; 0: 64
 	apart, last          bool // CTAs of a cluster share the tokens; only the last tile of tokens
+	coded                bool // of e4m3 by e4m3: the kernel rounds X
 }
 
 func (p prompt) String() string {
-	return fmt.Sprintf("%d of %d tokens, %d×%d by %d, %d groups, clusters of %d of %d, stages of %d, apart %v, last %v",
-		p.n, p.tokens, p.rows, p.k, p.columns, p.groups, p.cluster, p.sms, p.depth, p.apart, p.last)
+	return fmt.Sprintf("%d of %d tokens, %d×%d by %d, %d groups, clusters of %d of %d, stages of %d, apart %v, last %v, coded %v",
+		p.n, p.tokens, p.rows, p.k, p.columns, p.groups, p.cluster, p.sms, p.depth, p.apart, p.last,
+		p.coded)
 }
 
-// build is the kernel: the layers' products one after another, each of the same input.
+// build is make without an error.
 func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 	t.Helper()
+	k, plan, err := p.make(t)
+	require.NoError(t, err)
+	return k, plan
+}
+
+// make is the kernel: the layers' products one after another, each of the same input.
+func (p prompt) make(t testing.TB) (*ir.Kernel, *pipeline.Plan, error) {
+	t.Helper()
 	plan, err := pipeline.New(pipeline.Request{SMs: p.sms, Layers: p.layers,
-		Layer: []pipeline.Matrix{{Name: "other", Rows: 24, K: 64}, {Name: "w", Rows: p.rows, K: p.k}}, SharedLimit: 131072})
+		Layer:       []pipeline.Matrix{{Name: "other", Rows: 24, K: 64}, {Name: "w", Rows: p.rows, K: p.k, Format: p.format()}},
+		SharedLimit: 131072})
 	require.NoError(t, err)
 	consumers := 4 * p.groups
 	k := dsl.New("prompt", dsl.Options{Warps: consumers + 4, Grid: p.sms, Cluster: p.cluster, SharedLimit: 232448})
@@ -56,6 +67,9 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 	n := dsl.Scalar[dsl.U32](k, "n", "")
 	g := &tasks.PrefillGEMM{Name: "w", M: &plan.Layer[1], Plan: plan, Columns: p.columns, Depth: max(p.depth, 64),
 		Groups: p.groups, Cluster: p.cluster, Apart: p.apart}
+	if p.coded {
+		g.Input = p.codes(k)
+	}
 	g.Maps(k, w, a, x)
 	span := tasks.PrefillSpan{N: n}
 	if p.last {
@@ -73,6 +87,9 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 		}
 		c := ring.Consumer()
 		barrier := tasks.NewGridBarrier(e, counter, k.U32(0))
+		if p.coded {
+			(&tasks.PrefillQuantise{From: a, X: source, To: *g.Input}).Emit(e, span, p.padded())
+		}
 		k.ForStep(e.CTA.MulC(e.Threads()).Add(e.Tid), k.U32(a.Len()), e.Threads()*p.sms,
 			func(i dsl.Val[dsl.U32]) { x.Store(i, source.Load(i)) })
 		k.FenceProxyAsyncGlobal()
@@ -104,8 +121,7 @@ func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
 	}})
 	k.ClusterBarrier()
 	out, err := k.Finish()
-	require.NoError(t, err)
-	return out, plan
+	return out, plan, err
 }
 
 // memory is the kernel's buffers with random contents; y is uninitialised.
@@ -132,6 +148,12 @@ func (p prompt) memory(t testing.TB, plan *pipeline.Plan) (mem *interp.Memory, w
 	mem.Bind("y", make([]byte, 4*p.layers*p.tokens*p.rows))
 	mem.MarkUninit("x")
 	mem.MarkUninit("y")
+	if p.coded {
+		mem.Bind("codes", make([]byte, p.tokens*tasks.CodedColumns(p.k)))
+		mem.Bind("token_scales", make([]byte, 4*p.tokens))
+		mem.MarkUninit("codes")
+		mem.MarkUninit("token_scales")
+	}
 	mem.Bind("seen", make([]byte, 2*p.sms*4*p.groups*dsl.WarpSize))
 	mem.Bind("counter", make([]byte, 4))
 	return mem, w, x
@@ -145,6 +167,14 @@ func prompts() []prompt {
 		{rows: 72, k: 224, columns: 16, tokens: 64, n: 40, groups: 1, cluster: 2, sms: 4, stages: 2, layers: 2, depth: 128,
 			apart: true},
 		{rows: 48, k: 96, columns: 16, tokens: 256, n: 140, groups: 1, cluster: 2, sms: 2, stages: 3, layers: 1, last: true},
+		// rows of codes that end amid a group of 64
+		{rows: 48, k: 256, columns: 16, tokens: 64, n: 64, groups: 1, cluster: 1, sms: 2, stages: 2, layers: 2, depth: 128,
+			coded: true},
+		{rows: 72, k: 96, columns: 32, tokens: 256, n: 200, groups: 2, cluster: 2, sms: 4, stages: 3, layers: 2, coded: true},
+		{rows: 72, k: 288, columns: 16, tokens: 64, n: 40, groups: 1, cluster: 2, sms: 4, stages: 2, layers: 2, coded: true,
+			apart: true},
+		{rows: 48, k: 352, columns: 16, tokens: 256, n: 140, groups: 1, cluster: 2, sms: 2, stages: 3, layers: 1, depth: 128,
+			coded: true, last: true},
 	}
 	if deep.On() {
 		all = append(all, prompt{rows: 512, k: 512, columns: 256, tokens: 512, n: 300, groups: 2, cluster: 2, sms: 4,
@@ -170,7 +200,7 @@ func TestPrefillGEMMMultipliesTheTokensOfAStep(t *testing.T) {
 					continue
 				}
 				first = mem.Bytes("y")
-				got := f32s(first)
+				got, factors := f32s(first), p.factors(t, mem, w, x)
 				for i := range p.layers * p.n * p.rows {
 					layer, token, row := i/(p.n*p.rows), i/p.rows%p.n, i%p.rows
 					if p.last && token < (p.n-1)/128*128 { // of two CTAs' tiles of 64
@@ -178,7 +208,7 @@ func TestPrefillGEMMMultipliesTheTokensOfAStep(t *testing.T) {
 					}
 					var want, size float64
 					for k := range p.k {
-						v := fromBF16(x[token*p.k+k]) * fromBF16(w[layer][row*p.k+k])
+						v := factors.token(token, k) * factors.row(layer, row, k)
 						want, size = want+v, size+math.Abs(v)
 					}
 					have := got[(layer*p.tokens+token)*p.rows+row]

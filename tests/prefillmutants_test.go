@@ -102,11 +102,23 @@ var severalExcuses = mutate.Excuses{
 		Why: "the last stage of a tile is released behind a load of what no thread writes: later than it could"},
 }
 
+// codedExcuses are, beside prefillExcuses, of the prefill kernel whose products' inputs are e4m3.
+var codedExcuses = mutate.Excuses{
+	{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken, mutate.Count}, Role: "consumers",
+		Regions: []string{"sync after quantise o", "sync after quantise down"}, Behind: "bar.sync", Rule: mutate.Causality,
+		Why: "the producer waits for the same barrier, and the product's consumers for what the producer copies then"},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers",
+		Regions: []string{"sync after quantise o", "sync after quantise down"}, Front: "wait.acquire @barrier",
+		Behind: "wait.mbar @tiles_full", Rule: mutate.Causality,
+		Why: "behind that wait: the product's consumers wait for what the producer copies"},
+}
+
 // promptSubject is a grid of clusters of two and its prompt: 40 tokens behind cached ones.
 type promptSubject struct {
 	sms, room, hidden, cached int
 	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
 	head                      pipeline.Format
+	coded                     bool // inputs of products in e4m3
 	several                   bool // sequences: the 40 tokens are of three, see parts
 }
 
@@ -143,6 +155,9 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: 80 << 10, Weights: weights, Head: x.head})
 	require.NoError(t, err)
 	o := megakernel.PrefillOptions{Tokens: x.room, Groups: 1, Cluster: 2}
+	if x.coded {
+		o.Activations = pipeline.FormatE4M3
+	}
 	if x.several {
 		o.Sequences = len(x.parts())
 	}
@@ -207,7 +222,7 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 // two stages. Of mutants with equal keys the first is run.
 func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 	deep.Only(t)
-	_, left := tryEach(t, false, prefillExcuses, func(mutate.Mutation) bool { return true })
+	_, left := tryEach(t, promptSubject{}, prefillExcuses, func(mutate.Mutation) bool { return true })
 	require.NoError(t, prefillExcuses.Check(left, prefillExcuses))
 	// of matrices that the step writes, too
 	_, left = promptSubject{sms: 4, room: 128}.try(t, pipeline.FormatE4M3, func(mu mutate.Mutation) bool {
@@ -238,17 +253,35 @@ func TestMutantsOfThePhasesOfNormsInAPrefillKernelAreReported(t *testing.T) {
 	require.NoError(t, excuses.Check(left, excuses))
 }
 
-// tryEach are the mutants that promptSubjects report, and those that none does. The first subject runs those that are
+// Each synchronisation of and behind a phase that rounds inputs to e4m3 is reported when it is left out, weakened or
+// miscounted.
+func TestMutantsOfThePhasesThatRoundInputsAreReported(t *testing.T) {
+	deep.Only(t)
+	excuses := slices.Concat(codedExcuses, prefillExcuses)
+	reported, left := tryEach(t, promptSubject{coded: true}, excuses, func(mu mutate.Mutation) bool {
+		return strings.Contains(mu.Region, "quantise") &&
+			slices.Contains([]mutate.Class{mutate.Remove, mutate.Weaken, mutate.Count}, mu.Class)
+	})
+	require.GreaterOrEqual(t, len(reported), 24)
+	require.NoError(t, excuses.Check(left, codedExcuses))
+}
+
+// tryEach are the mutants that promptSubjects report, of several sequences or in e4m3 as as is, and those that none
+// does. The first subject runs those that are
 // wanted, each other one those that the ones before have not reported and that no excuse covers.
-func tryEach(t *testing.T, several bool, excuses mutate.Excuses,
+func tryEach(t *testing.T, as promptSubject, excuses mutate.Excuses,
 	wanted func(mutate.Mutation) bool) (reported, left []mutate.Mutation) {
 	t.Helper()
+	weights := pipeline.FormatBF16
+	if as.coded {
+		weights = pipeline.FormatE4M3
+	}
 	for i, x := range promptSubjects {
 		if i > 0 && excuses.Check(left, nil) == nil {
 			break
 		}
-		x.several = several
-		found, missed := x.try(t, pipeline.FormatBF16, func(mu mutate.Mutation) bool {
+		x.several, x.coded = as.several, as.coded
+		found, missed := x.try(t, weights, func(mu mutate.Mutation) bool {
 			return i == 0 && wanted(mu) || excuses.Of(mu) == nil && slices.ContainsFunc(left, mu.SameKind)
 		})
 		reported = append(reported, found...)
@@ -265,7 +298,7 @@ func tryEach(t *testing.T, several bool, excuses mutate.Excuses,
 func TestMutantsOfTheChoiceBehindSeveralSequencesAreReported(t *testing.T) {
 	deep.Only(t)
 	excuses := slices.Concat(severalExcuses, prefillExcuses)
-	reported, left := tryEach(t, true, excuses, func(mu mutate.Mutation) bool {
+	reported, left := tryEach(t, promptSubject{several: true}, excuses, func(mu mutate.Mutation) bool {
 		beside := mu.Key.Front + " " + mu.Key.Behind
 		return slices.Contains([]string{"sync after pick", "sync after lm_head", "choose"}, mu.Region) ||
 			strings.Contains(beside, "@sequences") || strings.Contains(beside, "@rows")
