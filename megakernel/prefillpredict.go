@@ -34,8 +34,12 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	layer, pieces := 0.0, ceilDiv(n, p.Options.Padded())
 	for i := range layerMatrices {
 		m := p.matrix(i)
-		cost := float64(p.waves(i, pieces)*p.tileCost(p.Columns[i])) * float64(m.K)
-		layer += max(cost*prefillColumn, 2*float64(m.Rows)*float64(m.K)/memory)
+		cost, bytes := float64(p.waves(i, pieces)*p.tileCost(p.Columns[i]))*float64(m.K), 2.0
+		if p.coded(i) { // twice as many columns at once; the input is read twice in bf16, and written
+			cost, bytes = cost/2, 1
+			layer += 5 * float64(n) * float64(m.K) / memory
+		}
+		layer += max(cost*prefillColumn, bytes*float64(m.Rows)*float64(m.K)/memory)
 	}
 	layer += float64(p.layerSyncs().all) * prefillPhase
 	if s := p.Scratch(); s > 0 { // codes are read, and bf16 written

@@ -224,6 +224,8 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		return usagef("--temperature goes without --budget, --ablate and --prefill")
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
+	case b.prefill == 0 && b.activations.coded():
+		return usagef("%s", activationsAlone)
 	case given("record") && !given("reference") && !b.withBudget:
 		return usagef("--record goes with --reference: speeds without a gate are no record")
 	case b.opts.Tokens > 1 && (given("plot") || given("tokens-per-launch") || given("splits")):

@@ -84,6 +84,9 @@ done either, a line says why; with --strict that is an error, too.`,
 				if err != nil {
 					return c.inFlags(err)
 				}
+				if prefill == 0 && inputs.coded() {
+					return usagef("%s", activationsAlone)
+				}
 				if file != "" && prefill > 0 {
 					return usagef("--output goes without --prefill, which makes more kernels")
 				}

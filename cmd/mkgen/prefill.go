@@ -74,6 +74,11 @@ func (a *prefillActivations) Set(s string) error {
 	return nil
 }
 
+// activationsAlone is the error of a flag of inputs in e4m3 where no prefill kernel is built.
+const activationsAlone = "--prefill-activations goes with --prefill"
+
+func (a prefillActivations) coded() bool { return a.format() == pipeline.FormatE4M3 }
+
 func (a prefillActivations) format() pipeline.Format { return pipeline.Format(a) }
 
 // prefillTokens are those of a step of the prefill kernels beside kernel of, 0 for none. asked is whether --prefill
@@ -100,8 +105,8 @@ func (r *runFlags) addPrefill(ctx context.Context, stderr io.Writer, of *megaker
 	rows, chunk := of.Options.Tokens, int(r.prefillChunk)
 	tokens, asked := r.prefillTokens(of)
 	switch {
-	case tokens == 0 && r.activations.format() == pipeline.FormatE4M3:
-		return usagef("--prefill-activations goes with --prefill")
+	case tokens == 0 && r.activations.coded():
+		return usagef("%s", activationsAlone)
 	case tokens == 0 && chunk > 0:
 		return usagef("--prefill-chunk goes with --prefill")
 	case tokens == 0:
@@ -114,7 +119,7 @@ func (r *runFlags) addPrefill(ctx context.Context, stderr io.Writer, of *megaker
 	}
 	all, err := megakernel.BuildPrefills(of, tokens, r.activations.format())
 	switch {
-	case err != nil && (asked || chunk > 0 || r.activations.format() == pipeline.FormatE4M3):
+	case err != nil && (asked || chunk > 0 || r.activations.coded()):
 		return usagef("--prefill: %v", err)
 	case err != nil:
 		if r.verbose {

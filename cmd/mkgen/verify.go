@@ -22,6 +22,7 @@ func newVerify(check verify.Checker) *cobra.Command {
 	var c choice
 	seeds, steps := count(4), count(3)
 	var pin, prefill count
+	var activations prefillActivations
 	seed := count(1)
 	var policy string
 	var plan, races, lines, spin bool
@@ -74,10 +75,14 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 			if keep != "" {
 				return usagef("--models goes with --spin")
 			}
+			if prefill == 0 && activations.coded() {
+				return usagef("%s", activationsAlone)
+			}
 			start := time.Now()
 			report, err := check(cmd.Context(), verify.Request{
 				Config: config, Options: c.chosen(config), Seeds: int(seeds), Seed: uint64(seed), Policy: policy,
 				Steps: int(steps), Pin: int(pin), Wide: true, Prefill: int(prefill),
+				Activations: activations.format(),
 			})
 			var few *verify.StepsError
 			if errors.As(err, &few) {
@@ -108,7 +113,7 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 			if err := keepRecord(record, report.Record(commandBut(cmd, "record"))); err != nil {
 				return err
 			}
-			bad := proveAddresses(cmd.OutOrStdout(), config, c.chosen(config), int(prefill))
+			bad := proveAddresses(cmd.OutOrStdout(), config, c.chosen(config), int(prefill), activations.format())
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Took %.1f s\n", time.Since(start).Seconds()); err != nil {
 				return err
 			}
@@ -136,6 +141,7 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 	cmd.Flags().Lookup("pin-split").DefValue = ""
 	cmd.Flags().Var(&prefill, "prefill", "check the prefill kernel of steps of `n` tokens instead, of as many sequences as there are rows (default none)")
 	cmd.Flags().Lookup("prefill").DefValue = ""
+	cmd.Flags().Var(&activations, "prefill-activations", prefillActivationsUsage)
 	return cmd
 }
 

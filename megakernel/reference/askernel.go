@@ -17,6 +17,27 @@ func AsKernel(c models.Config) Hooks {
 	return AsKernelWith(c, func(_ string, v []float64) { roundBF16(v) }, roundBF16)
 }
 
+// AsKernelByToken is AsKernel of a prefill kernel whose layers' products have inputs in e4m3 with a scale a token:
+// tasks.PrefillQuantise.
+func AsKernelByToken(c models.Config) Hooks {
+	return AsKernelWith(c, func(_ string, v []float64) { RoundByToken(v) }, roundBF16)
+}
+
+// RoundByToken rounds the elements of a token in place: to bf16, and then to e4m3 times the largest magnitude over 448.
+// Zeros stay.
+func RoundByToken(v []float64) {
+	roundBF16(v)
+	most := 0.0
+	for _, x := range v {
+		most = max(most, math.Abs(x))
+	}
+	for i, x := range v {
+		if x != 0 {
+			v[i] = RoundE4M3(x*E4M3Max/most) * most / E4M3Max
+		}
+	}
+}
+
 // behind is which matrix is multiplied with what a point is of.
 var behind = map[Point]string{AttnNorm: "qkv", AttnOut: "o", MLPNorm: "gate_up", Activated: "down"}
 

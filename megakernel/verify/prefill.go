@@ -55,7 +55,7 @@ func checkPrefill(ctx context.Context, r Request, seeds []uint64,
 		return nil, err
 	}
 	real, err := megakernel.BuildPrefill(mk,
-		megakernel.PrefillOptions{Tokens: r.Prefill, Sequences: of.PrefillSequences()})
+		megakernel.PrefillOptions{Tokens: r.Prefill, Sequences: of.PrefillSequences(), Activations: r.Activations})
 	if err != nil {
 		return nil, &PrefillError{err}
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Request is what a check is asked for.
@@ -29,6 +30,8 @@ type Request struct {
 	Wide bool
 	// check the prefill kernel of steps of this many tokens beside the model's decode kernels, instead; 0: none
 	Prefill int
+	// of the prefill kernel: see megakernel.PrefillOptions
+	Activations pipeline.Format
 	// of several rows: parts end at multiples of this many tokens, themselves a multiple of the real kernel's ChunkTokens;
 	// 0: anywhere
 	Pin int
