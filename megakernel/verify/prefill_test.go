@@ -30,7 +30,8 @@ func TestPrefillKernelsPass(t *testing.T) {
 		{tokens: 64, page: 1, kv: tasks.KVE4M3, attention: "window=40+sinks=3+alibi/softcap=3/sigmoid=-2+head-scale"},
 		{tokens: 200, dims: 256},
 		{64, pipeline.FormatE4M3, pipeline.FormatE4M3, 0, 0, "", "window=30+sinks=5+head-scale/head-scale", 0, ""},
-		{tokens: 64, rows: 16, weights: pipeline.FormatE4M3, activations: pipeline.FormatE4M3}, {tokens: 3, rows: 4, weights: pipeline.FormatI8}}, 1) {
+		{tokens: 64, rows: 16, weights: pipeline.FormatE4M3, activations: pipeline.FormatE4M3},
+		{tokens: 3, rows: 4, weights: pipeline.FormatI8}}, 1) {
 		c := c
 		c.HeadDim, c.Layers = cmp.Or(x.dims, c.HeadDim), max(c.Layers, 1+strings.Count(x.attention, "/"))
 		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Weights: x.weights, Head: x.head,
