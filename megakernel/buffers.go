@@ -80,12 +80,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	if mk.Ragged() {
 		mk.declareRows(k, b)
 	} else {
-		switch {
-		case o.MLP == MLPFused:
-			mk.declareSums(k, b)
-		case !o.handsOn(phaseO) || !o.handsOn(phaseDown):
-			b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
-		}
+		o.mlp().declareX(mk, k, b)
 		if o.Queries == SyncWords {
 			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2),
 				bufDoc("[%d][%d] packets: elements i and i + %d of rotated, scaled queries, and a flag", c.Heads, c.HeadDim/2,
@@ -103,16 +98,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 				bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
 		}
 		mk.declareVectors(k, b)
-		switch {
-		case o.MLP == MLPFused: // in shared memory
-		// what the barrier behind gate_up orders has two places, which the layers use in turn
-		case !o.ordered(phaseDown, phaseGateUp):
-			b.act = dsl.Global[dsl.BF16](k, "act", product(2, c.Intermediate), dsl.Align(16),
-				bufDoc("[2][%d] silu(gate)·up, the layers in turn", c.Intermediate))
-		default:
-			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16),
-				bufDoc("[%d] silu(gate)·up", c.Intermediate))
-		}
+		o.mlp().declareAct(mk, k, b)
 		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
 		b.best = dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs))
 		b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))
@@ -251,9 +237,7 @@ func (mk *Kernel) Zeroed() (names []string) {
 			names = append(names, BufferWords(phase))
 		}
 	}
-	if mk.Options.MLP == MLPFused {
-		names = append(names, BufferX, BufferTurn)
-	}
+	names = append(names, mk.Options.mlp().carried()...)
 	if mk.Options.graph() {
 		names = append(names, BufferFinished)
 	}

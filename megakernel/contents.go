@@ -155,11 +155,9 @@ func (mk *Kernel) needsOfVariants() (list []emit.Need) {
 		list = append(list, emit.Need{Buffer: BufferStates,
 			Fill: "0, and again after a launch that was given up, and between launches before 2^31 arrivals at the barrier have gone by since"})
 	}
-	if mk.Options.MLP == MLPFused {
-		for _, name := range []string{BufferX, BufferTurn} {
-			list = append(list, emit.Need{Buffer: name,
-				Fill: "0, and again after a launch that was given up; the kernel keeps it from launch to launch"})
-		}
+	for _, name := range mk.Options.mlp().carried() {
+		list = append(list, emit.Need{Buffer: name,
+			Fill: "0, and again after a launch that was given up; the kernel keeps it from launch to launch"})
 	}
 	if mk.KV.ScalesLen() > 0 {
 		list = append(list, emit.Need{Buffer: BufferKVScales,

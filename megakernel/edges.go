@@ -112,7 +112,7 @@ func (o *Options) chooseVectors(edges []edge) string {
 	}
 	more, noise := 0.0, 0.0
 	for _, e := range edges {
-		if e.name == phaseDown && o.MLP == MLPFused {
+		if o.mlp().summed(e.name) {
 			continue // all SMs add to it
 		}
 		counted, barrier := e.way(string(SyncCounted)), e.way(string(SyncBarrier))

@@ -137,17 +137,13 @@ func (mk *Kernel) request() pipeline.Request {
 		pad := tasks.ColumnsPadded(o.Tokens)
 		own, batch, indices = mk.raggedRegions, tasks.DefaultBatchTiles(o.Weights, pad), tasks.ColumnSumsLen(o.Consumers, pad)
 	}
-	from := ""
-	if o.MLP == MLPFused {
-		from = "gate_up"
-	}
 	return pipeline.Request{
 		SMs: o.SMs, Layers: c.Layers,
 		Layer: []pipeline.Matrix{
 			MatrixQKV:    {Name: "qkv", Rows: qRows + 2*kvRows, K: c.Hidden, Format: o.Weights.For("qkv")},
 			MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows, Format: o.Weights.For("o")},
 			MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden, Format: o.Weights.For("gate_up")},
-			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: from, Format: o.Weights.For("down")},
+			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: o.mlp().columnsOf(), Format: o.Weights.For("down")},
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden, Format: o.Head}},
 		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Throttles: leads,

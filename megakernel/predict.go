@@ -167,10 +167,8 @@ func (mk *Kernel) chain(p *Phase) (vector, loads int) {
 		return 8 * c.Heads * c.HeadDim, 0 // a word of 16 bytes for two elements
 	case p.Matrix == phaseO:
 		return 2 * c.Heads * c.HeadDim, 0
-	case p.Matrix == phaseDown && mk.Options.MLP == MLPFused:
-		return 0, 0 // its own
 	case p.Matrix == phaseDown:
-		return 2 * c.Intermediate, 0
+		return 2 * mk.Options.mlp().staged(c), 0
 	case p.Matrix != "":
 		residual := 4 // bytes an element
 		if behind := map[bool]string{true: phaseO, false: phaseDown}[p.Matrix == "gate_up"]; mk.Options.handsOn(behind) {

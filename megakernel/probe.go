@@ -32,7 +32,7 @@ func (mk *Kernel) ProbeBytes() map[string]int64 {
 }
 
 // CanProbe is whether a kernel with these options can have Options.Probe.
-func (o *Options) CanProbe() bool { return o.Tokens <= 1 && !o.graph() && o.MLP != MLPFused }
+func (o *Options) CanProbe() bool { return o.Tokens <= 1 && !o.graph() && o.Repeatable() }
 
 // checkProbe refuses a probe where nothing would write it.
 func (o *Options) checkProbe() error {

@@ -28,8 +28,7 @@ type single struct {
 	residual dsl.Buf[dsl.F32] // shared memory: the residual vector, where it is kept there
 	added    *tasks.Gains     // what the norms behind branches do then
 
-	act   dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
-	turns turns             // of x, with MLPFused only
+	mlp mlpFlow
 }
 
 func newSingle(b *builder) *single {
@@ -53,9 +52,7 @@ func newSingle(b *builder) *single {
 			f.inputSums = &sums
 		}
 	}
-	if b.mk.Options.MLP == MLPFused {
-		f.declareFused()
-	}
+	f.mlp = b.mk.Options.mlp().flow(f)
 	f.early.Pairs = 1
 	if b.mk.biasRoles(MatrixQKV) != nil {
 		f.early.Pairs++
@@ -85,7 +82,7 @@ func (f *single) fixed(n int, of pipeline.Format) *tasks.FixedInput {
 	return in
 }
 
-func (f *single) prologue() { f.fetchTurn() }
+func (f *single) prologue() { f.mlp.begin() }
 
 func (f *single) init() {}
 
@@ -203,9 +200,7 @@ func (f *single) layerPhases() []phase {
 			return to.afterDown(s)
 		}, nil),
 	}
-	if o.MLP == MLPFused {
-		f.fusedMLP(all, per)
-	}
+	f.mlp.phases(all, per)
 	for i := range all {
 		f.readAhead(&all[i], qkv, to)
 	}
@@ -309,8 +304,8 @@ func (f *single) startEarly() {
 
 // earlyOf is what is fetched for matrix i's product.
 func (f *single) earlyOf(i int) *tasks.Fetched {
-	if f.mk.Options.MLP == MLPFused && (i == MatrixO || i == MatrixDown) {
-		return nil // several vectors are added to
+	if !f.mlp.addsEarly(i) {
+		return nil
 	}
 	if f.mk.kept() && (i == MatrixO || i == MatrixDown) {
 		return nil // nothing is added to here
@@ -331,7 +326,7 @@ func (f *single) fetchResidual(i int, old func(s tasks.Step) tasks.Vector) func(
 }
 
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
-	f.turns.step = s
+	f.mlp.step(s)
 	pos := f.bufs.pos.Add(s).Named("pos_now")
 	return tasks.Step{Pos: pos, Index: s, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table,
 		Cache: f.bufs.kv, Scales: f.bufs.scales}
@@ -352,7 +347,7 @@ func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {
 func (f *single) wanted(at tasks.Step) dsl.Pred { return at.Pos.AddC(1).Ge(f.bufs.known) }
 
 func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
-	f.keepTurn()
+	f.mlp.finish()
 	f.k.If(f.wanted(at), func() {
 		f.consume(inLayer(at, f.k.U32(0)), f.after...)
 		f.choose(at.Pos, running)

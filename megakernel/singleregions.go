@@ -1,6 +1,8 @@
 package megakernel
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -8,10 +10,7 @@ import (
 // singleRegions are the regions a kernel of one query row a step has of its own.
 func (mk *Kernel) singleRegions() []pipeline.Region {
 	c, o := &mk.Config, &mk.Options
-	widest := max(c.Hidden, c.Heads*c.HeadDim)
-	if o.MLP != MLPFused { // where every SM has its own elements only
-		widest = max(widest, c.Intermediate)
-	}
+	widest := max(c.Hidden, c.Heads*c.HeadDim, o.mlp().staged(c))
 	widest = ceilDiv(widest, o.inputColumns()) * o.inputColumns()
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
 	if o.Queries == SyncWords {
@@ -36,11 +35,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	if mk.kept() {
 		regions = append(regions, pipeline.Region{Name: regionResidual, Bytes: 4 * c.Hidden, Align: 16})
 	}
-	if o.MLP == MLPFused {
-		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16},
-			pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
-	}
-	return append(regions, mk.drawRegions()...)
+	return slices.Concat(regions, o.mlp().regions(mk), mk.drawRegions())
 }
 
 // zeros is whether groups of weights, the layers' or the LM head's, have zero points.

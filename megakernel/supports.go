@@ -61,8 +61,9 @@ func (o *Options) completeArch(c *models.Config) error {
 		return nil
 	case o.graph():
 		return refuse("Launch", "a graph of kernels of a model with %s; want a single kernel", beyond)
-	case o.MLP == MLPFused:
-		return refuse("MLP", "%q of a model with %s, want %s", string(o.MLP), beyond, MLPRows)
+	}
+	if err := o.mlp().checkArch(o, beyond); err != nil {
+		return err
 	}
 	if o.Tokens > 1 || a.Layer(0).Attn.QKNorm.Kind == models.NoNorm {
 		return nil

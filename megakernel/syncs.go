@@ -13,12 +13,9 @@ const (
 
 // syncs lists the phases of a layer of one row in order. Behind the last one comes the next layer's first.
 func (o *Options) syncs() []phaseSync {
-	queries, attention, act := gridBarrier, o.syncWay(phaseAttention), gridBarrier
+	queries, attention, act := gridBarrier, o.syncWay(phaseAttention), o.mlp().sync()
 	if o.Queries == SyncWords {
 		queries = string(SyncWords)
-	}
-	if o.MLP == MLPFused {
-		act = syncNone
 	}
 	merged := []phaseSync{{phaseAttention, attention}}
 	if o.Merge == MergePhase {

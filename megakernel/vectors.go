@@ -19,10 +19,10 @@ func VectorPhases() []string { return []string{phaseAttention, phaseO, phaseDown
 // VectorWays are how they can be, the default of one row first.
 func VectorWays() []Sync { return []Sync{SyncCounted, SyncBarrier} }
 
-// handsOn is whether a phase's output vector is passed in LL packets. Down's is not with
-// MLPFused, where all SMs add to it.
+// handsOn is whether a phase's output vector is passed in LL packets. One to which all SMs add
+// is not.
 func (o *Options) handsOn(phase string) bool {
-	return o.counts() && slices.Contains(VectorPhases(), phase) && (phase != phaseDown || o.MLP != MLPFused)
+	return o.counts() && slices.Contains(VectorPhases(), phase) && !o.mlp().summed(phase)
 }
 
 // syncWay is how a phase's vector is passed.
@@ -119,8 +119,8 @@ func (v *vectors) source(phase string) tasks.Source {
 		return v.handed(phase, v.f.mk.Options.flagsSince(phase,
 			map[string]string{phaseO: phaseGateUp, phaseDown: phaseQKV}[phase]))
 	}
-	if phase == phaseO && v.f.mk.Options.MLP == MLPFused {
-		return tasks.FromBuf(v.f.bufs.mid)
+	if phase == phaseO {
+		return v.f.mlp.middle()
 	}
 	return tasks.FromBuf(v.f.bufs.x)
 }
@@ -149,10 +149,7 @@ func (v *vectors) first(s tasks.Step) tasks.Source {
 
 // before is the residual vector that a layer begins with, but for the first.
 func (v *vectors) before(layer dsl.Val[dsl.U32]) tasks.Source {
-	if v.f.mk.Options.MLP == MLPFused {
-		return v.f.sums(layer).Before()
-	}
-	return v.source(phaseDown)
+	return v.f.mlp.before(v, layer)
 }
 
 // middle is the residual vector behind attention, last the one behind the last layer.
@@ -173,11 +170,7 @@ func (v *vectors) last() tasks.Source {
 
 // afterO and afterDown add a projection to the residual vector.
 func (v *vectors) afterO(s tasks.Step) tasks.Epilogue {
-	f := v.f
-	if f.mk.Options.MLP == MLPFused {
-		return v.addToSums(s)
-	}
-	return v.add(s, phaseO, f.earlyOf(MatrixO).Vector(func() tasks.Vector { return v.addedToInO(s) }))
+	return v.f.mlp.afterO(v, s)
 }
 
 func (v *vectors) afterDown(s tasks.Step) tasks.Epilogue {

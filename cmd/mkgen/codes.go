@@ -43,7 +43,7 @@ func (c *choice) withCodes(cmd *cobra.Command, t megakernel.Tensors, note string
 
 // withLayersCodes is withCodes of the layers' matrices; nil: they are widened.
 func (c *choice) withLayersCodes(cmd *cobra.Command, q *quant.Model, note string) (*quant.Coded, string) {
-	if c.opts.MLP == megakernel.MLPFused {
+	if !c.opts.PackedByRows() {
 		return nil, note
 	}
 	coded, why := q.Coded()

@@ -24,7 +24,7 @@ const manyRows = 8
 // requests, which are faster for having less to do, and beside each one that draws.
 func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*megakernel.Kernel, err error) {
 	o := r.chosen(config)
-	alone := r.opts.Tokens == 1 || r.pin > 0 || o.Selection || o.MLP == megakernel.MLPFused
+	alone := r.opts.Tokens == 1 || r.pin > 0 || o.Selection || !o.PackedByRows()
 	both := r.serves && !o.Draws && !alone
 	o.Draws = o.Draws || (!r.sampling.Greedy() || r.serves && alone) && o.Launch != megakernel.LaunchGraph
 	if !cmd.Flags().Changed("watchdog") {
