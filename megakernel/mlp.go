@@ -53,8 +53,9 @@ type mlpFlow interface {
 	addsEarly(matrix int) bool // whether what the matrix' product is added to is there before its phase
 	// phases replaces those of the phases of a layer that differ; per makes one of a layer.
 	phases(all []phase, per func(name string, ops ...string) Phase)
-	before(v *vectors, layer dsl.Val[dsl.U32]) tasks.Source // the residual vector that a layer begins with, but for the first
-	middle() tasks.Source                                   // the one behind attention, where it is not in packets
+	// before is the residual vector that a layer begins with, but for the first.
+	before(v *vectors, layer dsl.Val[dsl.U32]) tasks.Source
+	middle() tasks.Source // the one behind attention, where it is not in packets
 	afterO(v *vectors, s tasks.Step) tasks.Epilogue
 }
 

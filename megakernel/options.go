@@ -180,7 +180,10 @@ const (
 	DefaultSharedLimit = 232448
 )
 
-const maxSMs = 1024
+const (
+	maxSMs       = 1024
+	maxConsumers = 31 // warps; a CTA has a producer beside them
+)
 
 // With a producer beside them 8 to 11 consumer warps leave a thread 168
 // registers, up to 7 leave it 255. Attention's fragments of wider heads (192 to
@@ -234,8 +237,8 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Page < 1 || o.Page > 1024 || o.Page&(o.Page-1) != 0 {
 		return o, refuse("Page", "page size %d, want a power of two from 1 to 1024", o.Page)
 	}
-	if o.Consumers < 1 || o.Consumers > 31 {
-		return o, refuse("Consumers", "%d consumer warps, want 1 to 31", o.Consumers)
+	if o.Consumers < 1 || o.Consumers > maxConsumers {
+		return o, refuse("Consumers", "%d consumer warps, want 1 to %d", o.Consumers, maxConsumers)
 	}
 	if o.KV == "" {
 		o.KV = tasks.KVBF16

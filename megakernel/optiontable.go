@@ -68,7 +68,7 @@ const everySteps = StepsOfOneRow | StepsOfSeveralRows | StepsOfGraph
 func OptionTable() []Option { return slices.Clone(optionTable) }
 
 var optionTable = []Option{
-	{Field: "SMs", Flag: "sms", Usage: fmt.Sprintf("SMs to use, a CTA on each, up to %d (default %d)", maxSMs,
+	{Field: "SMs", Flag: "sms", Most: maxSMs, Usage: fmt.Sprintf("SMs to use, a CTA on each, up to %d (default %d)", maxSMs,
 		DefaultSMs)},
 	{Field: "Page", Flag: "page", Usage: fmt.Sprintf("tokens of a KV page, a power of two up to 1024 (default %d)",
 		DefaultPage)},
@@ -117,10 +117,11 @@ var optionTable = []Option{
 	{Field: "Held", Flag: "held", Group: OptionTuning, Searched: StepsOfOneRow, Zero: true, Most: MaxHeld,
 		Usage:  "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or 5 with 4 copies in flight and leads where the hidden size is 4096 at most; fewer of large stages or few warps; 0 with 12 warps or --rows)",
 		Values: func(*Kernel) []string { return numbers(0, 1, 2, 3, 4, 5, 6) }},
-	{Field: "Consumers", Flag: "consumers", Group: OptionTuning, Searched: everySteps,
-		Usage:  fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", DefaultConsumers),
+	{Field: "Consumers", Flag: "consumers", Group: OptionTuning, Searched: everySteps, Most: maxConsumers,
+		Usage: fmt.Sprintf("consumer warps, 1 to %d; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)",
+			maxConsumers, DefaultConsumers),
 		Values: func(*Kernel) []string { return numbers(6, 7, 8, 10, 11) }},
-	{Field: "Splits", Flag: "splits", Group: OptionTuning, Searched: StepsOfOneRow | StepsOfGraph,
+	{Field: "Splits", Flag: "splits", Group: OptionTuning, Searched: StepsOfOneRow | StepsOfGraph, Most: maxSplits,
 		Usage: "parts of the KV cache, up to 128 (default: as many as fill the SMs, or two thirds of those where they are more than 16)",
 		Values: func(mk *Kernel) []string {
 			fill := mk.planning(func(o *Options) { o.Splits = 0 }).Splits
