@@ -111,7 +111,7 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 	planted := map[string]Result{}
 	for _, name := range s.faults() {
 		s.progress(name)
-		if planted[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
+		if planted[name], err = s.faulty(ctx, ref.judging(rules, name), rules, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		r.Details = append(r.Details, verdict(name, planted[name]))

@@ -71,6 +71,7 @@ type paged struct {
 	flaky, blind, short bool
 	mixes               bool // other rows change a row's logits
 	runs                int
+	window              int // tokens that another attention does not change
 	most                int // rows of a step
 }
 
@@ -101,7 +102,8 @@ func (p *paged) Run(_ context.Context, step []kv.Sequence, _ []int) (logits [][]
 				text = append(text, p.cache[p.at(s, at)])
 			}
 			row := logitsOf(text)
-			if !p.blind && (p.fault != "" || slices.Equal(p.gains, []byte{0x80, 0x3f, 0x80, 0x3f})) {
+			late := p.fault == megakernel.FaultAttention && len(text) <= p.window
+			if !p.blind && !late && (p.fault != "" || slices.Equal(p.gains, []byte{0x80, 0x3f, 0x80, 0x3f})) {
 				row[len(text)%vocab] += 30
 			}
 			if p.mixes {
@@ -215,6 +217,18 @@ func TestMissedFaultsOfARaggedKernelFailTheGate(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{KVTokenDropped, RopeOffByOne, NormGainSkipped, MergeWeightWrong}, report.Gate.FaultsMissed)
 	require.Error(t, report.Err())
+}
+
+// Another attention shows behind the window only, which the sequences that are scored whole may not reach.
+func TestAnotherAttentionIsJudgedOnLongSequences(t *testing.T) {
+	subject, p, ref := raggedSubject(t, 8)
+	subject.Kernel.Options.Attention, ref.Variant.Attention, p.window = "window=31", "window=31", 31
+	rules := raggedRules()
+	rules.MinPositions, rules.MinSequences = 30, 2
+	report, err := subject.Judge(t.Context(), ref, rules)
+	require.NoError(t, err)
+	require.Empty(t, report.Gate.FaultsMissed)
+	require.Contains(t, report.Gate.FaultsCaught, AttentionChanged)
 }
 
 func TestWhatKeepsFromJudgingRaggedStepsIsAnError(t *testing.T) {
