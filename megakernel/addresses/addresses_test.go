@@ -57,8 +57,9 @@ func TestModelsOfSeveralRows(t *testing.T) {
 	}
 }
 
-// Each model with each number of rows, each with each format, and each number of rows with each format, but not each of
-// all three: that takes 250 CPU seconds, and is for those who change the analysis (-every).
+// Each model with each number of rows, each with each format, and each number of rows with each format. Each of all three
+// takes 250 CPU seconds and is for those who change the analysis (-every), but of 8B, whose regions of shared memory are
+// the tightest, all with 8 and 16 rows are among them: sums behind a region's end were there alone once.
 func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 	if !deep.On() {
 		t.Skip("analyses two dozen kernels")
@@ -67,7 +68,8 @@ func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 		for j, rows := range []int{2, 8, 16} {
 			for k, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: tasks.KVE4M3},
 				{Weights: pipeline.FormatI4G128}} {
-				if (i+j+k)%3 != 0 && !*every {
+				tight := c.Name == "llama3-8b" && rows > 2
+				if (i+j+k)%3 != 0 && !tight && !*every {
 					continue
 				}
 				o.Tokens = rows

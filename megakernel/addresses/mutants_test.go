@@ -3,6 +3,7 @@ package addresses_test
 import (
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,6 +14,8 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/addresses"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -207,6 +210,26 @@ func TestIndicesOneTooFar(t *testing.T) {
 		edit: short(1 << 14), want: bounds.Overflow}
 	t.Run("a product before its quotient",
 		func(t *testing.T) { m.reported(t, kernel(t, "llama3-8b", megakernel.Options{})) })
+}
+
+// An access is held against its own region of shared memory, not against all of it: of each buffer that a kernel fills to
+// its end, a missing end is missed.
+func TestASharedBufferThatLacksItsEndIsReported(t *testing.T) {
+	mk := kernel(t, "tiny", megakernel.Options{Tokens: 16, Weights: pipeline.FormatI4G64})
+	for _, name := range []string{"scratch_or_partials", "first_rows", "items"} {
+		k, short := mutate.Clone(mk.IR), ""
+		for _, b := range k.Shareds() {
+			if b.Name == name {
+				b.Len -= max(1, b.Len/4)
+				short = fmt.Sprintf("of @%s: index", name)
+			}
+		}
+		require.NotEmpty(t, short, "no shared buffer %s", name)
+		found := addresses.Check(mk, k, addresses.Positions).Findings
+		assert.True(t, slices.ContainsFunc(found, func(f bounds.Finding) bool {
+			return f.Kind == bounds.Outside && strings.Contains(f.Text, short)
+		}), "%s: %v", name, found)
+	}
 }
 
 func (m *mutant) reported(t *testing.T, mk *megakernel.Kernel) {

@@ -159,6 +159,7 @@ type prefillRun struct {
 	ran      measured
 	turns    int // of the ring in the first step, by the CTA with the fewest
 	gaveUp   bool
+	first    int64             // instructions of the first step
 	hash     hash.Hash         // of the logits so far
 	digest   [sha256.Size]byte // of the logits and the cache
 }
@@ -215,6 +216,9 @@ func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtim
 	} else if err != nil {
 		return err
 	}
+	if i == 0 {
+		run.first = sim.Last.Steps
+	}
 	run.ran.instructions += sim.Last.Steps
 	run.ran.count(sim.Last)
 	for _, c := range sim.Last.CTAs {
@@ -243,7 +247,7 @@ func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, dec
 	}
 	want := cache()
 	r.HangTimeout = time.Minute // the executor says when
-	sim.ClaimStuck(rand.New(rand.NewPCG(seed, 0x67697665)).Int64N(max(run.ran.instructions/2, 1)))
+	sim.ClaimStuck(rand.New(rand.NewPCG(seed, 0x67697665)).Int64N(max(run.first/2, 1)))
 	first, _ := t.parts(0)
 	_, err := r.RunAll(ctx, first, true)
 	var hang *runtime.HangError
