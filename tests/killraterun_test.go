@@ -65,13 +65,14 @@ type killRun struct {
 	verdicts map[kind]*verdict // of all kinds that ship
 }
 
-// openAll opens the subjects.
+// openAll opens the subjects. Each must pass without a mutant under all schedules that mutants are run under.
 func (r *killRun) openAll(t *testing.T) {
 	t.Helper()
 	r.open = make([]opened, len(r.small))
 	atOnce(len(r.small), func(i int) {
 		s := r.small[i].open(t)
 		s.seeds = min(s.seeds, killSeeds)
+		s.mustPass(t)
 		r.open[i] = opened{s, map[kind]mutate.Mutation{}}
 		for _, m := range mutate.Kinds(mutate.List(s.ir)) {
 			r.open[i].firsts[kind{r.family, m.Name, m.Key}] = m

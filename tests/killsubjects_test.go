@@ -129,7 +129,7 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("more SMs than tiles", smallConfig(t, vocab(16)),
 			with(ships, func(o *megakernel.Options) { o.SMs, o.Consumers = 110, 1 }), 3),
 		ofOneRow("draws", smallConfig(t, vocab(320)), with(ships, func(o *megakernel.Options) { o.Draws = true }), 2),
-		ofOneRow("draws, one warp", smallConfig(t, vocab(320)),
+		ofOneRow("draws, one warp, four loads of masks a thread", smallConfig(t, vocab(640)),
 			with(ships, func(o *megakernel.Options) { o.Draws, o.Consumers, o.Held = true, 1, 1 }), 2),
 		ofOneRow("draws, all waits watched", smallConfig(t, vocab(320)),
 			with(ships, func(o *megakernel.Options) { o.Draws, o.Watchdog = true, megakernel.WatchAll }), 2),
@@ -156,6 +156,9 @@ func killSubjects(t *testing.T) []killSubject {
 		ofRows("bf16, 8 rows with leads", heads(96, 120, 16), 0,
 			with(rows, func(o *megakernel.Options) { o.Stages, o.InFlight, o.Leads = 6, 3, "4:2" })),
 		ofRows("bf16, 8 rows, greedy", heads(96, 120, 16), 0, with(rows, func(o *megakernel.Options) { o.Draws = false })),
+		ofRows("bf16, 8 rows, four loads of masks a thread", smallConfig(t, func(c *models.Config) {
+			c.Vocab, c.TieEmbeddings, c.Heads, c.KVHeads, c.HeadDim = 832, false, 4, 1, 16
+		}), 0, with(rows, func(o *megakernel.Options) { o.Consumers = 3 })),
 		ofRows("bf16, 5 rows of 2 warps", heads(96, 120, 16), 32,
 			with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers = 5, 2 })),
 		ofRows("bf16, 4 rows of 128 dimensions", heads(96, 120, 128), 0,

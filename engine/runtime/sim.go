@@ -229,8 +229,8 @@ func (s *Sim) Swap(k *ir.Kernel) error {
 }
 
 // Stuck reports whether the kernel hangs: no warp can go on, and it waits for the
-// host to give it up.
-func (s *Sim) Stuck() bool { return s.host.stuck.Load() }
+// host to give it up. A kernel that has not yet taken what was poked does not hang.
+func (s *Sim) Stuck() bool { return s.host.hangs() }
 
 // ClaimStuck makes the next launch claim that it hangs, after about n warp
 // instructions, although it does not: so that it is given up anywhere.

@@ -62,7 +62,7 @@ func (h *simHost) Turn(stuck bool, set func(string, int64, uint32)) {
 	if stuck && h.patience > 0 && !h.left.Load() {
 		h.stuck.Store(true)
 		h.await(time.After(h.patience))
-		h.stuck.Store(false) // the pokes may have come before the word that it is stuck, and end that it is
+		h.stuck.Store(false)
 	}
 	if h.late && !stuck {
 		return
@@ -90,6 +90,13 @@ func (h *simHost) await(late <-chan time.Time) {
 			return
 		}
 	}
+}
+
+// hangs reports whether the kernel is stuck and nothing is on its way to it.
+func (h *simHost) hangs() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.stuck.Load() && len(h.pokes) == 0
 }
 
 // forget forgets what came too late.
