@@ -57,9 +57,9 @@ func TestModelsOfSeveralRows(t *testing.T) {
 	}
 }
 
-// Each model with each number of rows, each with each format, and each number of rows with each format. Each of all three
-// takes 250 CPU seconds and is for those who change the analysis (-every), but of 8B, whose regions of shared memory are
-// the tightest, all with 8 and 16 rows are among them: sums behind a region's end were there alone once.
+// Each model with each number of rows, each with each format, and each number of rows with each format. Each of all
+// three takes 250 CPU seconds and is for those who change the analysis (-every). Of 8B, whose regions of shared memory
+// are the tightest, all with 8 and 16 rows are among them: sums behind a region's end were there alone once.
 func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 	if !deep.On() {
 		t.Skip("analyses two dozen kernels")

@@ -212,8 +212,8 @@ func TestIndicesOneTooFar(t *testing.T) {
 		func(t *testing.T) { m.reported(t, kernel(t, "llama3-8b", megakernel.Options{})) })
 }
 
-// An access is held against its own region of shared memory, not against all of it: of each buffer that a kernel fills to
-// its end, a missing end is missed.
+// An access is held against its own region of shared memory, not against all of it: of each buffer that a kernel fills
+// to its end, a missing end is missed.
 func TestASharedBufferThatLacksItsEndIsReported(t *testing.T) {
 	mk := kernel(t, "tiny", megakernel.Options{Tokens: 16, Weights: pipeline.FormatI4G64})
 	for _, name := range []string{"scratch_or_partials", "first_rows", "items"} {
