@@ -38,10 +38,13 @@ func (t *Sample) scores() dsl.Pred { return t.Modes.AndC(draw.ModeScores).NeC(0)
 func (t *Sample) score(e *Env, share Share) {
 	e.K.If(t.scores(), func() {
 		t.ownRows(e, func(row u32) {
-			t.scored(e.K, row, func(tops u32) { t.scoreRow(e, share, row, tops) })
+			t.scored(e.K, row, func(tops u32) { t.scoreRow(e, share, row, evenTops(tops)) })
 		})
 	})
 }
+
+// evenTops is how many of the highest logits a CTA lists of a row: they are merged two at a time.
+func evenTops(tops u32) u32 { return tops.AddC(1).ShrC(1).MulC(2) }
 
 // scoreRow is score of one row, in one warp.
 func (t *Sample) scoreRow(e *Env, share Share, row, tops u32) {
@@ -87,38 +90,54 @@ func (t *Sample) merge(e *Env) {
 }
 
 // mergeRow is merge of one row, in one warp: a lane goes through lists of CTAs, or through a part of one where these
-// are few.
+// are few, two tokens of each at a time, for as long as they may be among the highest.
 func (t *Sample) mergeRow(e *Env, row, tops u32) {
 	k, parts := e.K, max(1, dsl.WarpSize/e.Grid)
-	load := func(at u32) (x f32, token u32) {
-		pair := t.Tops.LoadN(at, 2)
-		return dsl.Bits[dsl.F32](pair[0]), dsl.Optional(pair[1])
-	}
-	part := e.Lane.RemC(parts)
-	lists := func(body func(at u32, first f32)) {
-		k.ForStep(e.Lane.DivC(parts), k.U32(e.Grid), dsl.WarpSize/parts, func(cta u32) {
-			k.If(part.Lt(tops), func() {
-				at := topsAt(e, row, cta)
-				first, _ := load(at.Add(part.MulC(2)))
-				body(at, first)
-			})
-		}, dsl.Unroll(8))
-	}
-	own := dsl.NewVar(k.F32(math.Inf(-1)), "own")
-	lists(func(_ u32, first f32) { own.Set(own.Get().Max(first)) })
-	found := t.finding(e, row, own.Get(), tops)
-	each := func(body func(token u32, x f32)) {
-		lists(func(at u32, first f32) {
-			k.If(first.Ge(found.floor), func() {
-				k.ForStep(part, tops, parts, func(i u32) {
-					x, token := load(at.Add(i.MulC(2)))
-					k.If(token.NeC(draw.NoToken), func() { body(token, x) })
-				}, dsl.Unroll(8))
-			})
+	cta, part, pairs := e.Lane.DivC(parts), e.Lane.RemC(parts), evenTops(tops).ShrC(1)
+	lists := make([][]*dsl.Var[dsl.U32], ceilDiv(e.Grid, dsl.WarpSize/parts))
+	low, none := dsl.Bits[dsl.U32](k.F32(math.Inf(-1))), dsl.Lit[dsl.U32](k, draw.NoToken)
+	load := func(l int, pair u32, also dsl.Pred) {
+		of := cta.AddC(l * dsl.WarpSize / parts)
+		k.If(of.LtC(e.Grid).And(pair.Lt(pairs)).And(also), func() {
+			for i, v := range t.Tops.LoadN(topsAt(e, row, of).Add(pair.MulC(4)), 4) {
+				lists[l][i].Set(v)
+			}
 		})
 	}
-	each(found.add)
-	found.write(tops, each, t.Scores, t.scoreAt(e, row).AddC(draw.ScoreTops))
+	at := func(l, i int) f32 { return dsl.Bits[dsl.F32](lists[l][2*i].Get()) }
+	own := dsl.NewVar(k.F32(math.Inf(-1)), "own")
+	for l := range lists {
+		lists[l] = append(dsl.NewArray(low, 2, "pair"), dsl.NewArray(none, 2, "pair")...)
+		lists[l][1], lists[l][2] = lists[l][2], lists[l][1]
+		load(l, part, k.Bool(true))
+	}
+	for l := range lists {
+		own.Set(own.Get().Max(at(l, 0)))
+	}
+	found := t.finding(e, row, own.Get(), tops)
+	k.ForStep(part, pairs, parts, func(pair u32) {
+		var further []dsl.Pred
+		for l := range lists {
+			for i := range 2 {
+				token := lists[l][2*i+1].Get()
+				k.If(token.NeC(draw.NoToken), func() { found.add(token, at(l, i)) })
+			}
+			further = append(further, at(l, 1).Ge(found.floor))
+		}
+		for l := range lists {
+			lists[l][1].Set(none)
+			lists[l][3].Set(none)
+			load(l, pair.AddC(parts), further[l])
+		}
+	}, dsl.Unroll(1))
+	found.write(tops, func(body func(token u32, x f32)) {
+		k.ForStep(cta, k.U32(e.Grid), dsl.WarpSize/parts, func(of u32) {
+			k.ForStep(part, tops, parts, func(i u32) {
+				pair := t.Tops.LoadN(topsAt(e, row, of).Add(i.MulC(2)), 2)
+				k.If(pair[1].NeC(draw.NoToken), func() { body(dsl.Optional(pair[1]), dsl.Bits[dsl.F32](pair[0])) })
+			}, dsl.Unroll(4))
+		}, dsl.Unroll(1))
+	}, t.Scores, t.scoreAt(e, row).AddC(draw.ScoreTops))
 }
 
 // keepLogit writes the logit of the token that a row chose, or of the row's target, in one thread of a grid.
