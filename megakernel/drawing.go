@@ -76,8 +76,8 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(tasks.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16),
 		bufDoc("[2][%d][%d][4] what each SM has for each row", o.Tokens, o.SMs))
 	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(tasks.SampleBinsLen(o.Tokens)), dsl.Align(16),
-		bufDoc("[%d][%d][%d][2] histograms of logits; [%d] how many tokens draw_lists has", draw.Searches, o.Tokens,
-			draw.Bins, o.Tokens))
+		bufDoc("[%d][%d][%d][2] histograms of logits; [2][%d] how many tokens draw_lists was to have", draw.Searches,
+			o.Tokens, draw.Bins, o.Tokens))
 	listed := draw.Listed(mk.Config.Vocab)
 	d.lists = dsl.Global[dsl.U32](k, "draw_lists", int64(tasks.SampleListsLen(o.Tokens, mk.Config.Vocab)), dsl.Align(16),
 		bufDoc("[%d][%d][2] logits and tokens that may stay, where they are few", o.Tokens, listed))
@@ -150,5 +150,5 @@ func (mk *Kernel) DrawBarriers() int {
 	if !mk.Draws() {
 		return 0
 	}
-	return draw.Searches + 2
+	return draw.Searches + 3
 }

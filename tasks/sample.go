@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"math"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/draw"
@@ -13,11 +15,13 @@ import (
 // Choose finds the winner of all. A row of min-p alone needs to know whether it stays; where it does not, the CTAs
 // publish the winner of what does.
 //
-// A row of top-k or top-p draws nothing before it knows which tokens stay. The CTAs add their logits to a histogram in
-// global memory, with a grid barrier, and look in which bins top-k and top-p end. Where few tokens lie before the end
-// of that bin the CTAs list them, with one more barrier. Then each CTA goes on alone: finer histograms of the list say
-// which of its tokens stay, and the winner of these is drawn. Where many tokens lie there the CTAs go on in finer
-// histograms of all logits, a barrier each, and publish the winner of what stays.
+// A row of top-k or top-p draws nothing before it knows which tokens stay. Where k CTAs have a highest logit each that
+// is near enough, no token farther than these stays: the CTAs list what is as near, with a grid barrier. Otherwise, or
+// where that is too much for the list, they add their logits to a histogram in global memory, with a barrier, and look
+// in which bins top-k and top-p end. Where few tokens lie before the end of that bin the CTAs list them, with one more
+// barrier. With a list each CTA goes on alone: histograms of the list say which of its tokens stay, and the winner of
+// these is drawn. Where many tokens lie there the CTAs go on in finer histograms of all logits, a barrier each, and
+// publish the winner of what stays.
 //
 // Rows with a history or a mask have their logits changed first, each by the CTA that computed it, and what they
 // choose is added to the history.
@@ -57,13 +61,14 @@ const (
 	binWords    = 2 // of draw.Bins: tokens, weight
 	rowBins     = draw.Bins * binWords
 	listWords   = 2 // of a token in Lists: its logit, the token
+	lists       = 2 // how often a row may be listed: before the first histogram, and behind it
 )
 
 // SampleRecordsLen is the length of Sample.Records.
 func SampleRecordsLen(rows, grid int) int { return 2 * rows * grid * recordWords }
 
 // SampleBinsLen is the length of Sample.Bins.
-func SampleBinsLen(rows int) int { return draw.Searches*rows*rowBins + rows }
+func SampleBinsLen(rows int) int { return draw.Searches*rows*rowBins + lists*rows }
 
 // SampleListsLen is the length of Sample.Lists.
 func SampleListsLen(rows, vocab int) int { return rows * draw.Listed(vocab) * listWords }
@@ -88,6 +93,7 @@ const (
 	stateDist  // the winner's distance from it; of a row that has drawn nothing yet, more than any that stays
 	stateNear  // behind the first histogram: how many tokens are left that may stay, at most
 	stateList  // how many of them Lists has; 0: none are listed
+	stateReach // before the first histogram: the farthest that top-k may keep; 0: that is not known
 	stateWords = 12
 
 	manyNear = 1<<31 - 1 // in stateNear: nobody has counted
@@ -245,12 +251,16 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 	}
 	t.ownRows(e, func(row u32) {
 		w := newWinner(e)
-		t.read(e, 0, row, w)
+		tops := dsl.NewArray(k.F32(math.Inf(-1)), ceilDiv(e.Grid, dsl.WarpSize), "top_of_cta")
+		t.read(e, 0, row, w, tops)
 		choose(row, w, func() { k.If(t.truncates(), func() { t.begin(k, row, w) }) })
+		topK := dsl.UniformPred(t.has(row, draw.FlagTopK), dsl.WarpScope)
+		k.If(t.truncates().And(topK), func() { t.reach(e, row, w, tops) })
 	})
 	e.Sync()
 	k.If(t.truncates(), func() {
 		k.For(k.U32(0), k.U32(draw.Searches), func(i u32) {
+			k.If(i.LtC(lists), func() { t.list(e, share, bar, i) })
 			k.If(t.any(e, t.isSearching), func() { t.search(e, share, bar, i) })
 		}, dsl.Unroll(1))
 		k.If(t.any(e, t.isAway), func() {
@@ -261,7 +271,7 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 			t.ownRows(e, func(row u32) {
 				k.If(t.in(row, modeAway), func() {
 					w := newWinner(e)
-					k.IfElse(t.listed(row), func() { t.drawListed(e, row, w) }, func() { t.read(e, 1, row, w) })
+					k.IfElse(t.listed(row), func() { t.drawListed(e, row, w) }, func() { t.read(e, 1, row, w, nil) })
 					choose(row, w, func() {})
 				})
 			})
@@ -272,11 +282,16 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 	t.merge(e)
 }
 
-// read meets a row's winners that the CTAs have published.
-func (t *Sample) read(e *Env, half int, row u32, w winner) {
+// read meets a row's winners that the CTAs have published; tops gets the highest logits of those that the lane reads,
+// unless it is nil.
+func (t *Sample) read(e *Env, half int, row u32, w winner, tops []*dsl.Var[dsl.F32]) {
 	for from := 0; from < e.Grid; from += dsl.WarpSize {
 		cta := e.Lane.AddC(from)
-		meet := func() { w.meet(t.Records, t.record(e, half, row, cta)) }
+		meet := func() {
+			if top := w.meet(t.Records, t.record(e, half, row, cta)); tops != nil {
+				tops[from/dsl.WarpSize].Set(top)
+			}
+		}
 		if from+dsl.WarpSize <= e.Grid {
 			meet()
 		} else {
@@ -313,4 +328,25 @@ func (t *Sample) begin(k *dsl.Kernel, row u32, w winner) {
 	t.State.StoreN(row.MulC(stateWords), []u32{mode, zero, k.U32(draw.TopShift), zero})
 	t.State.StoreN(row.MulC(stateWords).AddC(4), []u32{zero, zero, far, dsl.Bits[dsl.U32](top)})
 	t.State.StoreN(row.MulC(stateWords).AddC(8), []u32{dist, k.U32(manyNear), zero, zero})
+}
+
+// reach finds where the first-level bin ends by which k CTAs have a logit each, so that top-k keeps nothing farther; in
+// one warp, each of whose lanes has some CTAs' highest logits.
+func (t *Sample) reach(e *Env, row u32, w winner, tops []*dsl.Var[dsl.F32]) {
+	k := e.K
+	bin, want, nats := dsl.NewVar(k.U32(0), "bin"), t.param(row, draw.RowTopK), t.paramF32(row, draw.RowNats)
+	var bins []u32
+	for _, top := range tops {
+		bins = append(bins, distance(k, w.top.Get(), top.Get(), nats).ShrC(draw.TopShift))
+	}
+	k.For(k.U32(1), k.U32(draw.BinBits+1), func(i u32) {
+		further, n := bin.Get().Add(k.U32(draw.Bins).Shr(i)), k.U32(0)
+		for _, b := range bins {
+			n = n.Add(dsl.Select(b.Lt(further), k.U32(1), k.U32(0)))
+		}
+		bin.Set(dsl.Select(dsl.ReduxAdd(n).Lt(want), further, bin.Get()))
+	}, dsl.Unroll(1))
+	k.If(e.Lane.EqC(0).And(bin.Get().LtC(draw.Bins-1)), func() {
+		t.set(row, stateReach, bin.Get().AddC(1).ShlC(draw.TopShift).SubC(1))
+	})
 }

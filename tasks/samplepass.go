@@ -39,10 +39,13 @@ func (w winner) store(b dsl.Buf[dsl.U32], at u32) {
 	b.StoreN(at, []u32{bits(w.value.Get()), w.index.Get(), bits(w.logit.Get()), bits(w.top.Get())})
 }
 
-func (w winner) meet(b dsl.Buf[dsl.U32], at u32) {
+// meet meets what store has stored, and returns its highest logit.
+func (w winner) meet(b dsl.Buf[dsl.U32], at u32) (top f32) {
 	v, f := b.LoadN(at, recordWords), dsl.Bits[dsl.F32, dsl.U32]
 	w.win(f(v[0]), v[1], f(v[2]))
-	w.top.Set(w.top.Get().Max(f(v[3])))
+	top = f(v[3])
+	w.top.Set(w.top.Get().Max(top))
+	return top
 }
 
 // pass publishes the CTA's winners in a half of Records: the first time those of all its logits, the second time, of

@@ -7,8 +7,7 @@ import (
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// search takes the i-th histogram of the rows that look for where top-k or top-p ends, and goes on with them. Behind
-// the first it lists what may stay.
+// search takes the i-th histogram of the rows that look for where top-k or top-p ends, and goes on with them.
 func (t *Sample) search(e *Env, share Share, bar *GridBarrier, i u32) {
 	k := e.K
 	each := func(body func(j u32)) { k.ForStep(e.Tid, t.Count.MulC(rowBins), e.Threads(), body, dsl.Unroll(4)) }
@@ -29,12 +28,12 @@ func (t *Sample) search(e *Env, share Share, bar *GridBarrier, i u32) {
 		bar.Sync()
 	}, e.Sync) // all have read the states
 	t.ownRows(e, func(row u32) {
+		wait := t.in(row, modeTopK).And(t.listedFirst(row)) // with top-p, whose first histogram is not there any more
 		k.If(t.in(row, modeTopK), func() { t.findK(e, row, i) })
 		k.SyncWarp()
-		k.If(t.in(row, modeTopP), func() { t.findP(e, row, i) })
+		k.If(t.in(row, modeTopP).And(wait.Not()), func() { t.findP(e, row, i) })
 	})
 	e.Sync()
-	k.If(i.EqC(0), func() { t.list(e, share, bar) })
 }
 
 // count adds the CTA's logits of a row to its histogram in shared memory.
@@ -75,7 +74,7 @@ type histogram struct {
 }
 
 // histogram reads the which-th histogram of a row whose stretch begins at lo: that of all CTAs, or where the row is
-// listed and the stretch is not the first, this CTA's.
+// listed and the stretch is not of before, this CTA's.
 func (t *Sample) histogram(e *Env, row, which, lo, shift u32, mass f32) histogram {
 	k, h := e.K, histogram{}
 	const each = draw.Bins / dsl.WarpSize
@@ -89,7 +88,7 @@ func (t *Sample) histogram(e *Env, row, which, lo, shift u32, mass f32) histogra
 			}
 		}
 	}
-	k.IfElse(t.listed(row).And(shift.NeC(draw.TopShift)), func() { read(t.Shared, at) },
+	k.IfElse(t.listed(row).And(shift.NeC(draw.TopShift)).Or(t.listedFirst(row)), func() { read(t.Shared, at) },
 		func() { read(t.Bins, which.MulC(t.T*rowBins).Add(at)) })
 	var w []f32
 	for i := range each {

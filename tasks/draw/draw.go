@@ -52,13 +52,14 @@ const (
 const (
 	NatBits  = 19 // 2^NatBits are a nat
 	Bins     = 256
-	binBits  = 8
+	BinBits  = 8
 	TopShift = 16        // a bin of the first level has 2^TopShift distances, 1/8 nat
 	Farthest = 1<<24 - 1 // what is farther is not drawn
 )
 
-// Searches is the most histograms that a draw takes: three for top-k, and two more for top-p, which shares the first.
-const Searches = 5
+// Searches is the most histograms that a draw takes: three for top-k, and three more for top-p, which shares the first
+// where that is not of a list.
+const Searches = 6
 
 // Listed is how many tokens of a row a kernel lists where no more are left that may stay.
 func Listed(vocab int) int { return min(512, max(16, vocab/16)) }

@@ -175,7 +175,7 @@ func (s *search) into(b int, n, count uint32, whole bool, before, behind float32
 		s.far = s.lo + 1<<s.shift - 1
 		return behind, true
 	}
-	s.shift -= binBits
+	s.shift -= BinBits
 	s.count, s.mass = n, before
 	return 0, false
 }
