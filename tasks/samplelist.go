@@ -6,9 +6,9 @@ import (
 )
 
 // A row is listed before its first histogram where the CTAs' highest logits say how far top-k reaches, and behind it
-// where no more than draw.Listed tokens are left that may stay. The order of tokens in the list is any, and nothing that
-// is found in it depends on it. Before the first histogram nobody knows how many they are: where the list is too short
-// for them the row goes on without it.
+// where no more than draw.Listed tokens are left that may stay. The order of tokens in the list is any, and nothing
+// that is found in it depends on it. Before the first histogram nobody knows how many they are: where the list is too
+// short for them the row goes on without it.
 //
 // A list that was made before has all tokens of the first-level bins in which top-k looks, so that histograms of it are
 // those of all logits as far as it is looked at them.
