@@ -77,4 +77,15 @@
 // elements 4j, 4j+1 as (a_0, a_1) and 4j+2, 4j+3 as (a_4, a_5); (a_2, a_3) and
 // (a_6, a_7) likewise from row g+8. Both loads are 16 bytes a lane and free of shared
 // memory bank conflicts for B (512 consecutive bytes a warp).
+//
+// # Files
+//
+//	request.go plan.go shared.go describe.go      the plan, and what a CTA's shared memory holds
+//	balance.go chunks.go blocks.go across.go      who owns which tiles, and in which pieces they lie
+//	cost.go ringtime.go throttle.go               how fast a ring is; how far the producer may lead
+//	format.go pack.go int4.go e4m3blocks.go       the packed image and its formats
+//	ring.go take.go tilering.go                   device code: acquire and commit, wait and release
+//	ringonly.go landing.go                        device code: rings without weights, copies beside the ring
+//	watch.go                                      device code: waits at which a launch can be given up
+//	trace*.go spans.go                            device code: what a warp does, and when
 package pipeline

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -251,4 +252,48 @@ func room(path string) string {
 		}
 	}
 	return best
+}
+
+// mapped are large packages whose comment has a map of their files.
+var mapped = []string{"tasks", "megakernel", "pipeline", "engine/runtime"}
+
+// A reader who knows what to look for finds the file in the package comment: it names every file, or all that begin
+// alike, and none that is not there.
+func TestRoomsWithManyFilesHaveAMapOfThem(t *testing.T) {
+	for _, dir := range mapped {
+		text, err := os.ReadFile(filepath.Join("..", dir, "doc.go"))
+		require.NoError(t, err)
+		_, list, found := strings.Cut(string(text), "// # Files\n")
+		require.True(t, found, "%s/doc.go has no heading Files", dir)
+		files, err := filepath.Glob(filepath.Join("..", dir, "*.go"))
+		require.NoError(t, err)
+		files = slices.DeleteFunc(files, func(f string) bool {
+			return strings.HasSuffix(f, "_test.go") || filepath.Base(f) == "doc.go"
+		})
+		var names []string
+		for _, line := range strings.Split(list, "\n") {
+			if line, ok := strings.CutPrefix(line, "//\t"); ok {
+				for _, word := range strings.Fields(line) {
+					if !strings.HasSuffix(word, ".go") {
+						break
+					}
+					names = append(names, word)
+				}
+			}
+		}
+		used := map[string]bool{}
+		for _, f := range files {
+			i := slices.IndexFunc(names, func(name string) bool {
+				ok, err := filepath.Match(name, filepath.Base(f))
+				require.NoError(t, err)
+				return ok
+			})
+			if assert.GreaterOrEqual(t, i, 0, "%s is not in the map of %s/doc.go", f, dir) {
+				used[names[i]] = true
+			}
+		}
+		for _, name := range names {
+			assert.True(t, used[name], "%s/doc.go names %s, which nothing in the package is", dir, name)
+		}
+	}
 }
