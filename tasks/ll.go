@@ -50,6 +50,7 @@ func (l *LL) store(e *Env, b dsl.Buf[dsl.B128], at u32, p statePart) {
 // load waits for packet i of b; what says with %d for i what is waited for. A thread that needs several
 // has them come one after another.
 func (l *LL) load(e *Env, b dsl.Buf[dsl.B128], i u32, what string) dsl.Val[dsl.B128] {
+	e.K.Note("a packet of 16 bytes: it is there when its last word is the flag")
 	first := b.Load(i, dsl.Relaxed(dsl.GPUScope))
 	return l.Watch.Tagged(e.K, b, i, first, l.Flag(), what)
 }

@@ -919,6 +919,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 end = (split + 1) * v714 / 2;
               if (tid < 48) {
                 const u32 v726 = kv_head * 3 * 16 + tid;
+                // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
                 const uint4 v727 = ptx::ld_relaxed_gpu_b128(&query_words[v726]);
                 const uint4 v731 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v726], epoch_target * 2 + 1, v727,
                     abort, notes, 2, layer, v726);
@@ -932,6 +933,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 v750 = pos_now % 16;
                 if (tid < 16) {
                   const u32 v754 = kv_head * 2 * 16 + tid;
+                  // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
                   const uint4 v755 = ptx::ld_relaxed_gpu_b128(&kv_words[v754]);
                   const uint4 v759 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v754], epoch_target * 2 + 1, v755,
                       abort, notes, 3, layer, v754);
@@ -942,6 +944,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 }
                 if (tid < 16) {
                   const u32 v785 = (kv_head * 2 + 1) * 16 + tid;
+                  // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
                   const uint4 v786 = ptx::ld_relaxed_gpu_b128(&kv_words[v785]);
                   const uint4 v790 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v785], epoch_target * 2 + 1, v786,
                       abort, notes, 3, layer, v785);
@@ -1175,6 +1178,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
                     const u32 v1378 = (i_4 + i_5 / words) * 96 + v1366 + i_5 % words;
+                    // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
                     const uint4 v1379 = ptx::ld_relaxed_gpu_b128(&states[v1378]);
                     const uint4 v1383 = ptx::wait_packet_relaxed_gpu_noted(&states[v1378], epoch_target * 2 + 1, v1379,
                         abort, notes, 4, layer, v1378);
@@ -1238,6 +1242,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 } else {
                   const u32 v1488 = row / 2;
                   const u32 v1492 = v1488 % 2 * 24 + v1488 / 2;
+                  // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
                   const uint4 v1493 = ptx::ld_relaxed_gpu_b128(&down_words[v1492]);
                   const uint4 v1498 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1492], (epoch_target - 8) * 2 + 1,
                       v1493, abort, notes, 5, layer, v1492);
@@ -1767,6 +1772,7 @@ mkgen_step(const __grid_constant__ Params p) {
               if (tid < tile_count * 4 && row < 96) {
                 const u32 v2501 = row / 2;
                 const u32 v2505 = v2501 % 2 * 24 + v2501 / 2;
+                // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
                 const uint4 v2506 = ptx::ld_relaxed_gpu_b128(&o_words[v2505]);
                 const uint4 v2511 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2505], (epoch_target - 8) * 2 + 1,
                     v2506, abort, notes, 10, layer, v2505);
