@@ -4,7 +4,8 @@
 
 mkgen's kernel is that of `mkgen bench --prefill-attention`, for each page size of --pages: pages of 1024 tokens are contiguous but for their ends. It
 compares outputs with float64 on a sample. PyTorch's are scaled_dot_product_attention by its cuDNN and its flash backend, and FlexAttention, compiled,
-over contiguous keys and values; their outputs are compared with mkgen's on that sample. All inputs are rows of the tensor "attention" of
+over contiguous keys and values; their outputs are compared with mkgen's on that sample. With --attention softcap=X, alibi or window=N beside causal, FlexAttention
+has the same, by its score_mod and mask_mod, and scaled_dot_product_attention is left out. All inputs are rows of the tensor "attention" of
 tests/gpu/synth.py (AttentionOffset of package lab/bench says which). All times are the device's.
 
 The comparison is printed, and written as JSON to --out: by default bench/results/<gpu>/<date>-prefill-attention.json on a GPU, with a plot beside it.
@@ -28,6 +29,7 @@ import compare
 
 sys.path.insert(0, str(compare.ROOT / "tests" / "gpu"))
 import synth  # noqa: E402
+import variants  # noqa: E402
 
 NOISE = ((1 << 20) + 256, "attention", 1)  # AttentionNoise and AttentionSeed of package lab/bench: length, name, seed
 CLOSE = 0.03  # how far outputs may be from mkgen's: root mean square, of mkgen's
@@ -59,13 +61,21 @@ class Inputs:
         return out
 
 
-def flex(inputs, device):
-    """FlexAttention, compiled, with a causal mask of blocks."""
+def flex(inputs, device, attention):
+    """FlexAttention, compiled, with a mask of blocks, causal or of a window, and what a variant does to logits."""
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
-    n = inputs.q.shape[2]
-    mask = create_block_mask(lambda b, h, q, k: q >= k, None, None, n, n, device=device)
-    compiled = torch.compile(flex_attention)
-    return lambda: compiled(inputs.q, inputs.k, inputs.v, block_mask=mask, scale=inputs.scale, enable_gqa=inputs.grouped)
+    n, (name, _, number) = inputs.q.shape[2], attention.partition("=")
+    window = int(number) if name == "window" else n
+    mask = create_block_mask(lambda b, h, q, k: (q >= k) & (q - k < window), None, None, n, n, device=device)
+    score = None
+    if name == "softcap":
+        cap = float(number)
+        score = lambda logit, b, h, q, k: cap * torch.tanh(logit / cap)  # noqa: E731
+    elif name == "alibi":
+        slopes = torch.tensor(variants.slopes(inputs.q.shape[1]), dtype=torch.float32, device=device)
+        score = lambda logit, b, h, q, k: logit + slopes[h] * (k - q)  # noqa: E731
+    compiled = flex_attention if device == "cpu" else torch.compile(flex_attention)
+    return lambda: compiled(inputs.q, inputs.k, inputs.v, score_mod=score, block_mask=mask, scale=inputs.scale, enable_gqa=inputs.grouped)
 
 
 def sdpa(inputs, backend):
@@ -112,11 +122,11 @@ def apart(out, sample):
     return math.sqrt(difference / size)
 
 
-def theirs(args, system, n, sample, device):
+def theirs(args, system, attention, n, sample, device):
     """The times of one of PyTorch's, or none where it refuses."""
     inputs = Inputs(args, n, device)
     try:
-        call = flex(inputs, device) if system == "flex" else sdpa(inputs, BACKENDS[system])
+        call = flex(inputs, device, attention) if system == "flex" else sdpa(inputs, BACKENDS[system])
         out, times = timed(call, args.rounds, device)
     except RuntimeError as e:
         print(f"attention: {system} refuses {n} tokens: {' '.join(str(e).split())[:200]}", flush=True)
@@ -127,15 +137,15 @@ def theirs(args, system, n, sample, device):
     return times, far
 
 
-def ours(args, page, scratch):
-    """What mkgen measured with pages of the given size."""
+def ours(args, page, attention, scratch):
+    """What mkgen measured with pages of the given size and an attention."""
     config, out = scratch / "config.json", scratch / "attention.json"
     base = json.loads((compare.ROOT / "models" / "testdata" / "configs" / "tiny.json").read_text())
     config.write_text(json.dumps(base | {"num_attention_heads": args.heads, "num_key_value_heads": args.kv_heads, "head_dim": args.head_dim}))
     out.unlink(missing_ok=True)
     command = [args.mkgen, "bench", "--config", config, "--name", "heads", "--prefill-attention", args.sequences, "--contexts", args.lengths,
-               "--page", page, "--rounds", args.rounds, "--cases", out, *(["--device", "sim"] if args.device == "sim" else [])]
-    if code := compare.run(f"mkgen, pages of {page}", command):
+               "--page", page, "--attention", attention, "--rounds", args.rounds, "--cases", out, *(["--device", "sim"] if args.device == "sim" else [])]
+    if code := compare.run(f"mkgen, {attention}, pages of {page}", command):
         compare.ended(code)
     return json.loads(out.read_text())
 
@@ -147,17 +157,18 @@ def finished(cases):
         us = c["device_us"] = float(f"{statistics.median(c['rounds_us']):.6g}")
         c["tflop_s"] = float(f"{c['flop'] / us / 1e6:.6g}")
     for c in out:
-        best = max((o["tflop_s"] for o in out if o["tokens"] == c["tokens"] and o["system"] != "mkgen"), default=None)
+        same = [o for o in out if o["tokens"] == c["tokens"] and o.get("attention") == c.get("attention")]
+        best = max((o["tflop_s"] for o in same if o["system"] != "mkgen"), default=None)
         if best:
             c["of_best"] = float(f"{c['tflop_s'] / best:.6g}")
     return out
 
 
 def table(cases):
-    print("tokens  system  page    device  TFLOP/s  of PyTorch's best")
+    print("tokens  attention    system  page    device  TFLOP/s  of PyTorch's best")
     for c in cases:
         share = f"{100 * c['of_best']:.1f} %" if "of_best" in c else "-"
-        print(f"{c['tokens']:6d}  {c['system']:6s}  {c.get('page', '-'):>4}  {c['device_us'] / 1e3:7.3f} ms  {c['tflop_s']:6.1f}  {share:>8}")
+        print(f"{c['tokens']:6d}  {c.get('attention', 'causal'):11s}  {c['system']:6s}  {c.get('page', '-'):>4}  {c['device_us'] / 1e3:7.3f} ms  {c['tflop_s']:6.1f}  {share:>8}")
 
 
 def main():
@@ -169,6 +180,7 @@ def main():
     parser.add_argument("--sequences", type=int, default=16)
     parser.add_argument("--lengths", default="1024,4096,16384", help="tokens of each sequence")
     parser.add_argument("--pages", default="16,1024,1", help="page sizes of mkgen's cache")
+    parser.add_argument("--attention", default="causal", help="kinds in turn: causal, softcap=X, alibi, window=N")
     parser.add_argument("--systems", default="cudnn,flash,flex", help="of PyTorch, or math")
     parser.add_argument("--rounds", type=int, default=7, help="of each length, of each pass")
     parser.add_argument("--passes", type=int, default=2, help="runs of each in turns")
@@ -181,19 +193,21 @@ def main():
     cases, file = {}, None
     with tempfile.TemporaryDirectory() as scratch:
         for _ in range(args.passes):
-            for page in args.pages.split(","):
-                file = ours(args, int(page), pathlib.Path(scratch))
+            for attention in args.attention.split(","):
+                varied = {} if attention == "causal" else {"attention": attention}
+                for page in args.pages.split(","):
+                    file = ours(args, int(page), attention, pathlib.Path(scratch))
+                    for c in file["cases"]:
+                        new = {"system": "mkgen", **varied, "page": int(page), "tokens": c["tokens"], "flop": c["flop"], "error": 0.0, "rounds_us": []}
+                        case = cases.setdefault(("mkgen", attention, page, c["tokens"]), new)
+                        case["error"] = max(case["error"], c["worst"])
+                        case["rounds_us"] += c["rounds_us"]
                 for c in file["cases"]:
-                    new = {"system": "mkgen", "page": int(page), "tokens": c["tokens"], "flop": c["flop"], "error": 0.0, "rounds_us": []}
-                    case = cases.setdefault(("mkgen", page, c["tokens"]), new)
-                    case["error"] = max(case["error"], c["worst"])
-                    case["rounds_us"] += c["rounds_us"]
-            for c in file["cases"]:
-                for system in args.systems.split(","):
-                    times, far = theirs(args, system, c["tokens"], c["sample"], device)
-                    if times:
-                        new = {"system": system, "tokens": c["tokens"], "flop": c["flop"], "apart": float(f"{far:.3g}"), "rounds_us": []}
-                        cases.setdefault((system, c["tokens"]), new)["rounds_us"] += times
+                    for system in args.systems.split(",") if attention == "causal" else ["flex"]:
+                        times, far = theirs(args, system, attention, c["tokens"], c["sample"], device)
+                        if times:
+                            new = {"system": system, **varied, "tokens": c["tokens"], "flop": c["flop"], "apart": float(f"{far:.3g}"), "rounds_us": []}
+                            cases.setdefault((system, attention, c["tokens"]), new)["rounds_us"] += times
             if device == "cuda":
                 torch.cuda.empty_cache()
     out = {name: file[name] for name in ("gpu", "driver", "cuda", "commit", "compiler", "heads", "kv_heads", "head_dim", "sequences")}

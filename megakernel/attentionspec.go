@@ -110,6 +110,23 @@ func parseAttention(text string, layers int) (classes []attentionSpec, pattern [
 	return classes, pattern, nil
 }
 
+// Terms returns the terms of a spelling of Options.Attention that is the same for all layers, by name, with their
+// numbers, 0 of those without; none of causal attention. The error says what was found, and where kinds take turns.
+func Terms(attention string) (map[string]float64, error) {
+	classes, pattern, err := parseAttention(attention, math.MaxInt)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(pattern) > 1:
+		return nil, fmt.Errorf("%d kinds in turn in %q, want one", len(pattern), attention)
+	}
+	terms := map[string]float64{}
+	for _, t := range classes[0] {
+		terms[t.name] = t.value
+	}
+	return terms, nil
+}
+
 // parseSpec reads what stands between slashes.
 func parseSpec(text string) (s attentionSpec, err error) {
 	for _, word := range strings.Split(text, "+") {

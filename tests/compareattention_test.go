@@ -23,20 +23,21 @@ func TestAttentionOfPromptsIsComparedOnACPU(t *testing.T) {
 	require.NoError(t, err, string(built))
 	said, err := exec.Command(python, "../bench/attention.py", "--mkgen", mkgen, "--device", "sim", "--heads", "4",
 		"--kv-heads", "2", "--head-dim", "32", "--sequences", "2", "--lengths", "40,70", "--pages", "16,1", "--systems",
-		"math", "--rounds", "1", "--passes", "2", "--out", out).CombinedOutput()
+		"math", "--attention", "causal,alibi", "--rounds", "1", "--passes", "2", "--out", out).CombinedOutput()
 	require.NoError(t, err, string(said))
 	require.FileExists(t, filepath.Join(dir, "attention.svg"))
 	data, err := os.ReadFile(out)
 	require.NoError(t, err)
 	f, err := bench.ParseAttentionBeside(data)
 	require.NoError(t, err)
-	require.Len(t, f.Cases, 6)
+	require.Len(t, f.Cases, 12)
 	for i, c := range f.Cases {
-		require.Equal(t, []string{"mkgen", "mkgen", "math"}[i%3], c.System)
+		require.Equal(t, []string{"mkgen", "mkgen", "math", "mkgen", "mkgen", "flex"}[i%6], c.System)
+		require.Equal(t, []string{"", "alibi"}[i/3%2], c.Attention)
 		require.Equal(t, []int{16, 1, 0}[i%3], c.Page)
-		require.Equal(t, []int{40, 70}[i/3], c.Tokens)
+		require.Equal(t, []int{40, 70}[i/6], c.Tokens)
 		require.Len(t, c.Rounds, 2)
-		if c.System == "math" {
+		if c.System != bench.SystemMkgen {
 			require.Less(t, c.Apart, 0.02)
 		}
 	}
@@ -64,6 +65,7 @@ func TestAFileOfAttentionWhoseFiguresDisagreeIsRefused(t *testing.T) {
 		"case 1: device_us is 160":        func(f *bench.AttentionBeside) { f.Cases[1].Rounds = []float64{161} },
 		"case 0: of_best is 0.9, from":    func(f *bench.AttentionBeside) { f.Cases[0].OfBest = 0.9 },
 		"case 0: error is 0.01, want at":  func(f *bench.AttentionBeside) { f.Cases[0].Error = 0.01 },
+		"case 0: flop is 3.4393292":      func(f *bench.AttentionBeside) { f.Cases[0].Attention = "window=512" },
 		"case 0: error is 0, want at mos": func(f *bench.AttentionBeside) { f.Cases[0].Error = 0 },
 	} {
 		f := good()

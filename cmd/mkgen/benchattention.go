@@ -40,9 +40,13 @@ func (b *benchFlags) prefillAttention(cmd *cobra.Command) (err error) {
 		return err
 	}
 	o := b.options()
+	variant, err := prefillVariant(o.Attention)
+	if err != nil {
+		return err
+	}
 	s := &bench.PrefillAttentionSuite{Sequences: int(b.attention), Lengths: b.contexts, Rounds: int(b.rounds),
 		Config: attend.PrefillConfig{Heads: config.Heads, KVHeads: config.KVHeads, HeadDim: config.HeadDim, SMs: o.SMs,
-			Page: cmp.Or(o.Page, megakernel.DefaultPage)}}
+			Page: cmp.Or(o.Page, megakernel.DefaultPage), Variant: variant}}
 	machine, closeMachine, err := openBenchMachine(b.device, b.arch)
 	if err != nil {
 		return err
@@ -62,4 +66,29 @@ func (b *benchFlags) prefillAttention(cmd *cobra.Command) (err error) {
 		}
 	}
 	return out.WriteTable(cmd.OutOrStdout(), machine.Facts())
+}
+
+// prefillVariant is the attention that prompts alone are measured with.
+func prefillVariant(attention string) (v attend.PrefillVariant, err error) {
+	terms, err := megakernel.Terms(attention)
+	if err != nil {
+		return v, usagef("--attention: %v", err)
+	}
+	if len(terms) > 1 {
+		return v, usagef("--attention: %q, want one of window=N, softcap=X and alibi where attention is measured alone",
+			attention)
+	}
+	for name, value := range terms { // one at most
+		switch name {
+		case "window":
+			v.Window = int(value)
+		case "softcap":
+			v.SoftCap = value
+		case "alibi":
+			v.ALiBi = true
+		default:
+			return v, usagef("--attention: %s, which is not measured alone; want causal, window=N, softcap=X or alibi", name)
+		}
+	}
+	return v, nil
 }

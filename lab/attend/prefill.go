@@ -2,6 +2,7 @@ package attend
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -16,6 +17,29 @@ type PrefillConfig struct {
 	Page                    int // tokens a page, a power of two
 	SMs, Groups, Cluster    int
 	Shared                  int // bytes
+	Variant                 PrefillVariant
+}
+
+// PrefillVariant is what attention has beside being causal. At most one of SoftCap and ALiBi.
+type PrefillVariant struct {
+	Window  int     // tokens that a query sees, its own among them; 0: all
+	SoftCap float64 // logits become SoftCap·tanh(logit/SoftCap); 0: they do not
+	ALiBi   bool
+}
+
+// String is as --attention spells it, "" of plain causal attention.
+func (v PrefillVariant) String() string {
+	var words []string
+	if v.Window > 0 {
+		words = append(words, fmt.Sprintf("window=%d", v.Window))
+	}
+	if v.SoftCap > 0 {
+		words = append(words, fmt.Sprintf("softcap=%v", v.SoftCap))
+	}
+	if v.ALiBi {
+		words = append(words, "alibi")
+	}
+	return strings.Join(words, "+")
 }
 
 // Prefill is a kernel of nothing but the causal attention of prompts, made of the parts of a prefill kernel: sequences
@@ -30,6 +54,7 @@ type Prefill struct {
 const (
 	BufferPrefillQ     = "q"          // in: [sequences][tokens][Heads][HeadDim] bf16, times log2(e)/√HeadDim; tokens: Room
 	BufferPrefillTable = "page_table" // in: [sequences][pages of a sequence]
+	BufferSlopes       = "slopes"     // in, with ALiBi: [Heads] float32, tasks.ALiBiSlopes
 )
 
 // prefillReserve is the shared memory beside the ring.
@@ -101,6 +126,22 @@ func (p *Prefill) Scalars(sequences, n, pages int) map[string]uint64 {
 		"entries": uint64((n + page - 1) / page)}
 }
 
+// vary puts the variant in.
+func (p *Prefill) vary(k *dsl.Kernel, att *tasks.PrefillAttention) {
+	v, heads := p.Config.Variant, p.Config.Heads
+	k.Require(v.SoftCap == 0 || !v.ALiBi, "attention with a soft cap and ALiBi, want one")
+	if v.Window > 0 {
+		att.Window = func(tasks.Step) dsl.Val[dsl.U32] { return k.U32(v.Window) }
+	}
+	switch {
+	case v.SoftCap > 0:
+		att.Variant = tasks.SoftCap(v.SoftCap)
+	case v.ALiBi:
+		att.Variant = tasks.ALiBi(dsl.Global[dsl.F32](k, BufferSlopes, int64(heads), dsl.ReadOnly(),
+			dsl.Doc("ALiBi's, of the heads")), tasks.ALiBiSlopes(heads))
+	}
+}
+
 func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 	c, consumers := &p.Config, 4*p.Config.Groups
 	e := tasks.NewEnv(k, c.SMs, consumers, dsl.Shared[dsl.F32](k, "scratch", consumers))
@@ -119,6 +160,7 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 	if n := att.QueryBytes(); n > 0 {
 		att.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024))
 	}
+	p.vary(k, att)
 	att.Map(k, s.Cache)
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: stage, Warps: consumers,
 		Cluster: c.Cluster, Producers: att.Producers}, nil)

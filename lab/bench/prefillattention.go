@@ -9,6 +9,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
@@ -45,8 +46,9 @@ func AttentionOffset(t int, row uint64) int {
 // AttentionFile is what mkgen bench --prefill-attention --cases writes, for bench/attention.py.
 type AttentionFile struct {
 	AttentionHeader
-	Page  int             `json:"page"`
-	Cases []AttentionCase `json:"cases"`
+	Attention string          `json:"attention,omitempty"` // attend.PrefillVariant
+	Page      int             `json:"page"`
+	Cases     []AttentionCase `json:"cases"`
 }
 
 // AttentionHeader is what files of the attention of prompts have in common.
@@ -102,7 +104,7 @@ func (s *PrefillAttentionSuite) Run(ctx context.Context) (*AttentionFile, error)
 	if err := synth.Fill(noise, AttentionSeed, AttentionNoise, 0); err != nil {
 		return nil, err
 	}
-	f := &AttentionFile{Page: c.Page, AttentionHeader: AttentionHeader{What: AttentionWhat, Heads: c.Heads,
+	f := &AttentionFile{Attention: c.Variant.String(), Page: c.Page, AttentionHeader: AttentionHeader{What: AttentionWhat, Heads: c.Heads,
 		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Sequences: s.Sequences}}
 	for _, n := range s.Lengths {
 		if s.Progress != nil {
@@ -138,8 +140,9 @@ func (r *attentionRun) measure(ctx context.Context) (_ *AttentionCase, err error
 	if err := r.fill(); err != nil {
 		return nil, err
 	}
-	c, n := &r.mk.Config, float64(r.n)
-	out := &AttentionCase{Tokens: r.n, FLOP: float64(r.s.Sequences) * n * (n + 1) / 2 * 4 * float64(c.Heads*c.HeadDim)}
+	c := &r.mk.Config
+	out := &AttentionCase{Tokens: r.n,
+		FLOP: float64(r.s.Sequences) * seenPairs(r.n, c.Variant.Window) * 4 * float64(c.Heads*c.HeadDim)}
 	for i := range r.s.Rounds + 1 {
 		if err := ctx.Err(); err != nil {
 			return nil, err
@@ -155,6 +158,16 @@ func (r *attentionRun) measure(ctx context.Context) (_ *AttentionCase, err error
 	out.Micros = significant(median(out.Rounds))
 	out.TFLOPS = significant(out.FLOP / out.Micros / 1e6)
 	return out, r.check(out)
+}
+
+// seenPairs is how many pairs there are of a token of n and one that it sees: itself and those before it, with a window
+// that many at most; 0 is none.
+func seenPairs(n, window int) float64 {
+	w := float64(n)
+	if window > 0 {
+		w = min(w, float64(window))
+	}
+	return w*(w+1)/2 + (float64(n)-w)*w
 }
 
 func (r *attentionRun) launch() (time.Duration, error) {
@@ -215,6 +228,15 @@ func (r *attentionRun) fill() error {
 	}
 	if err := r.dev.Write(attend.BufferPrefillTable, 0, words); err != nil {
 		return err
+	}
+	if c.Variant.ALiBi {
+		var slopes []byte
+		for _, x := range tasks.ALiBiSlopes(c.Heads) {
+			slopes = binary.LittleEndian.AppendUint32(slopes, math.Float32bits(x))
+		}
+		if err := r.dev.Write(attend.BufferSlopes, 0, slopes); err != nil {
+			return err
+		}
 	}
 	queries, caches := make([][]byte, r.s.Sequences), make([][]byte, r.s.Sequences)
 	if err := sideBySide(r.s.Sequences, func(q int) error {
@@ -331,6 +353,7 @@ func (r *attentionRun) reference(at AttentionSample) (out, size []float64) {
 		for d, x := range r.row(1, at.Sequence, j, head) {
 			scores[j] += float64(q[d].Float32()) * float64(x.Float32())
 		}
+		scores[j] = varied(&c.Variant, scores[j], at, j, c.Heads)
 	}
 	most := slices.Max(scores)
 	out, size = make([]float64, c.HeadDim), make([]float64, c.HeadDim)
@@ -349,6 +372,19 @@ func (r *attentionRun) reference(at AttentionSample) (out, size []float64) {
 	return out, size
 }
 
+// varied is the score in base 2 of a key, by what a variant says of logits.
+func varied(v *attend.PrefillVariant, score float64, at AttentionSample, key, heads int) float64 {
+	switch {
+	case v.Window > 0 && key+v.Window <= at.Token:
+		return math.Inf(-1)
+	case v.SoftCap > 0:
+		return v.SoftCap * math.Tanh(score*math.Ln2/v.SoftCap) * math.Log2E
+	case v.ALiBi:
+		return score + float64(tasks.ALiBiSlopes(heads)[at.Head])*float64(key-at.Token)*math.Log2E
+	}
+	return score
+}
+
 // CheckAttentionFile refuses data that are no AttentionFile.
 func CheckAttentionFile(data []byte) error {
 	return jsonfile.Parse(data, &AttentionFile{}, jsonfile.Kind{Name: "a file of attention of prompts",
@@ -365,9 +401,9 @@ func (f *AttentionFile) WriteTable(w io.Writer, facts Facts) error {
 		note = " (of the executor: no measure of a GPU)"
 	}
 	_, err := fmt.Fprintf(w,
-		"Causal attention of %d prompts, %d query and %d KV heads of %d, "+
+		"%s attention of %d prompts, %d query and %d KV heads of %d, "+
 			"shuffled pages of %d tokens%s\n\ntokens     device  TFLOP/s  error\n",
-		f.Sequences, f.Heads, f.KVHeads, f.HeadDim, f.Page, note)
+		strings.TrimSpace("Causal "+f.Attention), f.Sequences, f.Heads, f.KVHeads, f.HeadDim, f.Page, note)
 	for _, c := range f.Cases {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "%6d  %6.2f ms  %7.1f  %.2g\n", c.Tokens, c.Micros/1e3, c.TFLOPS, c.Worst)

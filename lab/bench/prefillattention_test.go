@@ -24,6 +24,14 @@ func TestAttentionOfPromptsAloneIsThatInFloat64(t *testing.T) {
 			Sequences: 2, Lengths: []int{70}},
 		"large pages": {Config: attend.PrefillConfig{Heads: 4, KVHeads: 1, HeadDim: 64, Page: 128, SMs: 2, Groups: 2},
 			Sequences: 2, Lengths: []int{140}},
+		"a soft cap": {Config: attend.PrefillConfig{Heads: 2, KVHeads: 2, HeadDim: 32, Page: 16, SMs: 2, Groups: 1,
+			Variant: attend.PrefillVariant{SoftCap: 1.5}}, Sequences: 2, Lengths: []int{70}},
+		"ALiBi": {Config: attend.PrefillConfig{Heads: 4, KVHeads: 2, HeadDim: 32, Page: 16, SMs: 2, Groups: 1,
+			Variant: attend.PrefillVariant{ALiBi: true}}, Sequences: 2, Lengths: []int{70}},
+		"a window": {Config: attend.PrefillConfig{Heads: 2, KVHeads: 2, HeadDim: 32, Page: 16, SMs: 2, Groups: 1,
+			Variant: attend.PrefillVariant{Window: 200}}, Sequences: 2, Lengths: []int{40}},
+		"a window that hides tokens": {Config: attend.PrefillConfig{Heads: 2, KVHeads: 2, HeadDim: 32, Page: 16, SMs: 2,
+			Groups: 1, Variant: attend.PrefillVariant{Window: 16}}, Sequences: 2, Lengths: []int{150}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s.Machine, s.Rounds = bench.Executor{Seed: 1}, 1
@@ -31,7 +39,11 @@ func TestAttentionOfPromptsAloneIsThatInFloat64(t *testing.T) {
 			require.NoError(t, err)
 			require.Len(t, f.Cases, len(s.Lengths))
 			n := float64(s.Lengths[0])
-			require.Equal(t, float64(s.Sequences)*n*(n+1)*2*float64(s.Config.Heads*s.Config.HeadDim), f.Cases[0].FLOP)
+			pairs := n * (n + 1) / 2
+			if w := float64(s.Config.Variant.Window); w > 0 && w < n { // but those that more tokens lie between
+				pairs -= (n - w) * (n - w + 1) / 2
+			}
+			require.Equal(t, float64(s.Sequences)*pairs*4*float64(s.Config.Heads*s.Config.HeadDim), f.Cases[0].FLOP)
 			require.Positive(t, f.Cases[0].Worst, "roundings show")
 			require.Len(t, f.Cases[0].Sample, 8)
 			path := filepath.Join(t.TempDir(), "attention.json")
