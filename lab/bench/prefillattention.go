@@ -104,8 +104,9 @@ func (s *PrefillAttentionSuite) Run(ctx context.Context) (*AttentionFile, error)
 	if err := synth.Fill(noise, AttentionSeed, AttentionNoise, 0); err != nil {
 		return nil, err
 	}
-	f := &AttentionFile{Attention: c.Variant.String(), Page: c.Page, AttentionHeader: AttentionHeader{What: AttentionWhat, Heads: c.Heads,
-		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Sequences: s.Sequences}}
+	f := &AttentionFile{Attention: c.Variant.String(), Page: c.Page}
+	f.AttentionHeader = AttentionHeader{What: AttentionWhat, Heads: c.Heads,
+		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Sequences: s.Sequences}
 	for _, n := range s.Lengths {
 		if s.Progress != nil {
 			s.Progress(fmt.Sprintf("attention of %d prompts of %d tokens", s.Sequences, n))

@@ -37,7 +37,8 @@ const RulesVersion = 2
 // DefaultRules are the project's; docs/benchmarking.md says why each figure is what it is.
 func DefaultRules() Rules {
 	return Rules{MeanFactor: 1.1, MeanSlack: 1e-6, P99Factor: 1.25, P99Slack: 1e-5, OwnFactor: 1.5, OwnSlack: 1e-7,
-		Deviations: 4, SequencePositions: 8, PositionFactor: 16, MarginFactor: 3, OwnMargin: 5, MinPositions: 2048, MinSequences: 2}
+		Deviations: 4, SequencePositions: 8, PositionFactor: 16, MarginFactor: 3, OwnMargin: 5, MinPositions: 2048,
+		MinSequences: 2}
 }
 
 // Position is what is measured at one position.
