@@ -15,7 +15,8 @@ func Elsewhere(name string) string {
 	shown := shorten(name)
 	if strings.HasSuffix(strings.ToLower(name), ".gguf") {
 		return "found " + shown +
-			", a GGUF file, want safetensors: download the checkpoint that it was made from, and give --checkpoint DIRECTORY"
+			", a GGUF file, want safetensors: download the checkpoint that it was made from, and give " +
+			giving("DIRECTORY")
 	}
 	org, model, ok := strings.Cut(strings.TrimPrefix(name, "https://huggingface.co/"), "/")
 	if err == nil || !ok || !isHubName(org) || !isHubName(model) {
@@ -24,7 +25,12 @@ func Elsewhere(name string) string {
 	repo := org + "/" + model
 	return "found " + shown + ", a repository of the Hugging Face hub, want a directory: download it with hf download " +
 		shorten(repo) +
-		" --local-dir " + shorten(model) + ", and give --checkpoint " + shorten(model)
+		" --local-dir " + shorten(model) + ", and give " + giving(shorten(model))
+}
+
+// giving is how commands are given a directory with a checkpoint; some take its config.json alone.
+func giving(dir string) string {
+	return "--checkpoint " + dir + ", or --config " + dir + "/config.json"
 }
 
 // isHubName reports whether a part of a repository's name on the hub looks like s.

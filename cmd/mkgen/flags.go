@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"strconv"
 	"strings"
 	"time"
@@ -240,6 +241,9 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 	case given("config"):
 		if hint := models.Elsewhere(c.config); hint != "" {
 			return models.Config{}, usagef("--config %s", hint)
+		}
+		if info, err := os.Stat(c.config); err == nil && info.IsDir() {
+			return models.Config{}, usagef("--config found %s, a directory, want the config.json in it", c.config)
 		}
 		config, _, err := c.reading().ParseQuantisedFile(c.config) // quantised weights are widened
 		if err == nil && given("name") {
