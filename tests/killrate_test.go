@@ -12,6 +12,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,6 +48,7 @@ func shippedKernels(t *testing.T, of ...family) (all []shippedKernel) {
 // shippedAs is a format of weights and the steps that kernels are made for.
 type shippedAs struct {
 	weights, head pipeline.Format
+	kv            tasks.KVType
 	rows          []int
 }
 
@@ -70,6 +72,7 @@ func shipped() (all []shippedAs) {
 	for _, f := range append(own, "i4g128,down=i8", "i4g32,qkv=nvfp4,down=i8") {
 		all = append(all, shippedAs{weights: f, rows: fewRows})
 	}
+	all = append(all, shippedAs{weights: pipeline.FormatBF16, kv: tasks.KVE4M3, rows: fewRows})
 	for _, f := range codes {
 		all = append(all, shippedAs{head: f, rows: fewRows})
 	}
@@ -83,6 +86,9 @@ func (s shippedAs) build(t *testing.T, c models.Config, families []family) (all 
 	if s.head != "" {
 		name = "LM head " + string(s.head)
 	}
+	if s.kv != "" {
+		name += ", KV " + string(s.kv)
+	}
 	add := func(what string, of family, k *ir.Kernel) {
 		all = append(all, shippedKernel{name + ", " + what, of, kindsOf(of, k)})
 	}
@@ -91,7 +97,7 @@ func (s shippedAs) build(t *testing.T, c models.Config, families []family) (all 
 		if n == 1 {
 			of, what = oneRow, "1 row"
 		}
-		o := megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head}
+		o := megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head, KV: s.kv}
 		for _, x := range []struct {
 			what    string
 			draws   bool
@@ -124,7 +130,8 @@ const longPrefill = 1024
 // short ones.
 func (s shippedAs) prefills(t *testing.T, c models.Config, n, tokens int, add func(what string, k *ir.Kernel)) {
 	t.Helper()
-	all, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head}),
+	all, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head,
+		KV: s.kv}),
 		tokens, "")
 	require.NoError(t, err)
 	for i, p := range all {

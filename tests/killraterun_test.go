@@ -29,13 +29,21 @@ const (
 	notesEvery = 20 * time.Second // between records of a run that has not ended
 )
 
+// scaleExcuses are of kernels whose cache is in e4m3.
+var scaleExcuses = mutate.Excuses{
+	{Op: "bar.sync", Classes: later, Role: "consumers", Regions: []string{"attention"}, Behind: "ld @kv_scales",
+		Why: "passes a load of the cache's scales, which no thread of a launch writes", Rule: mutate.Conflict},
+	{Op: "bar.sync", Classes: earlier, Role: "consumers", Regions: []string{"attention"}, Front: "ld @kv_scales",
+		Why: "passes a load of the cache's scales, which no thread of a launch writes", Rule: mutate.Conflict},
+}
+
 // familyExcuses is why mutants of a family's kernels may go unreported.
 func familyExcuses(f family) mutate.Excuses {
 	switch f {
 	case oneRow:
-		return slices.Concat(singleExcuses, drawExcuses)
+		return slices.Concat(singleExcuses, drawExcuses, scaleExcuses)
 	case manyRows:
-		return slices.Concat(ringExcuses, raggedExcuses)
+		return slices.Concat(ringExcuses, raggedExcuses, scaleExcuses)
 	case manyPrompts:
 		return slices.Concat(prefillExcuses, severalExcuses)
 	}

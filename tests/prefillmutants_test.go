@@ -17,6 +17,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -118,8 +119,9 @@ type promptSubject struct {
 	sms, room, hidden, cached int
 	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
 	head                      pipeline.Format
-	coded                     bool // inputs of products in e4m3
-	several                   bool // sequences: the 40 tokens are of three, see parts
+	kv                        tasks.KVType // of the cache; "": bf16
+	coded                     bool         // inputs of products in e4m3
+	several                   bool         // sequences: the 40 tokens are of three, see parts
 }
 
 // promptPart is a sequence's tokens of a step, behind cached ones.
@@ -152,7 +154,8 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 		c.Traits.Norms, c.Traits.QKNorm = models.NormsAfter, models.QKNormWide
 		c.Names = models.TensorNames{models.RolePostAttn: "attn.%d", models.RolePostMLP: "mlp.%d"}
 	}
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: 80 << 10, Weights: weights, Head: x.head})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: 80 << 10, Weights: weights, Head: x.head,
+		KV: x.kv})
 	require.NoError(t, err)
 	o := megakernel.PrefillOptions{Tokens: x.room, Groups: 1, Cluster: 2}
 	if x.coded {
@@ -170,7 +173,7 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 // matrices are another test's.
 func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 	t.Helper()
-	pages, used := 8+x.cached/16, 0
+	pages, used, kept := 8+x.cached/16, 0, 0
 	p := x.build(t, weights)
 	mk := p.Of
 	sim, err := runtime.NewSim(mk.IR, 1)
@@ -178,7 +181,8 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 	wide, err := runtime.NewSim(p.IR, 1)
 	require.NoError(t, err)
 	_, err = runtime.OpenSequence(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, mk.Config),
-		runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: []uint32{1}})
+		runtime.LoadOptions{}), runtime.Options{Pages: pages, Table: []uint32{1},
+		KVScales: slices.Repeat([]float32{0.0625}, mk.KV.ScalesLen())})
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)
@@ -190,6 +194,7 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 			table[j] = uint32((3 + 5*used) % pages)
 			used++
 		}
+		kept += (part.cached + 15) / 16
 		for at := 0; at < part.cached; at += x.room {
 			_, err = r.Run(t.Context(), tokens[at:min(at+x.room, part.cached)], at, table, true)
 			require.NoError(t, err)
@@ -209,6 +214,9 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 			wide.Reseed(seed)
 			scalars := map[string]uint64{megakernel.ScalarRows: 40, megakernel.ScalarPages: uint64(pages),
 				megakernel.ScalarChooses: 1}
+			if x.kv == tasks.KVE4M3 {
+				scalars[megakernel.ScalarKept] = uint64(kept)
+			}
 			if x.several {
 				scalars[megakernel.ScalarSequences] = uint64(len(step))
 			} else {
