@@ -22,7 +22,7 @@ type Layout struct {
 	SHA256   map[string]string `json:"sha256"`
 	Package  string            `json:"package"` // the Go host package's name
 	Model    LayoutModel       `json:"model"`
-	Options  LayoutOptions     `json:"options"`
+	Options  Options           `json:"options"`  // with nothing left open, see Kernel.laidOut
 	Barriers int               `json:"barriers"` // grid barriers and counts of arrivals of a step
 	Phases   []LayoutPhase     `json:"phases"`
 	*emit.Layout
@@ -54,31 +54,6 @@ type LayoutScaling struct {
 	LowFreqFactor     float64 `json:"low_freq_factor"`
 	HighFreqFactor    float64 `json:"high_freq_factor"`
 	OriginalPositions int     `json:"original_max_position_embeddings"`
-}
-
-// LayoutOptions are the Options with nothing left open.
-type LayoutOptions struct {
-	SMs        int    `json:"sms"`
-	Page       int    `json:"page"`
-	Splits     int    `json:"splits"`
-	Stages     int    `json:"stages"`
-	StageBytes int    `json:"stage_bytes"`
-	InFlight   int    `json:"in_flight"`
-	Leads      string `json:"leads"` // as Options.Leads; "none" without any
-	Held       int    `json:"held"`  // chunks of a product in registers
-	Consumers  int    `json:"consumers"`
-	Tokens     int    `json:"tokens"`
-	KV         string `json:"kv"`                // format of the KV cache's elements
-	Weights    string `json:"weights,omitempty"` // format of the layers' matrices, where that is not bf16
-	Head       string `json:"head,omitempty"`    // format of the LM head, where that is not bf16
-
-	Queries Sync    `json:"queries"` // as Options.Queries
-	Vectors string  `json:"vectors"` // as Options.Vectors
-	Merge   Merging `json:"merge"`   // as Options.Merge
-
-	Attention string `json:"attention,omitempty"` // as Options.Attention; absent: plain
-	Selection bool   `json:"selection,omitempty"`
-	MLP       MLP    `json:"mlp,omitempty"` // absent: rows
 }
 
 // LayoutPhase is a Phase with how often it runs in a step.
@@ -230,13 +205,8 @@ func (mk *Kernel) constants() []emit.Constant {
 
 // layoutFile is layout.json.
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
-	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, SHA256: map[string]string{}, Model: layoutModel(&mk.Config),
-		Barriers: mk.Barriers(), Layout: l, Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits,
-			Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.ThrottlesText(mk.Plan.Throttles),
-			Held: max(0, o.Held), Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Weights: o.otherWeights(),
-			Head: o.otherHead(), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention,
-			Selection: o.Selection, MLP: o.OtherMLP()}}
+		Barriers: mk.Barriers(), Layout: l, Options: mk.laidOut()}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Sync})

@@ -162,14 +162,16 @@ func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
 	mk := build(t, "llama3-8b", Options{SMs: 114, Page: 64})
 	l := readLayout(t, mk)
 	require.Equal(t, layoutModel(&mk.Config), l.Model)
-	require.Equal(t, LayoutOptions{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes,
+	require.Equal(t, Options{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes,
 		InFlight: mk.Plan.InFlight, Leads: pipeline.ThrottlesText(mk.Plan.Throttles), Held: 5,
-		Consumers: 8, Tokens: 1, KV: "bf16",
+		Consumers: 8, Tokens: 1, KV: "bf16", Watchdog: WatchGrid,
 		Queries: SyncWords, Vectors: string(SyncCounted), Merge: MergeWords}, l.Options)
 	require.NotEqual(t, "none", l.Options.Leads)
 	other := readLayout(t, build(t, "tiny", Options{SMs: 4, Tokens: 2, Leads: "none"})).Options
 	require.Equal(t, []any{"none", SyncBarrier, "barrier", MergePhase},
 		[]any{other.Leads, other.Queries, other.Vectors, other.Merge})
+	drawn := readLayout(t, build(t, "tiny", Options{SMs: 4, Draws: true, Watchdog: WatchAll, Head: "i8"})).Options
+	require.Equal(t, []any{true, WatchAll, pipeline.Format("i8")}, []any{drawn.Draws, drawn.Watchdog, drawn.Head})
 	require.Equal(t, mk.Barriers(), l.Barriers)
 	require.Len(t, l.Phases, len(mk.Phases))
 	require.Equal(t, []string{"llama3_8b", "mkgen_step", "sm_90a"}, []string{l.Package, l.Kernel, l.Arch})

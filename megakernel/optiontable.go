@@ -275,6 +275,17 @@ func (o Options) Recorded() Options {
 	return o
 }
 
+// laidOut returns the kernel's options as layout.json has them: all that was chosen, leads as text, "none" without any.
+// What a kernel has not is left out, and what files leave out as usual: weights and an LM head of bf16, an MLP by rows,
+// a step of one launch.
+func (mk *Kernel) laidOut() Options {
+	o := mk.Options
+	files := o.Recorded()
+	o.Weights, o.Head, o.Launch, o.MLP, o.Held = files.Weights, files.Head, files.Launch, files.MLP, files.Held
+	o.Leads = pipeline.ThrottlesText(mk.Plan.Throttles)
+	return o
+}
+
 // planning is what the planner makes of the kernel's options with something left open; the kernel's own where it
 // refuses that.
 func (mk *Kernel) planning(open func(*Options)) Options {
