@@ -1,0 +1,45 @@
+package interp
+
+// stepSetMaxReg moves registers between the warps and what is free of the CTA's.
+func stepSetMaxReg(m *machine, w *warp, in *inst) {
+	if m.grouped(w, in) == nil {
+		return
+	}
+	k, n := m.p.kernel, in.attr.N
+	if w.nreg == 0 {
+		w.nreg = min(65536/(32*k.Warps*max(k.PerSM, 1))/8*8, 255/8*8)
+	}
+	more := in.attr.Imm == 1
+	if more && n < w.nreg || !more && n > w.nreg {
+		m.fail(w, in, anyLane, WarpgroupApart, "the warp has %d registers a thread, and asks for %d, want %s", w.nreg, n,
+			map[bool]string{true: "more", false: "fewer"}[more])
+		return
+	}
+	if n-w.nreg > w.cta.nreg {
+		w.wait = waiting{kind: waitRegisters, in: in}
+		w.cta.wanting = append(w.cta.wanting, w)
+		w.pc--
+		m.sched.block(w)
+		return
+	}
+	w.wait = waiting{}
+	if !m.join(w, in, 0, 0) {
+		return
+	}
+	w.cta.nreg -= n - w.nreg
+	w.nreg = n
+	for _, other := range w.cta.wanting {
+		m.sched.again(other)
+	}
+	w.cta.wanting = w.cta.wanting[:0]
+}
+
+// stepElect chooses one lane a run, by its seed: which one is nothing to rely on.
+func stepElect(m *machine, w *warp, in *inst) {
+	if !m.converged(w, in) {
+		return
+	}
+	d := &w.regs[in.r[0]]
+	*d = row{}
+	d[m.o.Seed*0x9e3779b9>>5%32] = 1
+}
