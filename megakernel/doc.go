@@ -16,7 +16,7 @@
 //	weights.go weightformats.go pack.go blocks.go tensors into the packed image
 //	prefill*.go                                   the kernel of prompts
 //	chained.go graph*.go                          a step as a graph of kernels
-//	predict.go stepmodel.go                       what a step takes, by a model
+//	predict.go stepmodel.go draintimes.go         what a step takes, by a model
 //	summary.go explain.go format.go files.go      what mkgen prints and writes
 //	write.go
 //	fault.go localfault.go probe.go tracing.go    faults, probes and traces, for checks and measurements

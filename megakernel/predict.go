@@ -44,7 +44,7 @@ const settledLayers = 3
 //     the chunks of the tokens that they see.
 //   - A phase begins with what consumers read of other SMs' work, through the L2 cache,
 //     while the producer goes on: see chain. Then they drain its chunks, and a product's
-//     sums meet.
+//     sums meet. What a chunk takes is the machine's figure times that of its format.
 //   - Meanwhile consumers take the chunks that are held in registers out of the ring, once
 //     those have landed; when the vector is there, these take as long again as to drain.
 //   - The sync is passed when all have arrived, and the machine's wait behind that. Where
@@ -52,7 +52,7 @@ const settledLayers = 3
 //     on an idle GPU; else what it takes while copies are in flight.
 //
 // A model, not a measurement. It leaves out the launch, the choice of a token, and what
-// several rows cost beside one: their inputs from L2 and their arithmetic.
+// several rows of bf16 cost beside one: their inputs from L2 and their arithmetic.
 func (mk *Kernel) Predict(m *machine.Machine, context, sequences int) Prediction {
 	s := newStepModel(mk, m, context, sequences)
 	for range 2 {

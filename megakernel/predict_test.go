@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
@@ -173,4 +174,25 @@ func TestPredictionOfWindowsCountsWhatIsSeen(t *testing.T) {
 	rows := build(t, "gemma-3-4b", Options{Tokens: 8})
 	require.Less(t, rows.Predict(m, 32768, 8).Total,
 		build(t, "gemma-3-4b", Options{Tokens: 8, Attention: "causal"}).Predict(m, 32768, 8).Total/2)
+}
+
+// The factors of formats against the shares of the ceiling of the runs that they were fitted to, at 1024 tokens on
+// H200s; a prediction is of the H200 that is built in.
+func TestPredictionsOfFormatsFollowTheirRuns(t *testing.T) {
+	for _, c := range []struct {
+		format pipeline.Format
+		rows   int
+		share  float64 // of docs/weight-formats.md and bench/results/h200
+	}{
+		{"e4m3", 1, 90.2}, {"e4m3", 8, 77.8}, {"e4m3b128", 1, 89.6}, {"e4m3b128", 8, 74.9}, {"i8", 1, 92.6}, {"i8", 8, 80.1},
+		{"i4g128", 1, 85.5}, {"i4g128", 8, 64.5}, {"i4g128", 16, 57.7}, {"i4g32", 1, 80.6}, {"mxfp4", 1, 54.2},
+		{"mxfp4", 16, 51.5}, {"nvfp4", 1, 50.3}, {"nvfp4", 8, 37.2}, {"nvfp4", 16, 44.2},
+	} {
+		p := build(t, "llama3-8b", Options{Weights: c.format, Tokens: c.rows}).Predict(machine.H200(), 1024, c.rows)
+		require.InDelta(t, c.share, 100*p.Floor/p.Total, 0.5, "%s, %d rows", c.format, c.rows)
+	}
+	mixed := build(t, "llama3-8b", Options{Weights: "i4g128,down=i4g64"})
+	require.Equal(t, " Consumers take for a chunk of i4g128 1.9 times as long as one of bf16, for a chunk of i4g64 as long as "+
+		"one of bf16, which was not measured.", mixed.drainAssumed())
+	require.Empty(t, build(t, "llama3-8b", Options{}).drainAssumed())
 }

@@ -24,7 +24,7 @@ type stepModel struct {
 // smShare is what some of the SMs have to do, all of them the same.
 type smShare struct {
 	sms    int
-	chunks map[string][]int // bytes of the chunks of each phase, but attention's
+	chunks map[string][]int // bytes of the stages of each phase, but attention's
 	kv     [][]int          // those of attention's, by the layers in turn
 	clock  *pipeline.RingClock
 	held   int // chunks of the phase at hand that are in registers
@@ -96,8 +96,13 @@ func (s *stepModel) share(sm int, kv [][]int) *smShare {
 	out := &smShare{chunks: map[string][]int{}, kv: kv}
 	for _, layer := range []int{0, pipeline.FinalLayer} {
 		for c := range p.LayerChunks(sm, layer) {
-			name := p.Matrices(layer)[c.Matrix].Name
-			out.chunks[name] = append(out.chunks[name], c.Bytes)
+			m := &p.Matrices(layer)[c.Matrix]
+			chunks := out.chunks[m.Name]
+			if n := len(chunks); (c.Tile-m.First[sm])%max(1, m.Batch)%max(1, m.Together) > 0 {
+				chunks[n-1] += c.Bytes // it shares a stage
+				continue
+			}
+			out.chunks[m.Name] = append(chunks, c.Bytes)
 		}
 	}
 	var all []int
@@ -194,7 +199,7 @@ func (s *stepModel) step() {
 func (s *stepModel) hold(h *smShare, next int) {
 	if next >= 0 && s.run[next].Matrix != "" {
 		h.held = min(max(0, s.mk.Options.Held), len(h.chunks[s.run[next].Name]))
-		h.clock.Drain(h.held)
+		h.clock.Drain(h.held, 1) // as they are
 	}
 }
 
@@ -202,6 +207,7 @@ func (s *stepModel) hold(h *smShare, next int) {
 func (s *stepModel) phase(i, next, layer int, weight float64) {
 	f, m, p := &s.run[i], s.m, &s.phases[i]
 	vector, loads := s.mk.chain(f)
+	times := s.mk.phaseDrainTimes(f)
 	last, quiet, chunks, arrived := 0.0, false, 0.0, 0.0
 	for _, h := range s.shares {
 		busy := s.mk.inFlight()
@@ -213,9 +219,9 @@ func (s *stepModel) phase(i, next, layer int, weight float64) {
 		}
 		all := h.of(f.Name, layer)
 		for _, bytes := range all[:h.held] { // still to be multiplied
-			h.clock.Until(h.clock.Now() + m.DrainSeconds(bytes))
+			h.clock.Until(h.clock.Now() + times*m.DrainSeconds(bytes))
 		}
-		waited := h.clock.Drain(len(all) - h.held)
+		waited := h.clock.Drain(len(all)-h.held, times)
 		if len(all) > 0 {
 			h.clock.Until(h.clock.Now() + m.FinishSeconds())
 		}

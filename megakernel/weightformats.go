@@ -13,6 +13,18 @@ import (
 func (o *Options) otherWeights() string { return otherThanBF16(o.Weights) }
 func (o *Options) otherHead() string    { return otherThanBF16(o.Head) }
 
+// formats are those of the matrices.
+func (o *Options) formats() []pipeline.Format {
+	all := []pipeline.Format{o.Head}
+	for _, name := range matrixNames {
+		all = append(all, o.Weights.For(name))
+	}
+	return all
+}
+
+// matrixNames are the names of a layer's matrices.
+var matrixNames = []string{"qkv", "o", "gate_up", "down"}
+
 func otherThanBF16(f pipeline.Format) string {
 	if f == pipeline.FormatBF16 {
 		return ""
@@ -44,7 +56,7 @@ func (o *Options) completeFormats() error {
 // integers, e2m1 among them, and says how vectors are passed; e4m3 with scales of blocks has matrices of rows beside it
 // nowhere.
 func severalFormats(f pipeline.Format) error {
-	known, names := slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), []string{"qkv", "o", "gate_up", "down"}
+	known, names := slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), matrixNames
 	parts := strings.Split(string(f), ",")
 	for i, part := range parts {
 		name, format, of := strings.Cut(part, "=")

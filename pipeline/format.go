@@ -70,7 +70,7 @@ func OwnFormats() (list []Format) {
 func Own(bits, group int, zeros, f16 bool) (Format, bool) {
 	f := Format("")
 	for name, g := range int4Groups {
-		if g == group && name.Bits() == bits && !name.e2m1() {
+		if g == group && name.Bits() == bits && !name.E2M1() {
 			f = name
 		}
 	}
@@ -83,11 +83,11 @@ func Own(bits, group int, zeros, f16 bool) (Format, bool) {
 	if f16 {
 		f += withF16
 	}
-	return f, f != "" && int4Groups[f.base()] == group
+	return f, f != "" && int4Groups[f.Base()] == group
 }
 
-// base is the format without what OwnFormats add, and without those of single matrices.
-func (f Format) base() Format {
+// Base is the format without what OwnFormats add, and without those of single matrices.
+func (f Format) Base() Format {
 	base, _, _ := strings.Cut(string(f), ",")
 	base, _, _ = strings.Cut(base, "-")
 	return Format(base)
@@ -111,8 +111,8 @@ func (f Format) F16Scales() bool { return strings.HasSuffix(string(f), withF16) 
 // zeros is whether groups have zero points.
 func (f Format) zeros() bool { return strings.Contains(string(f), withZeros) }
 
-// e2m1 is whether codes are floats of 4 bits. They are multiplied as integers.
-func (f Format) e2m1() bool { return f.base() == FormatMXFP4 || f.base() == FormatNVFP4 }
+// E2M1 is whether codes are floats of 4 bits. They are multiplied as integers.
+func (f Format) E2M1() bool { return f.Base() == FormatMXFP4 || f.Base() == FormatNVFP4 }
 
 // int4Groups are the columns of a scale group of each format that is multiplied in integers.
 var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64: 64, FormatI4G128: 128,
@@ -123,7 +123,7 @@ func (f Format) Bits() int {
 	switch {
 	case f == FormatE4M3, f.Blocks(), strings.HasPrefix(string(f), string(FormatI8)):
 		return 8
-	case f.e2m1(), strings.HasPrefix(string(f), string(FormatI4)):
+	case f.E2M1(), strings.HasPrefix(string(f), string(FormatI4)):
 		return 4
 	}
 	return 16
@@ -131,7 +131,7 @@ func (f Format) Bits() int {
 
 // Int4 is how a row of k columns lies in a format of integers, of 4 bits or of 8; false of another format.
 func (f Format) Int4(k int) (i4.Shape, bool) {
-	group, ok := int4Groups[f.base()]
+	group, ok := int4Groups[f.Base()]
 	if !ok {
 		return i4.Shape{}, false
 	}
@@ -139,12 +139,12 @@ func (f Format) Int4(k int) (i4.Shape, bool) {
 	for ceilDiv(k, i4.Columns)%run != 0 {
 		run /= 2
 	}
-	return i4.Shape{Group: group, Run: run, Zeros: f.zeros(), Wide: f.Bits() == 8, E2M1: f.e2m1()}, true
+	return i4.Shape{Group: group, Run: run, Zeros: f.zeros(), Wide: f.Bits() == 8, E2M1: f.E2M1()}, true
 }
 
 // Integers reports whether a format's codes are multiplied as integers.
 func (f Format) Integers() bool {
-	_, integers := int4Groups[f.base()]
+	_, integers := int4Groups[f.Base()]
 	return integers
 }
 
@@ -177,7 +177,7 @@ func (f Format) ScaleBytes() int {
 // Scales is how many scales a row of k columns has, in Int4Row: of groups or blocks, and of nvfp4 the factor behind
 // them.
 func (f Format) Scales(k int) int {
-	switch group := int4Groups[f.base()]; {
+	switch group := int4Groups[f.Base()]; {
 	case f.Blocks():
 		return ceilDiv(k, BlockSize)
 	case group == i4.Whole: // e4m3, too
@@ -278,7 +278,7 @@ func mostOf(row []half.BF16) float32 {
 // RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold: in one with blocks, as the
 // only row of its tensor.
 func (f Format) RoundRow(row []half.BF16) {
-	if group, ok := int4Groups[f.base()]; ok {
+	if group, ok := int4Groups[f.Base()]; ok {
 		f.roundInt4(row, group)
 	}
 	if f.Blocks() {

@@ -123,7 +123,7 @@ func (f Format) factorOf(row []half.BF16) float32 {
 func (f Format) int4Scale(most half.BF16) float32 {
 	bits := Int4Scale(most)
 	switch {
-	case f.e2m1():
+	case f.E2M1():
 		bits = MXFP4Scale(most)
 	case f.Bits() == 8:
 		bits = Int8Scale(most)
@@ -155,7 +155,7 @@ func (f Format) int4Group(codes []int8, group []half.BF16, factor float32) (scal
 		codes[i] = 0
 		switch q := v.Float32() / (scale * factor); {
 		case q != q:
-		case f.e2m1():
+		case f.E2M1():
 			codes[i] = ToE2M1(q)
 		default:
 			codes[i] = int8(math.Float32bits(q+round) - math.Float32bits(round))
@@ -177,7 +177,7 @@ func eachInt4Group(row []half.BF16, group int, body func(g int, v []half.BF16)) 
 
 // roundInt4 rounds a row to what it is in integers.
 func (f Format) roundInt4(row []half.BF16, group int) {
-	shape := i4.Shape{E2M1: f.e2m1()}
+	shape := i4.Shape{E2M1: f.E2M1()}
 	codes, factor := make([]int8, len(row)), f.factorOf(row)
 	eachInt4Group(row, group, func(_ int, v []half.BF16) {
 		scale := f.int4Group(codes, v, factor) * factor

@@ -12,7 +12,7 @@ type RingTime struct {
 //
 //	issued(n) = max(freed(n − Stages), landed(n − InFlight))
 //	landed(n) = max(landed(n − 1) + bytes(n)/BytesPerSecond, issued(n) + CopySeconds)
-//	freed(n)  = max(landed(n), when consumers come to it) + DrainSeconds(bytes(n))
+//	freed(n)  = max(landed(n), when consumers come to it) + times · DrainSeconds(bytes(n))
 //
 // So memory goes on while consumers do something else, until the ring is full; then it
 // begins again with the first stage that they free, a copy's latency later. It is a model
@@ -53,14 +53,14 @@ func (c *RingClock) Now() float64 { return c.now }
 // Until makes the consumers do something else up to a time that is not past.
 func (c *RingClock) Until(at float64) { c.now = max(c.now, at) }
 
-// Drain makes them drain the next n chunks; waited is for how long they found none.
-func (c *RingClock) Drain(n int) (waited float64) {
+// Drain makes them drain the next n chunks, each in some times DrainSeconds; waited is for how long they found none.
+func (c *RingClock) Drain(n int, times float64) (waited float64) {
 	for range n {
 		if c.landed[0] > c.now {
 			waited += c.landed[0] - c.now
 			c.now = c.landed[0]
 		}
-		c.now += c.t.DrainSeconds(c.chunks[0])
+		c.now += times * c.t.DrainSeconds(c.chunks[0])
 		c.chunks, c.landed, c.ahead = c.chunks[1:], c.landed[1:], c.ahead-1
 		c.freed = append(c.freed[1:], c.now)
 		c.issue()

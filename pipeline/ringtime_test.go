@@ -20,7 +20,7 @@ func TestARingStreamsAtTheBandwidthOrWhatItsCopiesBring(t *testing.T) {
 	chunks := slices.Repeat([]int{10}, 100)
 	for inFlight, want := range map[int]float64{1: 30 * 100, 2: 30*50 + 10, 3: 30 + 990, 4: 30 + 990} {
 		c := pipeline.NewRingClock(ringTime(8, inFlight), chunks)
-		c.Drain(100)
+		c.Drain(100, 1)
 		require.InDelta(t, want, c.Now(), 1e-9, "%d in flight", inFlight)
 	}
 }
@@ -31,10 +31,10 @@ func TestAStallIsFreeUpToWhatTheRingHolds(t *testing.T) {
 		tm := ringTime(8, 4)
 		tm.DrainSeconds = func(bytes int) float64 { return float64(bytes) / 5 }
 		c := pipeline.NewRingClock(tm, chunks)
-		c.Drain(50)
+		c.Drain(50, 1)
 		c.Until(c.Now() + stall)
 		full = c.Full()
-		waited = c.Drain(50)
+		waited = c.Drain(50, 1)
 		return c.Now(), waited, full
 	}
 	end, waited, full := run(0)
@@ -83,7 +83,7 @@ func TestTheClockIsItsFormulas(t *testing.T) {
 			now += wait + float64(bytes)/3
 			freed = append(freed, now)
 			waited += wait
-			require.InDelta(t, wait, c.Drain(1), 1e-9)
+			require.InDelta(t, wait, c.Drain(1, 1), 1e-9)
 			require.InDelta(t, now, c.Now(), 1e-9)
 		}
 		require.True(t, c.Full(), "nothing is to come")
