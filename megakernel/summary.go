@@ -176,7 +176,7 @@ func (mk *Kernel) syncs() string {
 		if strings.Contains(words, ",") {
 			verb = "write"
 		}
-		text += " What " + words + " " + verb + " is waited for word by word."
+		text += " What " + words + " " + verb + " is waited for packet by packet."
 	}
 	if none != "" {
 		text += " Behind " + none + " every SM goes on with what it has made itself."

@@ -56,11 +56,11 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 		return strings.Join(strings.Fields(b.String()), " ")
 	}
 	require.Contains(t, text(mk),
-		fmt.Sprintf("Behind gate_up, lm_head stands a grid barrier, behind attention, o, down a count of arrivals, as their output is in LL packets: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
+		fmt.Sprintf("Behind gate_up, lm_head stands a grid barrier, behind attention, o, down a count of arrivals, as their output is in LL packets: %d a step. What qkv writes is waited for packet by packet.", mk.Barriers()))
 	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers(), "attention, o, gate_up, down; lm_head")
 	mk = build(t, "llama3-8b", Options{Vectors: "barrier"})
 	require.Contains(t, text(mk),
-		fmt.Sprintf("Behind attention, o, gate_up, down, lm_head stands a grid barrier: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
+		fmt.Sprintf("Behind attention, o, gate_up, down, lm_head stands a grid barrier: %d a step. What qkv writes is waited for packet by packet.", mk.Barriers()))
 	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers())
 	mk = build(t, "llama3-8b", Options{Queries: SyncBarrier, Merge: MergePhase, Vectors: "barrier"})
 	require.Contains(t, text(mk), fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers()))
