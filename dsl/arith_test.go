@@ -22,9 +22,10 @@ func TestIntegerArithmetic(t *testing.T) {
 		"v2.r:u32 = div v0, v1": u32.Div, "v2.r:u32 = rem v0, v1": u32.Rem, "v2.r:u32 = min v0, v1": u32.Min,
 		"v2.r:u32 = max v0, v1": u32.Max, "v2.r:u32 = and v0, v1": u32.And, "v2.r:u32 = or v0, v1": u32.Or,
 		"v2.r:u32 = xor v0, v1": u32.Xor, "v2.r:u32 = shl v0, v1": u32.Shl, "v2.r:u32 = shr v0, v1": u32.Shr,
-		"v2.r:u32 = mulhi v0, v1":           dsl.MulHi,
-		"v2.r:u32 = prmt v0, v1 sel=0x1032": func(a, b u32) u32 { return dsl.Permute(a, b, 0x1032) },
-		"v2.r:u32 = prmt.by v0, v1, v0":     func(a, b u32) u32 { return dsl.PermuteBy(a, b, a) },
+		"v2.r:u32 = mulhi v0, v1":             dsl.MulHi,
+		"v2.r:u32 = prmt v0, v1 sel=0x1032":   func(a, b u32) u32 { return dsl.Permute(a, b, 0x1032) },
+		"v2.r:u32 = lop3 v0, v1, v0 lut=0x28": func(a, b u32) u32 { return dsl.XorAnd(a, b, a) },
+		"v2.r:u32 = prmt.by v0, v1, v0":       func(a, b u32) u32 { return dsl.PermuteBy(a, b, a) },
 	} {
 		require.Equal(t, want, op(t, func(k *dsl.Kernel) u32 { return f(k.Lane(), k.Warp()) }))
 	}

@@ -57,6 +57,14 @@ func Permute(a, b Val[U32], selector uint16) Val[U32] {
 		Attr: ir.Attr{Imm: int64(selector)}})
 }
 
+// XorAnd is (a ^ b) & mask, one instruction that the compiler does not take apart (PTX lop3.b32). Of a b that is
+// constant it would make a ^ b once for several masks.
+func XorAnd(a, b, mask Val[U32]) Val[U32] {
+	const table = (0xf0 ^ 0xcc) & 0xaa
+	return op1[U32](kern(a.k, b.k, mask.k),
+		&ir.Instr{Op: ir.OpLop3, T: ir.U32, Args: []*ir.Value{a.v, b.v, mask.v}, Attr: ir.Attr{Imm: table}})
+}
+
 // PermuteBy is Permute with the low 16 bits of a word as selector. A nibble from 8 on asks for the sign of
 // the byte that it names without its top bit, in all eight bits.
 func PermuteBy(a, b, selector Val[U32]) Val[U32] {

@@ -199,6 +199,14 @@ DEVICE u32 prmt(u32 a, u32 b, u32 sel) {
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(sel));
   return v;
 }`},
+	{"lop3", 1, "", `
+// Bit by bit what the table has for bits a, b and c: bit 4a + 2b + c of it.
+template <int TABLE>
+DEVICE u32 lop3(u32 a, u32 b, u32 c) {
+  u32 v;
+  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(v) : "r"(a), "r"(b), "r"(c), "n"(TABLE));
+  return v;
+}`},
 	{"smid", 1, "", `
 // The SM this CTA runs on.
 DEVICE u32 smid() {

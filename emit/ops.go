@@ -78,6 +78,9 @@ func arithmeticOps(t *[256]row) {
 	t[ir.OpPrmt] = row{expr: func(p *printer, in *ir.Instr) expr {
 		return call(p.fixed("prmt"), append(p.texts(in), fmt.Sprintf("0x%04xu", uint16(in.Attr.Imm)))...)
 	}}
+	t[ir.OpLop3] = row{expr: func(p *printer, in *ir.Instr) expr {
+		return call(fmt.Sprintf("%s<0x%02x>", p.fixed("lop3"), uint8(in.Attr.Imm)), p.texts(in)...)
+	}}
 	t[ir.OpPrmtBy] = row{expr: func(p *printer, in *ir.Instr) expr { return call(p.fixed("prmt"), p.texts(in)...) }}
 }
 

@@ -35,6 +35,15 @@ func TestPrmtSelectsBytes(t *testing.T) {
 	}
 }
 
+func TestXorAndIsItsThreeOperations(t *testing.T) {
+	args := [][3]uint32{{0x12345678, 0x88888888, 0x000f000f}, {0xffff0000, 0x0ff00ff0, 0xcccccccc}, {5, 5, 0xffffffff}}
+	for i, g := range lanewise(t, args, func(k *dsl.Kernel, a, b, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+		return dsl.XorAnd(a, b, c)
+	}) {
+		require.Equal(t, (args[i][0]^args[i][1])&args[i][2], g)
+	}
+}
+
 func TestHalvesOfAWord(t *testing.T) {
 	args := [][3]uint32{{0x12345678}, {0xffff0000}, {0x0000ffff}, {0x80007fff}}
 	for i, g := range lanewise(t, args, func(k *dsl.Kernel, a, _, _ dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {

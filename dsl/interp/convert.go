@@ -141,6 +141,26 @@ func stepPrmtBy(m *machine, w *warp, in *inst) {
 	}
 }
 
+func stepLop3(m *machine, w *warp, in *inst) {
+	a, b, c, d := m.in(w, in.a[0]), m.in(w, in.a[1]), m.in(w, in.a[2]), &w.regs[in.r[0]]
+	for l := range d {
+		d[l] = 0
+		for i := range 8 { // the bits where a, b and c are those of i
+			if in.attr.Imm>>i&1 != 0 {
+				d[l] |= uint64(uint32(same(a[l], i>>2) & same(b[l], i>>1) & same(c[l], i)))
+			}
+		}
+	}
+}
+
+// same has the bits of v that are bit 0 of which.
+func same(v uint64, which int) uint64 {
+	if which&1 != 0 {
+		return v
+	}
+	return ^v
+}
+
 func selection(s *ir.Instr) (stepFn, error) {
 	wide := s.Args[1].Type == ir.B128
 	return func(m *machine, w *warp, in *inst) {

@@ -79,6 +79,7 @@ func choiceRows() map[ir.Op]binder {
 		ir.OpJoin:   fixedStep(stepJoin),
 		ir.OpPrmt:   fixedStep(stepPrmt),
 		ir.OpPrmtBy: fixedStep(stepPrmtBy),
+		ir.OpLop3:   fixedStep(stepLop3),
 	}
 }
 

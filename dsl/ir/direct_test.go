@@ -145,6 +145,10 @@ var broken = []struct {
 		in := find(k, ir.OpAdd, 0)
 		in.Op, in.Attr.Imm = ir.OpPrmt, 0x54321
 	}, "prmt: has selector 0x54321, want 16 bits"},
+	{"a table of 9 bits", func(k *ir.Kernel) {
+		in := find(k, ir.OpAdd, 0)
+		in.Op, in.Attr.Imm = ir.OpLop3, 0x128
+	}, "lop3: has table 0x128, want 8 bits"},
 	{"a vector atomic", func(k *ir.Kernel) {
 		front(k, &ir.Instr{Op: ir.OpRedAdd, T: ir.U32, Mem: []ir.Addr{{Buf: k.Bufs[0]}},
 			Args: []*ir.Value{ir.ConstInt(ir.U32, 1)}, Attr: ir.Attr{Lanes: 2, Order: ir.Relaxed, Scope: ir.GPU}})

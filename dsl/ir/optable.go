@@ -46,6 +46,7 @@ var ops = [numOps]OpInfo{
 	OpJoin:   {"join", Pure, Thread, fixed([]Type{U32, U32, U32, U32}, B128)},
 	OpPrmt:   {"prmt", Pure, Thread, fixed([]Type{U32, U32}, U32)},
 	OpPrmtBy: {"prmt.by", Pure, Thread, fixed([]Type{U32, U32, U32}, U32)},
+	OpLop3:   {"lop3", Pure, Thread, fixed([]Type{U32, U32, U32}, U32)},
 	OpOpaque: {"opaque", Pure, Thread, unary(only(U32))},
 
 	OpLane:        {"lane", Pure, Thread, fixed(nil, U32)},

@@ -81,6 +81,8 @@ func (s *Instr) suffix() string {
 	var b strings.Builder
 	a := s.Attr
 	switch s.Op {
+	case OpLop3:
+		fmt.Fprintf(&b, " lut=0x%02x", a.Imm)
 	case OpPrmt:
 		fmt.Fprintf(&b, " sel=0x%04x", a.Imm)
 	case OpParam, OpGet:

@@ -53,6 +53,10 @@ func (v *verifier) literal(in *Instr) {
 		if n, ok := last(); ok && n > 1e6 {
 			bad("sleeps %d ns, the hardware's limit is 1000000", n)
 		}
+	case OpLop3:
+		if s := in.Attr.Imm; s < 0 || s > 0xff {
+			bad("has table 0x%x, want 8 bits", s)
+		}
 	case OpPrmt:
 		if s := in.Attr.Imm; s < 0 || s > 0xffff {
 			bad("has selector 0x%x, want 16 bits", s)

@@ -84,6 +84,14 @@ __device__ __forceinline__ float float_of_f16(f16 a) {
   return v;
 }
 
+// Bit by bit what the table has for bits a, b and c: bit 4a + 2b + c of it.
+template <int TABLE>
+__device__ __forceinline__ u32 lop3(u32 a, u32 b, u32 c) {
+  u32 v;
+  asm("lop3.b32 %0, %1, %2, %3, %4;" : "=r"(v) : "r"(a), "r"(b), "r"(c), "n"(TABLE));
+  return v;
+}
+
 // Two floats rounded to bfloat16, the first in the low half.
 __device__ __forceinline__ bf16x2 pack_bf16(float lo, float hi) {
   bf16x2 v;
@@ -178,5 +186,6 @@ convert(const Params* __restrict__ p) {
   s[4] = ptx::u16_hi(n);
   const uint4 v63 = q[0];
   const u32 v70 = ptx::prmt(v63.x, v63.y, 0x5410u) ^ ptx::prmt(v63.x, v63.y, v63.z);
-  q[1] = make_uint4(v63.w, v63.z, v63.y, v70);
+  const uint4 v73 = make_uint4(v63.w, v63.z, v63.y, v70 ^ ptx::lop3<0x28>(v63.x, v63.y, v63.z));
+  q[1] = v73;
 }

@@ -38,6 +38,7 @@ func integers(r *rows) {
 	r.putI(ir.OpShr, "i32 by 7", i.ShrC(7))
 	r.put(ir.OpPrmt, "0x5410", dsl.Permute(u, v, 0x5410))
 	r.put(ir.OpPrmt, "0x3675 with sign copies", dsl.Permute(u, v, 0xb6fd))
+	r.put(ir.OpLop3, "(a ^ b) & c", dsl.XorAnd(u, v, u.Add(v)))
 	r.put(ir.OpPrmtBy, "by u32", dsl.PermuteBy(u, v, u.Xor(v)))
 }
 
