@@ -135,7 +135,7 @@ func (mk *Kernel) request() pipeline.Request {
 	own, batch, indices := mk.singleRegions, 0, o.Consumers
 	if mk.Ragged() {
 		pad := tasks.ColumnsPadded(o.Tokens)
-		own, batch, indices = mk.raggedRegions, tasks.DefaultBatchTiles(o.Weights, pad), tasks.ColumnSumsLen(o.Consumers, pad)
+		own, batch, indices = mk.raggedRegions, tasks.DefaultBatchTiles(pad), tasks.ColumnSumsLen(o.Consumers, pad)
 	}
 	return pipeline.Request{
 		SMs: o.SMs, Layers: c.Layers,

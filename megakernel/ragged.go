@@ -1,6 +1,8 @@
 package megakernel
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
@@ -73,10 +75,13 @@ func newRagged(b *builder) *ragged {
 // raggedRegions are the regions a ragged kernel has of its own.
 func (mk *Kernel) raggedRegions() []pipeline.Region {
 	o, l, pad := &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
-	att := mk.attention(0)
+	att, tiles := mk.attention(0), 0
+	if slices.ContainsFunc(o.formats(), tasks.SumsInShared) {
+		tiles = tasks.DefaultBatchTiles(pad)
+	}
 	return append([]pipeline.Region{
-		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers), tasks.ColumnPartialsLen(o.Consumers, pad),
-			mk.drawScratch()/4), Align: 16},
+		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers),
+			tasks.ColumnPartialsLen(o.Consumers, pad, tiles), mk.drawScratch()/4), Align: 16},
 		{Name: regionRows, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},

@@ -18,7 +18,7 @@ func gemmRefused(t testing.TB, batch int, spoil func(r *rig, g *tasks.GEMM)) *ri
 		matrices: []pipeline.Matrix{{Name: "w", Rows: 8, K: 104}}})
 	a := tasks.Activations{K: 104, T: 4}
 	g := &tasks.GEMM{Name: "w", M: &r.plan.Layer[0], In: a, X: in[dsl.BF16](r, "x", nil, a.Len()),
-		Part: tasks.Partials{Buf: sharedF32(r, "partials", tasks.ColumnPartialsLen(2, 8))}}
+		Part: tasks.Partials{Buf: sharedF32(r, "partials", tasks.ColumnPartialsLen(2, 8, 0))}}
 	spoil(r, g)
 	r.body(func(c *pipeline.Consumer) {
 		g.Consume(r.e, c, r.ring, r.share(0), r.k.U32(4), nil, func(_, _ dsl.Val[dsl.U32], _, _ dsl.Val[dsl.F32]) {})
@@ -62,7 +62,7 @@ func TestWhatTemplatesForSeveralTokensRefuse(t *testing.T) {
 			func(t testing.TB) *rig { return gemmRefused(t, 0, func(*rig, *tasks.GEMM) {}) }},
 		{"gemm", "w: the input has 96 columns, the matrix 104", gemm(func(_ *rig, g *tasks.GEMM) { g.In.K = 96 })},
 		{"gemm", "w: 17 tokens, want 2 to 16", gemm(func(r *rig, g *tasks.GEMM) {
-			g.In.T, g.Part.Buf = 17, sharedF32(r, "more", tasks.ColumnPartialsLen(2, 16))
+			g.In.T, g.Part.Buf = 17, sharedF32(r, "more", tasks.ColumnPartialsLen(2, 16, 0))
 		})},
 		{"gemm", "w: 1 tokens, want 2 to 16", gemm(func(_ *rig, g *tasks.GEMM) { g.In.T = 1 })},
 		{"gemm", "w: the buffer has 96 elements, want 1024 for 4 tokens of 104 columns",

@@ -80,7 +80,7 @@ func (c mlp) rig(t testing.TB, w *mlpWeights, eps float64) *rig {
 	gains, x, next, act := in[dsl.BF16](r, "gain", bf16Bytes(w.gain), 2*c.hidden), out[dsl.F32](r, "x", c.t*c.hidden),
 		out[dsl.BF16](r, "next", a.Len()), out[dsl.BF16](r, "act", inner.Len())
 	sq, sums := out[dsl.F32](r, "sq", c.sms*padded), sharedF32(r, "sums", places)
-	part := tasks.Partials{Buf: sharedF32(r, "partials", tasks.ColumnPartialsLen(c.consumers, padded))}
+	part := tasks.Partials{Buf: sharedF32(r, "partials", tasks.ColumnPartialsLen(c.consumers, padded, 0))}
 	matrices := []*tasks.GEMM{{Name: "gate_up", M: &p.Layer[0], In: a, X: next, Part: part},
 		{Name: "down", M: &p.Layer[1], In: inner, X: act, Part: part},
 		{Name: "head", M: &p.Final[0], In: a, X: next, Part: part}}

@@ -39,12 +39,8 @@ type ColumnEpilogue func(row, token u32, y0, y1 f32)
 
 // DefaultBatchTiles is how many row tiles share a load of their input. The registers
 // of a consumer thread, which beside 8 warps has 168, would take twice as many;
-// reading the input from L2 more often costs nothing (bench/yardsticks). Of 4 bits the code of a batch is what costs
-// (docs/RATIONALE.md): a chunk of 14 tiles would be 2000 instructions, which a warp goes through once.
-func DefaultBatchTiles(f pipeline.Format, padded int) int {
-	if padded == 8 && inNibbles(f) {
-		return 6
-	}
+// reading the input from L2 more often costs nothing (bench/yardsticks).
+func DefaultBatchTiles(padded int) int {
 	if padded == 8 {
 		return 14
 	}
@@ -113,9 +109,9 @@ func (g *GEMM) problem(e *Env, r *pipeline.Ring) string {
 		need(g.In.K == g.M.K, "%s: the input has %d columns, the matrix %d", g.Name, g.In.K, g.M.K),
 		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes,
 			r.StageBytes()),
-		need(int(g.Part.Buf.Len()) >= ColumnPartialsLen(e.Consumers, padded),
+		need(int(g.Part.Buf.Len()) >= g.partialsLen(e),
 			"%s: Part has %d elements, want %d for %d consumer warps and %d columns", g.Name, g.Part.Buf.Len(),
-			ColumnPartialsLen(e.Consumers, padded), e.Consumers, padded),
+			g.partialsLen(e), e.Consumers, padded),
 		sound(g.In.problem(g.Name, g.X)))
 }
 
@@ -140,6 +136,17 @@ func (g *GEMM) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 	}
 	m := g.newMeeting(e)
 	k.Note("%s: a batch of tiles of 8 rows; each warp multiplies its share of the columns as chunks arrive", g.Name)
+	if g.inShared() {
+		s := g.newSharedSums(e)
+		g.eachBatch(k, share, func(first, tiles u32) {
+			g.eachChunk(k, func(chunk u32, columns int) {
+				x.advance(chunk)
+				s.multiply(c, r, x, tiles, chunk, columns)
+			})
+			s.finish(m, share.First.Add(first), tiles, n, epilogue)
+		})
+		return
+	}
 	g.eachBatch(k, share, func(first, tiles u32) {
 		acc := g.accumulators(k)
 		g.eachChunk(k, func(chunk u32, columns int) {

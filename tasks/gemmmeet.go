@@ -16,9 +16,10 @@ func roundTiles(consumers, padded int) int {
 
 // ColumnPartialsLen is the length, in f32, of the Partials of GEMMs with n
 // consumer warps and columns (8 or 16): two halves, used in turn, of what each warp
-// has of as many tiles as the threads finish at once.
-func ColumnPartialsLen(consumers, padded int) int {
-	return 2 * consumers * roundTiles(consumers, padded) * tilePairs(padded) * 2
+// has of as many tiles as the threads finish at once, or the sums of a batch of as many tiles as are given,
+// where the sums of a product are in shared memory (SumsInShared).
+func ColumnPartialsLen(consumers, padded, tiles int) int {
+	return max(2*consumers*roundTiles(consumers, padded)*tilePairs(padded)*2, sharedSumsLen(consumers, padded, tiles))
 }
 
 // gathered is where the warps' parts of a batch are summed, in rounds of some tiles.
@@ -65,18 +66,24 @@ func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilog
 		e.EachConsumer(m.tiles*tilePairs(m.g.In.Padded()), func(i u32) {
 			m.g.pair(e, i, first, from, tiles, n, func(row, token u32) {
 				y0, y1 := m.sum(base.Add(i.MulC(2)))
-				if p := m.g.int4(nil); p != nil && p.Half {
-					y0, y1 = y0.Mul(k.F32(p.back())), y1.Mul(k.F32(p.back()))
-				}
-				if m.g.Scales != nil {
-					v := m.g.Scales(row)
-					y0, y1 = y0.Mul(v[0]), y1.Mul(v[1])
-				}
-				epilogue(row, token, y0, y1)
+				m.handOn(row, token, y0, y1, epilogue)
 			})
 		})
 		m.half.Set(m.half.Get().XorC(1))
 	}, dsl.Unroll(1))
+}
+
+// handOn is the epilogue of a pair of rows, times their scales.
+func (m *meeting) handOn(row, token u32, y0, y1 f32, epilogue ColumnEpilogue) {
+	if p := m.g.int4(nil); p != nil && p.Half {
+		back := m.e.K.F32(p.back())
+		y0, y1 = y0.Mul(back), y1.Mul(back)
+	}
+	if m.g.Scales != nil {
+		v := m.g.Scales(row)
+		y0, y1 = y0.Mul(v[0]), y1.Mul(v[1])
+	}
+	epilogue(row, token, y0, y1)
 }
 
 // pair calls body where the i-th pair of a round that begins with tile from of a

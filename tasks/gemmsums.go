@@ -1,0 +1,136 @@
+package tasks
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// Sums of a batch in shared memory, of products of 4 bits whose tiles share stages. Each warp has its own: a lane those
+// of a pair of tiles and a set of eight tokens in 16 bytes, as a product leaves them. So one body of code multiplies all
+// stages of a chunk, which accumulators in registers would want a copy of for each.
+
+// SumsInShared is whether a format's sums may be in shared memory: they are where tiles share stages.
+func SumsInShared(f pipeline.Format) bool { return inNibbles(f) }
+
+// inShared is whether a batch's sums are in shared memory.
+func (g *GEMM) inShared() bool { return SumsInShared(g.M.Format) && g.M.Together > 1 }
+
+// partialsLen is how long Part is to be.
+func (g *GEMM) partialsLen(e *Env) int {
+	tiles := 0
+	if g.inShared() {
+		tiles = g.M.Batch
+	}
+	return ColumnPartialsLen(e.Consumers, g.In.Padded(), tiles)
+}
+
+// sharedSumsLen is how many f32 the sums of a batch of tiles take.
+func sharedSumsLen(consumers, padded, tiles int) int {
+	return consumers * ceilDiv(tiles, 2) * 4 * tilePairs(padded)
+}
+
+// sharedSums are a warp's sums of a batch.
+type sharedSums struct {
+	g    *GEMM
+	e    *Env
+	mine u32 // the lane's first element in Part
+}
+
+func (g *GEMM) newSharedSums(e *Env) *sharedSums {
+	return &sharedSums{g, e, e.Warp.MulC(sharedSumsLen(1, g.In.Padded(), g.M.Batch)).Add(sumsLane(e.Lane).MulC(4))}
+}
+
+// sumsLane is where a lane's sums are among those of a warp: rows 2 and 3, and 6 and 7 of a tile change places, so that
+// rows 0, 2, 4 and 6 are in all banks.
+func sumsLane(lane u32) u32 { return lane.Xor(lane.ShrC(1).AndC(4)) }
+
+// ofPair are a lane's sums of a pair of tiles, of all tokens: zeros in the first chunk.
+func (s *sharedSums) ofPair(pair, chunk u32) (acc tilePair) {
+	sets := s.g.In.Padded() / 8
+	for range sets {
+		acc = append(acc, dsl.NewArray(s.e.K.F32(0), 4, "acc"))
+	}
+	load := func() {
+		for set, four := range acc {
+			for i, v := range s.g.Part.Buf.LoadN(s.at(pair, set), 4) {
+				four[i].Set(v)
+			}
+		}
+	}
+	if s.g.M.ChunksPerTile > 1 {
+		s.e.K.If(chunk.NeC(0), load)
+	}
+	return acc
+}
+
+// at is where a lane's sums of a pair of tiles and a set are.
+func (s *sharedSums) at(pair u32, set int) u32 {
+	return s.mine.Add(pair.MulC(4 * tilePairs(s.g.In.Padded()))).AddC(set * 4 * dsl.WarpSize)
+}
+
+func (s *sharedSums) put(pair u32, acc tilePair) {
+	for set, four := range acc {
+		s.g.Part.Buf.StoreN(s.at(pair, set), values(four))
+	}
+}
+
+// multiply drains the stages of a chunk of all tiles of a batch. Where the last has fewer tiles, its last one counts for
+// those that it lacks, whose sums nobody reads.
+func (s *sharedSums) multiply(c *pipeline.Consumer, r *pipeline.Ring, x *fragments, tiles, chunk u32, columns int) {
+	g, e, n := s.g, s.e, s.g.M.Together
+	p, blocks := g.int4(r), columns/g.M.Format.Columns()
+	size, pieces := g.M.Format.Of(columns)/16, blocks/g.piece(e.Consumers)
+	e.K.ForStep(e.K.U32(0), tiles, n, func(first u32) {
+		last := tiles.Sub(first).SubC(1).Named("last")
+		c.Drain(func(base u32) {
+			var w [][]*Int4Weights
+			for i := range n {
+				tile := e.K.U32(i)
+				if i > 0 {
+					tile = last.MinC(i)
+				}
+				w = append(w, g.weightsInt4(e, p, base.Add(tile.MulC(size)), blocks))
+			}
+			for i := 0; i < n; i += 2 {
+				pair := first.DivC(2).AddC(i / 2)
+				acc := s.ofPair(pair, chunk)
+				g.productsInt4(e, p, x, acc, w[i:i+2], pieces)
+				s.put(pair, acc)
+			}
+		})
+	}, dsl.Unroll(1))
+}
+
+// sum adds the warps' sums of rows row, even, and row+1 of a tile of the batch, in the order of the warps.
+func (s *sharedSums) sum(tile, row, token u32) (y0, y1 f32) {
+	g, e := s.g, s.e
+	lane := row.MulC(4).Add(token.RemC(8).DivC(2))
+	at := tile.DivC(2).MulC(4 * tilePairs(g.In.Padded())).Add(token.DivC(8).MulC(4 * dsl.WarpSize)).
+		Add(sumsLane(lane).MulC(4)).Add(tile.AndC(1).MulC(2)).Add(token.AndC(1))
+	for w := range e.Consumers {
+		from := at.AddC(w * sharedSumsLen(1, g.In.Padded(), g.M.Batch))
+		v0, v1 := g.Part.Buf.Load(from), g.Part.Buf.Load(from.Xor(e.K.U32(16)))
+		if w == 0 {
+			y0, y1 = v0, v1
+			continue
+		}
+		y0, y1 = y0.Add(v0), y1.Add(v1)
+	}
+	return y0, y1
+}
+
+// finish adds up a batch and hands it to the epilogue. Of several batches all warps meet behind it, too.
+func (s *sharedSums) finish(m *meeting, first, tiles, n u32, epilogue ColumnEpilogue) {
+	s.e.Sync()
+	s.e.K.ForStep(s.e.K.U32(0), tiles, m.tiles, func(from u32) {
+		s.e.EachConsumer(m.tiles*tilePairs(s.g.In.Padded()), func(i u32) {
+			s.g.pair(s.e, i, first, from, tiles, n, func(row, token u32) {
+				y0, y1 := s.sum(row.DivC(pipeline.TileRows).Sub(first), row.RemC(pipeline.TileRows), token)
+				m.handOn(row, token, y0, y1, epilogue)
+			})
+		})
+	}, dsl.Unroll(1))
+	if s.g.M.Batches() > 1 {
+		s.e.Sync()
+	}
+}
