@@ -140,8 +140,7 @@ func (g *GEMM) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		s := g.newSharedSums(e)
 		g.eachBatch(k, share, func(first, tiles u32) {
 			g.eachChunk(k, func(chunk u32, columns int) {
-				x.advance(chunk)
-				s.multiply(c, r, x, tiles, chunk, columns)
+				s.multiply(c, r, x, tiles, chunk, columns, func() { x.advance(chunk) })
 			})
 			s.finish(m, share.First.Add(first), tiles, n, epilogue)
 		})

@@ -94,28 +94,19 @@ func (b *halfBlock) pairs(half, word int) [2]pair {
 
 func fourF32Zeros(k *dsl.Kernel) [4]f32 { return [4]f32{k.F32(0), k.F32(0), k.F32(0), k.F32(0)} }
 
-// down is times what the high half of a word's product is a shift right, by 8 bits or of E2M1 by 3. The compiler knows
-// nothing of it: it would make a shift, which goes through the pipe of the masks. Multiplications have another.
-func (p *Int4) down(k *dsl.Kernel) u32 {
-	if p.Shape.E2M1 {
-		return dsl.Opaque(k.U32(1 << 29)).Named("down")
-	}
-	return dsl.Opaque(k.U32(1 << 24)).Named("down")
-}
-
 // nibbles are the four codes of a word in a half of a block, as f16: bytes 0 and 2's, and 1 and 3's; of E2M1 those of a
 // half's columns 0 and 2, and 1 and 3.
-func (p *Int4) nibbles(k *dsl.Kernel, w, down u32, half int) [2]pair {
+func (p *Int4) nibbles(k *dsl.Kernel, w u32, half int) [2]pair {
 	asPair := dsl.Bits[dsl.BF16x2, dsl.U32]
 	if p.Shape.E2M1 {
 		bytes := []uint16{0x1100, 0x3322}[half] // each twice: a nibble at the top of each half of a word, or below it
 		odd := dsl.Permute(w, w, bytes)
 		signed := func(sign, rest u32) pair { return asPair(sign.AndC(0x80008000).Or(rest.AndC(0x0e000e00))) }
-		return [2]pair{signed(odd.ShlC(4), odd.ShlC(1)), signed(odd, dsl.MulHi(odd, down))}
+		return [2]pair{signed(odd.ShlC(4), odd.ShlC(1)), signed(odd, odd.ShrC(3))}
 	}
 	mask := []int{0x000f000f, 0x00f000f0}[half]
 	turned := func(w u32) pair { return asPair(dsl.XorAnd(w, k.U32(0x88888888), k.U32(mask))) }
-	return [2]pair{turned(w), turned(dsl.MulHi(w, down))}
+	return [2]pair{turned(w), turned(w.ShrC(8))}
 }
 
 // nibbleScale is what a chain's sum is multiplied by, and what the input's sum times −8 is; without the scale where a
@@ -159,7 +150,7 @@ func (g *GEMM) multiplyNibbles(e *Env, p *Int4, acc tilePair, w []*Int4Weights, 
 	for _, tile := range w {
 		scales = append(scales, p.nibbleScales(e, tile))
 	}
-	blocks, zero, down := len(w[0].codes), dsl.Lit[dsl.BF16x2](e.K, 0), p.down(e.K)
+	blocks, zero := len(w[0].codes), dsl.Lit[dsl.BF16x2](e.K, 0)
 	for c := range n { // chains of all blocks, halves and sets take turns
 		sums := make([][4]f32, 2*blocks*len(x))
 		for i := range sums {
@@ -170,7 +161,7 @@ func (g *GEMM) multiplyNibbles(e *Env, p *Int4, acc tilePair, w []*Int4Weights, 
 				block, half := i/2, i%2
 				a := [4]pair{zero, zero, zero, zero}
 				for t := range w {
-					v := p.nibbles(e.K, w[t].codes[block][j], down, half)
+					v := p.nibbles(e.K, w[t].codes[block][j], half)
 					a[t], a[2+t] = v[0], v[1]
 				}
 				if p.Exchanged {

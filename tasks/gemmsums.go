@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -34,10 +36,17 @@ type sharedSums struct {
 	g    *GEMM
 	e    *Env
 	mine u32 // the lane's first element in Part
+	next []*keptWeights
 }
 
 func (g *GEMM) newSharedSums(e *Env) *sharedSums {
-	return &sharedSums{g, e, e.Warp.MulC(sharedSumsLen(1, g.In.Padded(), g.M.Batch)).Add(sumsLane(e.Lane).MulC(4))}
+	s := &sharedSums{g: g, e: e}
+	s.mine = e.Warp.MulC(sharedSumsLen(1, g.In.Padded(), g.M.Batch)).Add(sumsLane(e.Lane).MulC(4)).Named("sums")
+	n := g.piece(e.Consumers)
+	s.next = many(g.M.Together, func() *keptWeights {
+		return newKeptWeights(e.K, g.int4(nil), groups(e, g.M.ChunkK/g.M.Format.Columns()/n), n)
+	})
+	return s
 }
 
 // sumsLane is where a lane's sums are among those of a warp: rows 2 and 3, and 6 and 7 of a tile change places, so that
@@ -74,31 +83,88 @@ func (s *sharedSums) put(pair u32, acc tilePair) {
 	}
 }
 
-// multiply drains the stages of a chunk of all tiles of a batch. Where the last has fewer tiles, its last one counts for
-// those that it lacks, whose sums nobody reads.
-func (s *sharedSums) multiply(c *pipeline.Consumer, r *pipeline.Ring, x *fragments, tiles, chunk u32, columns int) {
+// multiply drains the stages of a chunk of all tiles of a batch, which ready makes the input of. The words of a stage are
+// loaded while those of the one before are multiplied. Where the last has fewer tiles, its last one counts for those
+// that it lacks, whose sums nobody reads.
+func (s *sharedSums) multiply(c *pipeline.Consumer, r *pipeline.Ring, x *fragments, tiles, chunk u32, columns int,
+	ready func()) {
 	g, e, n := s.g, s.e, s.g.M.Together
 	p, blocks := g.int4(r), columns/g.M.Format.Columns()
 	size, pieces := g.M.Format.Of(columns)/16, blocks/g.piece(e.Consumers)
-	e.K.ForStep(e.K.U32(0), tiles, n, func(first u32) {
+	take := func(first u32) {
 		last := tiles.Sub(first).SubC(1).Named("last")
 		c.Drain(func(base u32) {
-			var w [][]*Int4Weights
 			for i := range n {
 				tile := e.K.U32(i)
 				if i > 0 {
 					tile = last.MinC(i)
 				}
-				w = append(w, g.weightsInt4(e, p, base.Add(tile.MulC(size)), blocks))
-			}
-			for i := 0; i < n; i += 2 {
-				pair := first.DivC(2).AddC(i / 2)
-				acc := s.ofPair(pair, chunk)
-				g.productsInt4(e, p, x, acc, w[i:i+2], pieces)
-				s.put(pair, acc)
+				s.next[i].set(g.weightsInt4(e, p, base.Add(tile.MulC(size)), blocks))
 			}
 		})
+	}
+	take(e.K.U32(0))
+	ready()
+	e.K.ForStep(e.K.U32(0), tiles, n, func(first u32) {
+		var w [][]*Int4Weights
+		for _, kept := range s.next {
+			w = append(w, kept.get())
+		}
+		e.K.If(first.AddC(n).Lt(tiles), func() { take(first.AddC(n)) })
+		for i := 0; i < n; i += 2 {
+			pair := first.DivC(2).AddC(i / 2)
+			acc := s.ofPair(pair, chunk)
+			g.productsInt4(e, p, x, acc, w[i:i+2], pieces)
+			s.put(pair, acc)
+		}
 	}, dsl.Unroll(1))
+}
+
+// keptWeights are a tile's words in registers, of the pieces that a warp has of a chunk.
+type keptWeights struct {
+	p      *Int4
+	blocks int // of a piece
+	words  [][]*dsl.Var[dsl.U32]
+}
+
+func newKeptWeights(k *dsl.Kernel, p *Int4, pieces, blocks int) *keptWeights {
+	n := p.codeWords()*blocks + p.entryLists()*p.entryWords(p.many(blocks))
+	return &keptWeights{p, blocks, many(pieces, func() []*dsl.Var[dsl.U32] { return dsl.NewArray(k.U32(0), n, "w_next") })}
+}
+
+// entryLists is how many lists of entries a GEMM has of its row: of a half each, or of both.
+func (p *Int4) entryLists() int {
+	if p.Shape.Group == 128 {
+		return 1
+	}
+	return 2
+}
+
+func (kept *keptWeights) set(w []*Int4Weights) {
+	for i, piece := range w {
+		words := slices.Concat(piece.codes...)
+		if piece.many > 0 {
+			words = append(words, slices.Concat(piece.entries[:kept.p.entryLists()]...)...)
+		}
+		for j, v := range words {
+			kept.words[i][j].Set(v)
+		}
+	}
+}
+
+func (kept *keptWeights) get() (all []*Int4Weights) {
+	for _, vars := range kept.words {
+		w, words := &Int4Weights{many: kept.p.many(kept.blocks)}, values(vars)
+		for range kept.blocks {
+			w.codes, words = append(w.codes, words[:kept.p.codeWords()]), words[kept.p.codeWords():]
+		}
+		if w.many > 0 {
+			n := len(words) / kept.p.entryLists()
+			w.entries = [][]u32{words[:n], words[len(words)-n:]}
+		}
+		all = append(all, w)
+	}
+	return all
 }
 
 // sum adds the warps' sums of rows row, even, and row+1 of a tile of the batch, in the order of the warps.
