@@ -48,8 +48,8 @@ func gemmRig(t testing.TB, c columns, w []half.BF16, x [][]half.BF16) *rig {
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
 	a := tasks.Activations{K: c.k, T: c.t, Format: c.of}
 	g := &tasks.GEMM{Name: "w", M: m, In: a, X: inOut[dsl.BF16](r, "x", filled(t, a, x), a.Len()),
-		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.ColumnPartialsLen(c.consumers, a.Padded(), c.batch),
-			dsl.Align(16))}}
+		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.ColumnPartialsLen(c.consumers, a.Padded(),
+			c.batch), dsl.Align(16))}}
 	g.Scales = tasks.RowScales(r.k, m, weights, r.from(0))
 	even := (c.rows + 1) / 2 * 2
 	y := out[dsl.F32](r, "y", c.t*even)

@@ -7,9 +7,9 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// Sums of a batch in shared memory, of products of 4 bits whose tiles share stages. Each warp has its own: a lane those
-// of a pair of tiles and a set of eight tokens in 16 bytes, as a product leaves them. So one body of code multiplies all
-// stages of a chunk, which accumulators in registers would want a copy of for each.
+// Sums of a batch in shared memory, of products of 4 bits whose tiles share stages. Each warp has its own: a lane
+// those of a pair of tiles and a set of eight tokens in 16 bytes, as a product leaves them. So one body of code
+// multiplies all stages of a chunk, which accumulators in registers would want a copy of for each.
 
 // SumsInShared is whether a format's sums may be in shared memory: they are where tiles share stages.
 func SumsInShared(f pipeline.Format) bool { return inNibbles(f) }
@@ -49,8 +49,8 @@ func (g *GEMM) newSharedSums(e *Env) *sharedSums {
 	return s
 }
 
-// sumsLane is where a lane's sums are among those of a warp: rows 2 and 3, and 6 and 7 of a tile change places, so that
-// rows 0, 2, 4 and 6 are in all banks.
+// sumsLane is where a lane's sums are among those of a warp: rows 2 and 3, and 6 and 7 of a tile change places, so
+// that rows 0, 2, 4 and 6 are in all banks.
 func sumsLane(lane u32) u32 { return lane.Xor(lane.ShrC(1).AndC(4)) }
 
 // ofPair are a lane's sums of a pair of tiles, of all tokens: zeros in the first chunk.
@@ -83,9 +83,9 @@ func (s *sharedSums) put(pair u32, acc tilePair) {
 	}
 }
 
-// multiply drains the stages of a chunk of all tiles of a batch, which ready makes the input of. The words of a stage are
-// loaded while those of the one before are multiplied. Where the last has fewer tiles, its last one counts for those
-// that it lacks, whose sums nobody reads.
+// multiply drains the stages of a chunk of all tiles of a batch, which ready makes the input of. The words of a
+// stage are loaded while those of the one before are multiplied. Where the last has fewer tiles, its last one
+// counts for those that it lacks, whose sums nobody reads.
 func (s *sharedSums) multiply(c *pipeline.Consumer, r *pipeline.Ring, x *fragments, tiles, chunk u32, columns int,
 	ready func()) {
 	g, e, n := s.g, s.e, s.g.M.Together

@@ -182,6 +182,12 @@ func killSubjects(t *testing.T) []killSubject {
 			all = append(all, ofRows(string(f)+map[int]string{8: ", 8 rows", 16: ", 16 rows"}[n], heads(256, 256, 16), 0, o))
 		}
 	}
+	for _, n := range []int{8, 16} { // all products with chunks of columns, stages of several tiles and several batches
+		c := heads(384, 384, 32)
+		c.Vocab, c.Heads = 480, 12
+		all = append(all, ofRows(fmt.Sprintf("i4g128, LM head i4g128, %d rows", n), c, 0,
+			with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights, o.Head, o.Draws = n, "i4g128", "i4g128", n == 8 })))
+	}
 	for _, n := range []int{8, 16} { // whose LM head's tiles are no whole chunks
 		o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights, o.StageBytes = n, "i4g32-zeros", 2560 })
 		c := heads(512, 256, 16)

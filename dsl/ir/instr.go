@@ -41,7 +41,8 @@ type Attr struct {
 	Scope Scope // scope of the order; for uniform: the scope asserted
 	Hint  Hint  // cache hint
 	Cond  Cond  // wait.mem
-	// bar: id; prmt: selector; lop3: table; ldmatrix: 1 for .trans; tensor.g2s: mask of CTAs; setmaxreg: 1 for more, 0 for fewer;
+	// bar: id; prmt: selector; lop3: table; ldmatrix: 1 for .trans; tensor.g2s: mask of CTAs; setmaxreg: 1 for more,
+	// 0 for fewer;
 	// waits: nanoseconds slept between polls; fence.proxy: FenceSpace; wgmma: 1 to set the sums, not add to them
 	Imm   int64
 	N     int    // bar: number of threads; wgmma.wait: groups that may be under way; setmaxreg: registers
