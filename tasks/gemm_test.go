@@ -136,6 +136,8 @@ func TestGEMMOfIntegers(t *testing.T) {
 		// a block a warp, and two
 		{product{rows: 40, k: 2048, sms: 2, consumers: 8, stage: 8448, format: "i4g128", wide: 2}, 8, 5, 14},
 		{product{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 16896, format: "i4g128", wide: 1}, 16, 12, 10},
+		// a last stage of two tiles of four
+		{product{rows: 96, k: 4096, sms: 2, consumers: 8, stage: 16896, format: "i4g128", wide: 1}, 16, 12, 10},
 		// padded to 6 blocks
 		{product{rows: 50, k: 672, sms: 3, consumers: 4, format: "i4g64", wide: 2}, 8, 7, 3},
 		// of which the last is short

@@ -112,10 +112,17 @@ func (s *sharedSums) multiply(c *pipeline.Consumer, r *pipeline.Ring, x *fragmen
 		}
 		e.K.If(first.AddC(n).Lt(tiles), func() { take(first.AddC(n)) })
 		for i := 0; i < n; i += 2 {
-			pair := first.DivC(2).AddC(i / 2)
-			acc := s.ofPair(pair, chunk)
-			g.productsInt4(e, p, x, acc, w[i:i+2], pieces)
-			s.put(pair, acc)
+			multiply := func() {
+				pair := first.DivC(2).AddC(i / 2)
+				acc := s.ofPair(pair, chunk)
+				g.productsInt4(e, p, x, acc, w[i:i+2], pieces)
+				s.put(pair, acc)
+			}
+			if i == 0 {
+				multiply()
+				continue
+			}
+			e.K.If(first.AddC(i).Lt(tiles), multiply) // the batch's sums have no room for more pairs
 		}
 	}, dsl.Unroll(1))
 }
