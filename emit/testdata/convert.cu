@@ -186,6 +186,5 @@ convert(const Params* __restrict__ p) {
   s[4] = ptx::u16_hi(n);
   const uint4 v63 = q[0];
   const u32 v70 = ptx::prmt(v63.x, v63.y, 0x5410u) ^ ptx::prmt(v63.x, v63.y, v63.z);
-  const uint4 v73 = make_uint4(v63.w, v63.z, v63.y, v70 ^ ptx::lop3<0x28>(v63.x, v63.y, v63.z));
-  q[1] = v73;
+  q[1] = make_uint4(v63.w, v63.z, v63.y, v70 ^ ptx::lop3<0x28>(v63.x, v63.y, v63.z));
 }
