@@ -66,7 +66,7 @@ func pieceAt(e *Env, p *Int4, base, piece u32, n int) (run, first u32) {
 const mostKept = 4
 
 // keepInputs loads a warp's input for all tiles, where a tile is a chunk, all warps have as much of it, and it is
-// little.
+// little. Of E2M1, whose input costs most to load, warps may have a piece less, and load another's in its place.
 func (g *GEMV) keepInputs(e *Env) {
 	g.inputs = nil
 	if g.Fixed == nil || g.M.ChunksPerTile > 1 {
@@ -74,10 +74,14 @@ func (g *GEMV) keepInputs(e *Env) {
 	}
 	p := g.int4(nil)
 	n, pieces := pieceOf(e.Consumers, p, g.M.ChunkK), g.pieces(e, g.M.ChunkK)
-	if pieces%e.Consumers != 0 || pieces/e.Consumers*n > mostKept {
+	if pieces%e.Consumers != 0 && !p.Shape.E2M1 || ceilDiv(pieces, e.Consumers)*n > mostKept {
 		return
 	}
 	g.inputs = g.inputsOf(e, p, e.K.U32(0), g.M.ChunkK)
+	if rest := len(g.inputs); rest*e.Consumers < pieces {
+		mine := e.Warp.AddC(rest * e.Consumers).MinC(pieces - 1)
+		g.inputs = append(g.inputs, g.inputInt4(e, p, e.K.U32(0), mine, n))
+	}
 }
 
 // inputsOf are those of a warp's pieces of a chunk which all warps have.

@@ -162,9 +162,13 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 	d, first := fourZeros(e.K), 0 // of quarters of the block, of the lane's half
 	odd := p.half(e).EqC(1)
 	for m := range 2 {
-		a := [4]i32{p.bytes(e.K, w, 2*m, 0), p.bytes(e.K, w, 2*m, 1), p.bytes(e.K, w, 2*m+1, 0), p.bytes(e.K, w, 2*m+1, 1)}
+		if p.Shape.E2M1 { // d is of no product before
+			d[1], d[3] = x.less[i][m], x.less[i][m]
+		}
 		b := x.words[0][i][0]
-		d = dsl.MMABytes(a, [2]i32{b[2*m], b[2*m+1]}, d)
+		for _, a := range p.asA(e.K, w, m) {
+			d = dsl.MMABytes(a, [2]i32{b[2*m], b[2*m+1]}, d)
+		}
 		if p.Shape.Group != 32 && !p.sixteen() && m == 0 {
 			continue
 		}
@@ -176,6 +180,47 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 		p.add(s, s.y[0], v, x.units[0][i], scales[0][p.scaleOf(i, m)], x.sum(0, i, first, m+1), 0)
 		d, first = fourZeros(e.K), m+1
 	}
+}
+
+// asA are operands A of product m of a block, each times the same B: of E2M1 two, positive codes and negative ones.
+func (p *Int4) asA(k *dsl.Kernel, w []u32, m int) [][4]i32 {
+	if !p.Shape.E2M1 {
+		return [][4]i32{{p.bytes(k, w, 2*m, 0), p.bytes(k, w, 2*m, 1), p.bytes(k, w, 2*m+1, 0), p.bytes(k, w, 2*m+1, 1)}}
+	}
+	all := make([][4]i32, 2)
+	for j := range 4 {
+		all[0][j], all[1][j] = e2m1Signs(k, w[2*m+j/2], j%2)
+	}
+	return all
+}
+
+// e2m1Offset is what a byte of e2m1Signs has too much.
+const e2m1Offset = 64
+
+// e2m1Signs are the four codes of E2M1 in a half of a word, as bytes of 8 times what they stand for and e2m1Offset: of
+// positive codes and of negative ones, each 0 where the other has a code. A code's lower three bits pick a byte of the
+// table. With its sign bit prmt gives the byte's sign instead, 0: so the negative codes are looked up with their sign
+// bits turned.
+func e2m1Signs(k *dsl.Kernel, w u32, half int) (positive, negative i32) {
+	if half == 1 {
+		w = w.ShrC(16)
+	}
+	up := dsl.PermuteBy(k.U32(0x4c484440), k.U32(0x70605850), w) // 0, 4, 8, 12; 16, 24, 32, 48
+	down := dsl.PermuteBy(k.U32(0x34383c40), k.U32(0x10202830), w.XorC(0x8888))
+	return dsl.Bits[dsl.I32](up), dsl.Bits[dsl.I32](down)
+}
+
+// e2m1Less are −e2m1Offset times the sums of what each of a block's two products has of the input, of the lane's half: b
+// are operand B's words.
+func e2m1Less(k *dsl.Kernel, b []i32) (less [2]i32) {
+	c := k.I32(-(e2m1Offset-1)*0x01010101 - 1) // four times −64
+	for m := range less {
+		d := dsl.MMABytes([4]i32{c, c, c, c}, [2]i32{b[2*m], b[2*m+1]}, fourZeros(k))
+		less[m] = d[0].ShlC(8).Add(d[1])
+		dsl.Optional(d[2])
+		dsl.Optional(d[3])
+	}
+	return less
 }
 
 // addAsB is a block with weights as B.
