@@ -142,6 +142,9 @@ func (p *Int4) bytes(k *dsl.Kernel, w []u32, j, half int) i32 {
 	return dsl.Bits[dsl.I32](v.AndC(0xf0f0f0f0))
 }
 
+// Sixteen times the magnitudes of E2M1, 0, 0.5, 1, 1.5; 2, 3, 4 and 6.
+const e2m1Low, e2m1High = 0x18100800, 0x60403020
+
 // e2m1Bytes are the four codes of E2M1 in a half of a word, as bytes of 16 times what they stand for. A code's lower
 // three bits pick its magnitude in the table. With its sign bit prmt gives the magnitude's sign instead, 0: so a
 // negative code is 0 here, and a positive one after the sign bits are turned. The byte-wise difference needs no borrow
@@ -150,7 +153,7 @@ func e2m1Bytes(k *dsl.Kernel, w u32, half int) i32 {
 	if half == 1 {
 		w = w.ShrC(16)
 	}
-	low, high := k.U32(0x18100800), k.U32(0x60403020) // 0, 0.5, 1, 1.5; 2, 3, 4, 6
+	low, high := k.U32(e2m1Low), k.U32(e2m1High)
 	positive, negative := dsl.PermuteBy(low, high, w), dsl.PermuteBy(low, high, w.XorC(0x8888))
 	return dsl.Bits[dsl.I32](positive.AddC(0x80808080).Sub(negative).XorC(0x80808080))
 }
@@ -162,9 +165,6 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 	d, first := fourZeros(e.K), 0 // of quarters of the block, of the lane's half
 	odd := p.half(e).EqC(1)
 	for m := range 2 {
-		if p.Shape.E2M1 { // d is of no product before
-			d[1], d[3] = x.less[i][m], x.less[i][m]
-		}
 		b := x.words[0][i][0]
 		for _, a := range p.asA(e.K, w, m) {
 			d = dsl.MMABytes(a, [2]i32{b[2*m], b[2*m+1]}, d)
@@ -182,45 +182,29 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 	}
 }
 
-// asA are operands A of product m of a block, each times the same B: of E2M1 two, positive codes and negative ones.
+// asA are operands A of product m of a block, each times the same B: two of E2M1, see e2m1Twice.
 func (p *Int4) asA(k *dsl.Kernel, w []u32, m int) [][4]i32 {
 	if !p.Shape.E2M1 {
 		return [][4]i32{{p.bytes(k, w, 2*m, 0), p.bytes(k, w, 2*m, 1), p.bytes(k, w, 2*m+1, 0), p.bytes(k, w, 2*m+1, 1)}}
 	}
 	all := make([][4]i32, 2)
 	for j := range 4 {
-		all[0][j], all[1][j] = e2m1Signs(k, w[2*m+j/2], j%2)
+		all[0][j], all[1][j] = e2m1Twice(k, w[2*m+j/2], j%2)
 	}
 	return all
 }
 
-// e2m1Offset is what a byte of e2m1Signs has too much.
-const e2m1Offset = 64
-
-// e2m1Signs are the four codes of E2M1 in a half of a word, as bytes of 8 times what they stand for and e2m1Offset: of
-// positive codes and of negative ones, each 0 where the other has a code. A code's lower three bits pick a byte of the
-// table. With its sign bit prmt gives the byte's sign instead, 0: so the negative codes are looked up with their sign
-// bits turned.
-func e2m1Signs(k *dsl.Kernel, w u32, half int) (positive, negative i32) {
+// e2m1Twice are the four codes of E2M1 in a half of a word, as the sum of two bytes each, 8 times what they stand for: −8
+// times the magnitude of all codes, which their lower three bits pick in a table, and 16 times that of positive ones. With
+// a code's sign bit prmt gives the sign of the table's byte instead, 0.
+func e2m1Twice(k *dsl.Kernel, w u32, half int) (all, positive i32) {
 	if half == 1 {
 		w = w.ShrC(16)
 	}
-	up := dsl.PermuteBy(k.U32(0x4c484440), k.U32(0x70605850), w) // 0, 4, 8, 12; 16, 24, 32, 48
-	down := dsl.PermuteBy(k.U32(0x34383c40), k.U32(0x10202830), w.XorC(0x8888))
-	return dsl.Bits[dsl.I32](up), dsl.Bits[dsl.I32](down)
-}
-
-// e2m1Less are −e2m1Offset times the sums of what each of a block's two products has of the input, of the lane's half: b
-// are operand B's words.
-func e2m1Less(k *dsl.Kernel, b []i32) (less [2]i32) {
-	c := k.I32(-(e2m1Offset-1)*0x01010101 - 1) // four times −64
-	for m := range less {
-		d := dsl.MMABytes([4]i32{c, c, c, c}, [2]i32{b[2*m], b[2*m+1]}, fourZeros(k))
-		less[m] = d[0].ShlC(8).Add(d[1])
-		dsl.Optional(d[2])
-		dsl.Optional(d[3])
-	}
-	return less
+	// 0, −4, −8, −12, −16, −24, −32, −48
+	down := dsl.PermuteBy(k.U32(0xf4f8fc00), k.U32(0xd0e0e8f0), w.AndC(0x7777))
+	up := dsl.PermuteBy(k.U32(e2m1Low), k.U32(e2m1High), w)
+	return dsl.Bits[dsl.I32](down), dsl.Bits[dsl.I32](up)
 }
 
 // addAsB is a block with weights as B.

@@ -13,7 +13,6 @@ type Int4Input struct {
 	words [][][][]i32 // [set][group][quarter]: four words; where weights are A only one quarter, the lane's
 	units [][]f32     // [set][group]
 	sums  [][][]i32   // [set][group]: of its 32 columns, the lane's half only where weights are A
-	less  [][2]i32    // [group][product]: see e2m1Less; of E2M1
 }
 
 // Input loads n groups, 1, 2 or a multiple of 4, of the input from group first on, a multiple of n.
@@ -35,9 +34,8 @@ func (p *Int4) Input(e *Env, first u32, n int) *Int4Input {
 		half := p.half(e)
 		p.load(e, x, first, n, token, sumsOf, []u32{quarter}, &half)
 		if p.Shape.E2M1 {
-			for i, quarters := range x.words[0] {
-				x.less = append(x.less, e2m1Less(e.K, quarters[0]))
-				x.units[0][i] = x.units[0][i].Mul(e.K.F32(2)) // codes are times 8, and not 16
+			for i, unit := range x.units[0] {
+				x.units[0][i] = unit.Mul(e.K.F32(2)) // of codes times 8, and not 16
 			}
 		}
 		return x
