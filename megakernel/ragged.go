@@ -76,7 +76,7 @@ func newRagged(b *builder) *ragged {
 func (mk *Kernel) raggedRegions() []pipeline.Region {
 	o, l, pad := &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
 	att, tiles := mk.attention(0), 0
-	if slices.ContainsFunc(o.formats(), tasks.SumsInShared) {
+	if slices.ContainsFunc(o.formats(), func(f pipeline.Format) bool { return tasks.SumsInShared(f, pad) }) {
 		tiles = tasks.DefaultBatchTiles(pad)
 	}
 	return append([]pipeline.Region{

@@ -11,11 +11,12 @@ import (
 // those of a pair of tiles and a set of eight tokens in 16 bytes, as a product leaves them. So one body of code
 // multiplies all stages of a chunk, which accumulators in registers would want a copy of for each.
 
-// SumsInShared is whether a format's sums may be in shared memory: they are where tiles share stages.
-func SumsInShared(f pipeline.Format) bool { return inNibbles(f) }
+// SumsInShared is whether sums of products of a format may be in shared memory, of 8 or 16 padded tokens: they are where
+// tiles share stages. Those of 16 tokens are in registers, as sums of two sets that come and go cost more than they save.
+func SumsInShared(f pipeline.Format, padded int) bool { return inNibbles(f) && padded == 8 }
 
 // inShared is whether a batch's sums are in shared memory.
-func (g *GEMM) inShared() bool { return SumsInShared(g.M.Format) && g.M.Together > 1 }
+func (g *GEMM) inShared() bool { return SumsInShared(g.M.Format, g.In.Padded()) && g.M.Together > 1 }
 
 // partialsLen is how long Part is to be.
 func (g *GEMM) partialsLen(e *Env) int {
