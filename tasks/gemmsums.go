@@ -11,8 +11,9 @@ import (
 // those of a pair of tiles and a set of eight tokens in 16 bytes, as a product leaves them. So one body of code
 // multiplies all stages of a chunk, which accumulators in registers would want a copy of for each.
 
-// SumsInShared is whether sums of products of a format may be in shared memory, of 8 or 16 padded tokens: they are where
-// tiles share stages. Those of 16 tokens are in registers, as sums of two sets that come and go cost more than they save.
+// SumsInShared is whether sums of products of a format may be in shared memory, of 8 or 16 padded tokens: they are
+// where tiles share stages. Those of 16 tokens are in registers: to store and load those of two sets costs more than
+// one body of code saves.
 func SumsInShared(f pipeline.Format, padded int) bool { return inNibbles(f) && padded == 8 }
 
 // inShared is whether a batch's sums are in shared memory.

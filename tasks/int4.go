@@ -194,9 +194,9 @@ func (p *Int4) asA(k *dsl.Kernel, w []u32, m int) [][4]i32 {
 	return all
 }
 
-// e2m1Twice are the four codes of E2M1 in a half of a word, as the sum of two bytes each, 8 times what they stand for: −8
-// times the magnitude of all codes, which their lower three bits pick in a table, and 16 times that of positive ones. With
-// a code's sign bit prmt gives the sign of the table's byte instead, 0.
+// e2m1Twice are the four codes of E2M1 in a half of a word, as the sum of two bytes each, 8 times what they stand for:
+// −8 times the magnitude of all codes, which their lower three bits pick in a table, and 16 times that of positive
+// ones. With a code's sign bit prmt gives the sign of the table's byte instead, 0.
 func e2m1Twice(k *dsl.Kernel, w u32, half int) (all, positive i32) {
 	if half == 1 {
 		w = w.ShrC(16)
