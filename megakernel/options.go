@@ -42,7 +42,7 @@ type Options struct {
 	// thread has few registers. HeldNone is none.
 	Held int `json:"held,omitempty"`
 
-	Consumers int `json:"consumers,omitempty"` // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
+	Consumers int `json:"consumers,omitempty"` // consumer warps, 1 to 31; 0: see defaultConsumers
 
 	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
 	// room and the time to read, and adds an error, see docs/numerics.md.
@@ -194,9 +194,16 @@ const widestHeadOf8Warps = 176
 // of an SM's four parts has four warps then; with 8 one of them has five or six.
 const graphConsumers = 7
 
-func defaultConsumers(c *models.Config) int {
-	if c.HeadDim > widestHeadOf8Warps {
+// Codes of E2M1 take one row's products most of the time that an SM has. 12 warps, three beside each other in each of
+// an SM's four parts, fill it best, though they leave a thread 128 registers and nothing is held in them.
+const floatConsumers = 12
+
+func (o *Options) defaultConsumers(c *models.Config) int {
+	switch {
+	case c.HeadDim > widestHeadOf8Warps:
 		return DefaultConsumers - 1
+	case o.Tokens == 1 && o.Weights.E2M1():
+		return floatConsumers
 	}
 	return DefaultConsumers
 }
@@ -226,7 +233,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.graph() {
 		def(&o.Consumers, graphConsumers)
 	}
-	def(&o.Consumers, defaultConsumers(c))
+	def(&o.Consumers, o.defaultConsumers(c))
 	def(&o.SharedLimit, DefaultSharedLimit)
 	if o.SMs < 1 || o.SMs > maxSMs {
 		return o, refuse("SMs", "%d SMs, want 1 to %d", o.SMs, maxSMs)
