@@ -16,14 +16,15 @@ type Grammar struct {
 	mu     sync.Mutex
 	frames map[frameKey]*frame
 	places map[string]*place
-	masks  int
+	bytes  int // of the places' tokens
+	found  []uint32
 	serial uint64
 }
 
 // Bounds of what is remembered; beyond them it is forgotten.
 const (
 	mostPlaces = 20_000
-	mostMasks  = 1_000
+	mostBytes  = 16 << 20 // of what tokens lead on from places
 )
 
 // frame is a call that is under way, and those around it.
@@ -57,8 +58,8 @@ type place struct {
 	whole bool // the text may end here
 	next  [256]*place
 	known [256]bool
-	mask  []uint32 // tokens that lead on; nil: not known yet
-	ways  []way    // of those in next
+	leads *tokens // those that lead on; nil: not known yet
+	ways  []way   // of those in next
 
 	asked bool   // after and alike are known
 	after *place // see afterPlain
@@ -157,7 +158,7 @@ func (g *Grammar) known(p *place) *place {
 	if len(g.places) >= mostPlaces {
 		clear(g.places)
 		clear(g.frames)
-		g.masks = 0
+		g.bytes = 0
 	}
 	g.places[string(key)] = p
 	return p
@@ -189,25 +190,4 @@ func (g *Grammar) step(p *place, b byte) *place {
 	p.ways = append(p.ways, way{slices.Clone(to), g.close(to)})
 	p.next[b] = p.ways[len(p.ways)-1].to
 	return p.next[b]
-}
-
-// mask is the tokens that lead on from a place.
-func (g *Grammar) mask(p *place) []uint32 {
-	if p.mask != nil {
-		return p.mask
-	}
-	if g.masks++; g.masks > mostMasks {
-		for _, old := range g.places {
-			old.mask = nil
-		}
-		g.masks = 1
-	}
-	p.mask = make([]uint32, (g.v.size+31)/32)
-	if n, ok := g.plainRun(p); ok {
-		copy(p.mask, g.v.plain[n])
-		g.v.odd.walk(p, g.step, p.mask)
-		return p.mask
-	}
-	g.v.all.walk(p, g.step, p.mask)
-	return p.mask
 }

@@ -100,7 +100,9 @@ func TestMasksAreThoseOfAWalkOverAllTokens(t *testing.T) {
 	small, big := testVocab(), bigVocab()
 	check := func(m *Matcher, mask []uint32, _ time.Duration) {
 		want := make([]uint32, len(mask))
-		m.g.v.all.walk(m.at, m.g.step, want)
+		for _, token := range m.g.v.all.walk(m.at, m.g.step, nil) {
+			want[token/32] |= 1 << (token % 32)
+		}
 		if m.at.whole {
 			for _, end := range m.g.v.ends {
 				want[end/32] |= 1 << (end % 32)
@@ -123,6 +125,30 @@ func TestMasksAreThoseOfAWalkOverAllTokens(t *testing.T) {
 		g, err := big.Schema([]byte(schema))
 		require.NoError(t, err)
 		answer(t, g, uint64(seed), 20, check)
+	}
+}
+
+// Beyond what a grammar remembers it forgets what tokens lead on from places, and finds them again.
+func TestMasksThatWereForgottenAreFoundAgain(t *testing.T) {
+	for _, v := range []*Vocab{testVocab(), bigVocab()} { // where a place's tokens are many words, and few
+		g, err := v.Schema([]byte(orderSchema))
+		require.NoError(t, err)
+		mask := func() []uint32 {
+			all := slices.Repeat([]uint32{1<<32 - 1}, (v.size+31)/32)
+			g.Matcher().Mask(all)
+			return all
+		}
+		want := mask()
+		known := g.root.leads
+		require.Equal(t, want, mask())
+		require.Same(t, known, g.root.leads)
+		answer(t, g, 1, 20, func(*Matcher, []uint32, time.Duration) {})
+		require.Positive(t, g.bytes)
+		g.bytes = mostBytes
+		answer(t, g, 2, 200, func(*Matcher, []uint32, time.Duration) {})
+		require.Less(t, g.bytes, mostBytes)
+		require.NotSame(t, known, g.root.leads)
+		require.Equal(t, want, mask())
 	}
 }
 

@@ -18,9 +18,9 @@ func (g *Grammar) Matcher() *Matcher { return &Matcher{g: g, at: g.root} }
 // Mask writes which tokens may be next: end tokens where the answer is whole.
 func (m *Matcher) Mask(allowed []uint32) {
 	m.g.mu.Lock()
-	n := copy(allowed, m.g.mask(m.at))
+	leads := m.g.leading(m.at)
 	m.g.mu.Unlock()
-	clear(allowed[n:])
+	leads.write(allowed)
 	if m.at.whole {
 		for _, end := range m.g.v.ends {
 			allowed[end/32] |= 1 << (end % 32)

@@ -83,8 +83,8 @@ func (t *trie) shut(path []int32, depth int) []int32 {
 	return path[:depth]
 }
 
-// walk sets the bits of the tokens that lead anywhere from a place.
-func (t *trie) walk(from *place, step func(*place, byte) *place, mask []uint32) {
+// walk appends the tokens that lead anywhere from a place to found.
+func (t *trie) walk(from *place, step func(*place, byte) *place, found []uint32) []uint32 {
 	path := []*place{from}
 	for i := int32(0); i < int32(len(t.nodes)); {
 		n := &t.nodes[i]
@@ -95,8 +95,9 @@ func (t *trie) walk(from *place, step func(*place, byte) *place, mask []uint32) 
 		}
 		path = append(path[:n.depth+1], to)
 		for _, token := range t.order[n.from:n.to] {
-			mask[token/32] |= 1 << (token % 32)
+			found = append(found, uint32(token))
 		}
 		i++
 	}
+	return found
 }
