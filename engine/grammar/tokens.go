@@ -1,8 +1,8 @@
 package grammar
 
-// tokens are some of a vocabulary: those of a mask that others may share, and some more. Most places are within strings,
-// where a few hundred tokens are beside those that are plain, or between, where a few tokens lead on at all. So a place
-// needs far less than a mask of all tokens, and a grammar remembers more of them.
+// tokens are some of a vocabulary: those of a mask that others may share, and some more. Most places are within
+// strings, where a few hundred tokens are beside those that are plain, or between, where a few tokens lead on at all.
+// So a place needs far less than a mask of all tokens, and a grammar remembers more of them.
 type tokens struct {
 	mask []uint32 // nil: none
 	more []uint32 // not in mask
