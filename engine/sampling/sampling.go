@@ -110,7 +110,7 @@ func (p Params) Row() (r draw.Row) {
 	}
 	if p.TopP > 0 && p.TopP < 1 {
 		r[draw.RowFlags] |= draw.FlagTopP
-		r[draw.RowTopP] = f32(p.TopP)
+		r[draw.RowTopP] = f32(max(p.TopP, 1e-30)) // not 0, which no weight is below: the highest logit stays
 	}
 	if p.MinP > 0 {
 		r[draw.RowFar] = uint32(min(draw.Farthest, math.Floor(-math.Log(p.MinP)*(1<<draw.NatBits))))

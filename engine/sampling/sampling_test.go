@@ -178,6 +178,17 @@ func TestSettingsOutsideTheirRangeAreRefused(t *testing.T) {
 	require.NoError(t, Params{Temperature: 2, TopK: 1, TopP: 0.5, MinP: 1}.Check())
 }
 
+// The least share that there is keeps the highest logit, also where float32 has no such number.
+func TestTopPOfNextToNothingKeepsOneToken(t *testing.T) {
+	for _, p := range []float64{math.SmallestNonzeroFloat64, 1e-44, 1e-30, 1e-3} {
+		for seed := range uint64(20) {
+			got, err := Sample([]float32{1, 2, 3, 2.5, 0}, Params{Temperature: 2, TopP: p, Seed: seed}, 5)
+			require.NoError(t, err)
+			require.Equal(t, 2, got, "%g", p)
+		}
+	}
+}
+
 func BenchmarkSample128k(b *testing.B) {
 	logits := make([]float32, 128256)
 	for i := range logits {
