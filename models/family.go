@@ -12,6 +12,9 @@ type Family struct {
 	// Defaults is a JSON object with what transformers takes for absent fields, as far as published files leave them
 	// out.
 	Defaults string
+	// Fields are the family's names of fields that all families share, such as "num_layers" for
+	// "num_hidden_layers"; nil for none. A file may have either name, not both.
+	Fields map[string]string
 	// Read sets Traits and whatever else differs from Llama. Sizes, norm epsilon, tokens, dtype, rotary embedding are
 	// read before it, and what it asks Fields for is accepted. Of an impossible value it adds a problem and goes on.
 	Read func(f *Fields, c *Config)

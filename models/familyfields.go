@@ -19,6 +19,7 @@ type Fields struct {
 	prefix   string // put before field names in messages, such as "rope_scaling."
 	known    map[string]bool
 	ignored  []string
+	renamed  map[string]string // Family.Fields
 	p        *problems
 
 	inRope         bool    // the object is about the rotary embedding
@@ -41,11 +42,20 @@ func (r *Fields) has(field string) bool {
 
 // take marks the field as known and returns its value: the file's unless null, else the default.
 func (r *Fields) take(field string) (any, bool) {
-	r.known[field] = true
-	if r.has(field) {
-		return r.get(field)
+	in := r.own(field)
+	r.known[in] = true
+	if r.has(in) {
+		return r.get(in)
 	}
 	return r.defaults.get(field)
+}
+
+// own is the field's name in the file: the family's where it has one, unless the file has the shared one alone.
+func (r *Fields) own(field string) string {
+	if own := r.renamed[field]; own != "" && (r.has(own) || !r.has(field)) {
+		return own
+	}
+	return field
 }
 
 // Pass marks fields that do not matter, or that another field has made superfluous.
@@ -62,11 +72,11 @@ func (r *Fields) Refuse(field, want, why string) {
 }
 
 func (r *Fields) refuse(field string, value any, want, why string) {
-	r.p.add(r.prefix+field, show(value), want, why)
+	r.p.add(r.prefix+r.own(field), show(value), want, why)
 }
 
 func (r *Fields) missing(field, want string) {
-	r.p.add(r.prefix+field, "nothing", want, "")
+	r.p.add(r.prefix+r.own(field), "nothing", want, "")
 }
 
 // Integer reads a required integer from low to high, and returns low after reporting another value or none.
@@ -234,10 +244,10 @@ func (r *Fields) others() {
 		switch {
 		case i < 0 && slices.Contains(r.ignored, m.name):
 		case i < 0:
-			r.refuse(m.name, m.value, "a field known to this program",
+			r.p.add(r.prefix+m.name, show(m.value), "a field known to this program",
 				"if it does not change the mathematics, go on with --ignore-field "+shorten(m.name))
 		case m.value != nil && !refused[i].neutral.holds(m.value):
-			r.refuse(m.name, m.value, refused[i].neutral.String(), refused[i].why)
+			r.p.add(r.prefix+m.name, show(m.value), refused[i].neutral.String(), refused[i].why)
 		}
 	}
 }

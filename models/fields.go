@@ -28,7 +28,7 @@ func harmlessFields() []string {
 		exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
 		forced_bos_token_id forced_eos_token_id tf_legacy_loss is_llama_config
 		pretraining_tp cache_implementation auto_map
-		attention_dropout hidden_dropout residual_dropout resid_pdrop attn_pdrop embd_pdrop
+		attention_dropout hidden_dropout residual_dropout resid_pdrop attn_pdrop embd_pdrop embed_dropout
 		transformers.js_config unsloth_fixed unsloth_version`)
 }
 

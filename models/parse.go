@@ -127,7 +127,7 @@ func (r *Fields) config(family *Family, isPart bool) Config {
 	}
 	c := Config{Name: "custom", DType: BF16, Family: family.Name, Names: family.Names, ByKVHead: family.ByKVHead,
 		TextPart: isPart}
-	r.partialAllowed = family.PartialRotary
+	r.partialAllowed, r.renamed = family.PartialRotary, family.Fields
 	r.class(family, isPart)
 	r.sizes(&c)
 	c.NormEps = r.required("rms_norm_eps")
