@@ -209,7 +209,7 @@ func killSubjects(t *testing.T) []killSubject {
 		x := promptSubjects[3]
 		x.several = several
 		all = append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, x))
-		x = promptSubject{sms: 2, room: 64, cached: 40, kv: tasks.KVE4M3, several: several}
+		x = promptSubject{sms: 2, room: 64, cached: 56, kv: tasks.KVE4M3, several: several}
 		all = append(all, ofPrompts("KV e4m3, cached tokens", pipeline.FormatBF16, x))
 	}
 	coded := promptSubjects[3]
