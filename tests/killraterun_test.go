@@ -37,13 +37,24 @@ var scaleExcuses = mutate.Excuses{
 		Why: "passes a load of the cache's scales, which no thread of a launch writes", Rule: mutate.Conflict},
 }
 
+// sumsExcuses are of products of 4 bits for several rows whose sums are in shared memory.
+var sumsExcuses = mutate.Excuses{
+	{Op: "mbar.arrive @empty", Classes: later, Role: "consumers", Front: "syncwarp",
+		Behind: "ld @normed | ld @attn | ld @act",
+		Why:    "a stage is released behind a load of an input, which is other memory: later than it could",
+		Rule:   mutate.Causality},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers",
+		Regions: []string{"sync after gate_up"}, Front: "bar.sync", Behind: "red.add.release @barrier",
+		Why: "the same warps have met at the barrier in front of it, and none has written since", Rule: mutate.Causality},
+}
+
 // familyExcuses is why mutants of a family's kernels may go unreported.
 func familyExcuses(f family) mutate.Excuses {
 	switch f {
 	case oneRow:
 		return slices.Concat(singleExcuses, drawExcuses, scaleExcuses)
 	case manyRows:
-		return slices.Concat(ringExcuses, raggedExcuses, scaleExcuses)
+		return slices.Concat(ringExcuses, raggedExcuses, scaleExcuses, sumsExcuses)
 	case manyPrompts:
 		return slices.Concat(prefillExcuses, severalExcuses)
 	}
