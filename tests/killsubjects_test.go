@@ -120,6 +120,13 @@ func killSubjects(t *testing.T) []killSubject {
 		})
 		all = append(all, ofOneRow(string(f), c, with(ships, func(o *megakernel.Options) { o.Weights = f }), 2))
 	}
+	for _, x := range []struct{ hidden, warps int }{{320, 12}, {640, 4}} { // 8B has 12 in formats of floats of 4 bits
+		c := smallConfig(t, func(c *models.Config) {
+			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = x.hidden, 384, 320, false
+		})
+		all = append(all, ofOneRow(fmt.Sprintf("mxfp4, %d wide, %d warps", x.hidden, x.warps), c,
+			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatMXFP4, x.warps, 0 }), 2))
+	}
 	all = append(all,
 		ofOneRow("i4g128, chunks of two sizes", smallConfig(t, func(c *models.Config) {
 			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 640, 320, false
@@ -182,11 +189,16 @@ func killSubjects(t *testing.T) []killSubject {
 			all = append(all, ofRows(string(f)+map[int]string{8: ", 8 rows", 16: ", 16 rows"}[n], heads(256, 256, 16), 0, o))
 		}
 	}
-	for _, n := range []int{8, 16} { // all products with chunks of columns, stages of several tiles and several batches
-		c := heads(384, 384, 32)
+	for _, x := range []struct {
+		rows  int
+		draws bool
+		name  string
+	}{{8, true, "8 rows"}, {8, false, "8 rows, greedy"}, {16, false, "16 rows"}} {
+		c := heads(384, 384, 32) // all products with chunks of columns, stages of several tiles and several batches
 		c.Vocab, c.Heads = 480, 12
-		all = append(all, ofRows(fmt.Sprintf("i4g128, LM head i4g128, %d rows", n), c, 0,
-			with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights, o.Head, o.Draws = n, "i4g128", "i4g128", n == 8 })))
+		all = append(all, ofRows("i4g128, LM head i4g128, "+x.name, c, 0, with(rows, func(o *megakernel.Options) {
+			o.Tokens, o.Weights, o.Head, o.Draws = x.rows, "i4g128", "i4g128", x.draws
+		})))
 	}
 	for _, n := range []int{8, 16} { // whose LM head's tiles are no whole chunks
 		o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights, o.StageBytes = n, "i4g32-zeros", 2560 })
