@@ -27,7 +27,10 @@ import synth  # noqa: E402
 STYLES = {"llama2": "llama2", "mistral": "mistral", "mistral-nemo": "tekken", "ministral": "tekken", "ministral3": "tekken", "qwen2": "qwen2", "qwen3": "qwen2",
           "phi3": "phi3", "gemma": "gemma", "glm": "glm4", "glm4": "glm4", "smollm3": "smollm", "olmo2": "gpt2", "granite": "gpt2", "phi4-mini": "o200k",
           "internlm3": "unigram-bytes", "internlm2": "llama2", "helium": "unigram-bytes", "ernie4_5": "metaspace"}
-# By the style of tokenizer a template with its family's constructs, none that shows a date.
+# What templates say of the day, so that goldens do not depend on it; cmd/mkgen/texts_test.go has it, too.
+GOLDEN_DAY = {'strftime_now("%Y-%m-%d")': '"2026-11-26"', 'strftime_now("%A")': '"Thursday"'}
+
+# By the style of tokenizer a template with its family's constructs.
 TEMPLATES = {"mistral": "brackets", "tekken": "brackets", "gemma": "turns", "qwen2": "thinking", "llama2": "alternate", "phi3": "alternate"}
 # dynamic scaling: the kernel has the frequencies of the longest context, transformers those of the present one. InternLM 3 goes without.
 APART = {"llama-dynamic"}
@@ -57,6 +60,8 @@ def write(name, folder):
     tokenizer = transformers.PreTrainedTokenizerFast(tokenizer_file=str(style(name) / "tokenizer.json"))
     tokenizer.bos_token = bos(tokenizer)
     tokenizer.chat_template = template(name).read_text(encoding="utf-8")
+    for call, day in GOLDEN_DAY.items():
+        tokenizer.chat_template = tokenizer.chat_template.replace(call, day)
     fields = {k: v for k, v in json.loads(json.dumps(make.CASES[name])).items() if k not in ("torch_dtype", "auto_map", "transformers_version")}
     fields |= {"intermediate_size": 104, "vocab_size": len(tokenizer) + 3, "eos_token_id": len(tokenizer) + 2}
     if name == "internlm3":
