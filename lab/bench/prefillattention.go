@@ -5,14 +5,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/lab/attend"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
@@ -43,51 +40,6 @@ func AttentionOffset(t int, row uint64) int {
 	return int(uint32(row*2654435761+uint64(t)*40503077) >> 12)
 }
 
-// AttentionFile is what mkgen bench --prefill-attention --cases writes, for bench/attention.py.
-type AttentionFile struct {
-	AttentionHeader
-	Attention string          `json:"attention,omitempty"` // attend.PrefillVariant
-	Page      int             `json:"page"`
-	Cases     []AttentionCase `json:"cases"`
-}
-
-// AttentionHeader is what files of the attention of prompts have in common.
-type AttentionHeader struct {
-	What      string `json:"what"` // AttentionWhat or AttentionBesideWhat
-	GPU       string `json:"gpu"`
-	Driver    string `json:"driver"`
-	CUDA      string `json:"cuda"`
-	Commit    string `json:"commit"`
-	Compiler  string `json:"compiler"`
-	Heads     int    `json:"heads"`
-	KVHeads   int    `json:"kv_heads"`
-	HeadDim   int    `json:"head_dim"`
-	Sequences int    `json:"sequences"`
-}
-
-// AttentionWhat is the field what of an AttentionFile.
-const AttentionWhat = "attention of prompts"
-
-// AttentionCase are the figures of one length. TFLOP/s count two products over what a token sees. Worst is the
-// largest error of a row of the sample, see MaxAttentionError.
-type AttentionCase struct {
-	Tokens int               `json:"tokens"`
-	Micros float64           `json:"device_us"` // the median
-	FLOP   float64           `json:"flop"`
-	TFLOPS float64           `json:"tflop_s"`
-	Worst  float64           `json:"worst"`
-	Sample []AttentionSample `json:"sample"`
-	Rounds []float64         `json:"rounds_us"`
-}
-
-// AttentionSample is a head's output of one token.
-type AttentionSample struct {
-	Sequence int       `json:"sequence"`
-	Token    int       `json:"token"`
-	Head     int       `json:"head"`
-	Out      []float32 `json:"out"`
-}
-
 // MaxAttentionError is the largest error of a row that passes: the root mean square of what its elements differ by from
 // float64, of that of their size, o² + Σ(p·v)². Weights p and outputs o are rounded to bf16, by 2⁻⁸ of each at most,
 // which comes to half of it; a token lost shows up to 40000 tokens.
@@ -104,9 +56,9 @@ func (s *PrefillAttentionSuite) Run(ctx context.Context) (*AttentionFile, error)
 	if err := synth.Fill(noise, AttentionSeed, AttentionNoise, 0); err != nil {
 		return nil, err
 	}
-	f := &AttentionFile{Attention: c.Variant.String(), Page: c.Page}
-	f.AttentionHeader = AttentionHeader{What: AttentionWhat, Heads: c.Heads,
-		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Sequences: s.Sequences}
+	f := &AttentionFile{Attention: c.Variant.String(), Page: c.Page,
+		AttentionHeader: AttentionHeader{What: AttentionWhat, Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim,
+			Sequences: s.Sequences}}
 	for _, n := range s.Lengths {
 		if s.Progress != nil {
 			s.Progress(fmt.Sprintf("attention of %d prompts of %d tokens", s.Sequences, n))
@@ -384,31 +336,4 @@ func varied(v *attend.PrefillVariant, score float64, at AttentionSample, key, he
 		return score + float64(tasks.ALiBiSlopes(heads)[at.Head])*float64(key-at.Token)*math.Log2E
 	}
 	return score
-}
-
-// CheckAttentionFile refuses data that are no AttentionFile.
-func CheckAttentionFile(data []byte) error {
-	return jsonfile.Parse(data, &AttentionFile{}, jsonfile.Kind{Name: "a file of attention of prompts",
-		What: AttentionWhat})
-}
-
-// Write writes the file, whole or not at all.
-func (f *AttentionFile) Write(path string) error { return jsonfile.Write(path, f) }
-
-// WriteTable writes the figures as a table.
-func (f *AttentionFile) WriteTable(w io.Writer, facts Facts) error {
-	note := ""
-	if facts.Executor {
-		note = " (of the executor: no measure of a GPU)"
-	}
-	_, err := fmt.Fprintf(w,
-		"%s attention of %d prompts, %d query and %d KV heads of %d, "+
-			"shuffled pages of %d tokens%s\n\ntokens     device  TFLOP/s  error\n",
-		strings.TrimSpace("Causal "+f.Attention), f.Sequences, f.Heads, f.KVHeads, f.HeadDim, f.Page, note)
-	for _, c := range f.Cases {
-		if err == nil {
-			_, err = fmt.Fprintf(w, "%6d  %6.2f ms  %7.1f  %.2g\n", c.Tokens, c.Micros/1e3, c.TFLOPS, c.Worst)
-		}
-	}
-	return err
 }

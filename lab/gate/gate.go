@@ -24,9 +24,8 @@ type Rules struct {
 	SequencePositions int
 	// PositionFactor bounds KL(o‖k) at each position; see limits.
 	PositionFactor float64
-	// MarginFactor and OwnMargin say when o is sure: its top-2 margin exceeds MarginFactor * rms(h-o) at the position,
-	// and OwnMargin times what s's rms is there by the ratio of the mean divergences, which go as its square.
-	MarginFactor, OwnMargin float64
+	// MarginFactor says when o is sure: its top-2 margin exceeds MarginFactor * rms(h-o) at the position.
+	MarginFactor float64
 	// MinPositions and MinSequences are the least evidence accepted.
 	MinPositions, MinSequences int
 }
@@ -37,8 +36,7 @@ const RulesVersion = 2
 // DefaultRules are the project's; docs/benchmarking.md says why each figure is what it is.
 func DefaultRules() Rules {
 	return Rules{MeanFactor: 1.1, MeanSlack: 1e-6, P99Factor: 1.25, P99Slack: 1e-5, OwnFactor: 1.5, OwnSlack: 1e-7,
-		Deviations: 4, SequencePositions: 8, PositionFactor: 16, MarginFactor: 3, OwnMargin: 5, MinPositions: 2048,
-		MinSequences: 2}
+		Deviations: 4, SequencePositions: 8, PositionFactor: 16, MarginFactor: 3, MinPositions: 2048, MinSequences: 2}
 }
 
 // Position is what is measured at one position.
@@ -77,10 +75,12 @@ func Measure(o, h, k []float32, own float64) (Position, error) {
 
 // Gate collects positions. Make it with New. Not safe for concurrent use; Measure is, and takes nearly all of the time.
 type Gate struct {
-	rules     Rules
-	places    []place // every position
-	badLogits int
-	firstBad  string
+	rules       Rules
+	places      []place // every position
+	flips, sure int
+	badLogits   int
+	firstBad    string
+	firstFlip   string
 }
 
 // New returns an empty gate.
@@ -100,11 +100,17 @@ func (g *Gate) Add(sequence, position int, o, h, k []float32, own float64) error
 // Put counts a measured position.
 func (g *Gate) Put(sequence, position int, p Position) {
 	where := fmt.Sprintf("sequence %d position %d", sequence, position)
-	g.places = append(g.places, place{Sequence: sequence, Position: position, KLs: KLs{p.KLReference, p.KLOwn, p.KLOurs},
-		surety: p.Margin / p.RMS, want: p.Want, got: p.Got})
+	g.places = append(g.places, place{Sequence: sequence, Position: position, KLs: KLs{p.KLReference, p.KLOwn, p.KLOurs}})
 	if math.IsInf(p.KLOurs, 1) {
 		g.badLogits++
 		note(&g.firstBad, where)
+	}
+	if p.Margin > g.rules.MarginFactor*p.RMS {
+		g.sure++
+		if p.Got != p.Want {
+			g.flips++
+			note(&g.firstFlip, fmt.Sprintf("%s: token %d, want %d", where, p.Got, p.Want))
+		}
 	}
 }
 
@@ -137,9 +143,8 @@ func (g *Gate) Result() Result {
 	r := Result{
 		KLReference: mean(all.ref), KLOurs: mean(all.ours), KLOwn: mean(all.own), P99Reference: percentile99(all.ref),
 		P99Ours:   percentile99(all.ours),
-		Positions: len(g.places), Sequences: len(sequences),
+		Positions: len(g.places), Sequences: len(sequences), Sure: g.sure, Flips: g.flips,
 	}
-	firstFlip := g.countSure(&r)
 	fail := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
 	if r.Positions < g.rules.MinPositions {
 		fail("%d positions, want at least %d", r.Positions, g.rules.MinPositions)
@@ -164,29 +169,10 @@ func (g *Gate) Result() Result {
 	}
 	g.limits(&r, all, sequences, fail)
 	if r.Flips > 0 {
-		fail("%d flips of a sure top-1, first %s", r.Flips, firstFlip)
+		fail("%d flips of a sure top-1, first %s", r.Flips, g.firstFlip)
 	}
 	r.Passed = len(r.Reasons) == 0
 	return r
-}
-
-// countSure counts the positions where o is sure, and those that k flips, the first of which it names.
-func (g *Gate) countSure(r *Result) (first string) {
-	least := g.rules.MarginFactor
-	if r.KLReference > 0 && !math.IsInf(r.KLReference, 0) {
-		least = max(least, g.rules.OwnMargin*math.Sqrt(r.KLOwn/r.KLReference))
-	}
-	for _, p := range g.places {
-		if !(p.surety > least) {
-			continue
-		}
-		r.Sure++
-		if p.got != p.want {
-			r.Flips++
-			note(&first, fmt.Sprintf("sequence %d position %d: token %d, want %d", p.Sequence, p.Position, p.got, p.want))
-		}
-	}
-	return first
 }
 
 // shows is the result of a run with a fault so far, and whether that is all it takes: it does not pass, for another

@@ -152,18 +152,6 @@ func TestFlipCountsOnlyWhereReferenceIsSure(t *testing.T) {
 	require.True(t, unsure.Passed)
 }
 
-// Where s is as far from o as h is, o's margin must be five times h's error, not three times.
-func TestATokenIsSureByWhatTheKernelsOwnRoundingsChange(t *testing.T) {
-	o, h, k := []float32{0.6, 0, 0}, []float32{0.6, 0, 0.3}, []float32{0, 0.6, 0} // a margin of 3.5 times the rms
-	far := divergence(o, logSumExp(o), h, logSumExp(h))
-	for own, sure := range map[float64]int{far / 4: 1, far: 0} {
-		g := New(small())
-		require.NoError(t, g.Add(0, 0, o, h, k, own))
-		r := g.Result()
-		require.Equal(t, [2]int{sure, sure}, [2]int{r.Sure, r.Flips})
-	}
-}
-
 func TestTieInKernelFlipsToTheLowestToken(t *testing.T) {
 	rules := small()
 	rules.MeanSlack, rules.P99Slack, rules.OwnSlack = 10, 10, 10

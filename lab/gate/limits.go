@@ -15,8 +15,6 @@ type KLs struct {
 type place struct {
 	Sequence, Position int
 	KLs
-	surety    float64 // o's top-2 margin over rms(h-o)
-	want, got int     // top token of o, of k
 }
 
 // Worst is the position or the sequence that came closest to its limit, or went furthest beyond.

@@ -2,13 +2,11 @@ package families
 
 import (
 	"math"
-	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/engine/sampling"
-	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
@@ -35,40 +33,30 @@ func drawn(c models.Config, tokens []int) (params []sampling.Params, rules []dra
 // Every family's kernels that draw, of one row and of several: logits are the reference's that rounds as the kernel
 // does, and tokens are those that the host draws from them.
 func TestKernelsDrawTokensForEveryFamily(t *testing.T) {
-	for _, c := range cases(t) {
-		if strings.Contains(c.Name, "-") && !deep.On() { // a variant of a family that is there
-			continue
-		}
-		t.Run(c.Name, func(t *testing.T) {
-			t.Parallel()
-			config, err := c.Config(nil)
-			require.NoError(t, err)
-			w, err := c.Weights()
-			require.NoError(t, err)
-			tokens := c.Tokens[:3]
-			want := logitsOf(t, config, w, tokens, reference.AsKernel(config))
-			most := limit(distance(want, logitsOf(t, config, w, tokens, reference.Hooks{})))
-			params, rules := drawn(config, tokens)
-			for _, rows := range []int{1, 6} {
-				o := small
-				o.Draws, o.Tokens = true, rows
-				if rows > 1 {
-					o.Splits = 0
-				}
-				mk, err := megakernel.Build(config, o)
-				require.NoError(t, err)
-				sequences := min(rows, len(rules))
-				chosen, logits := draws(t, mk, w, tokens, rules[:sequences])
-				for i := range sequences {
-					require.Less(t, distance([][]float64{wide(logits[i])}, want[len(want)-1:]), most, "%d rows", rows)
-					rules[i].Change(logits[i], uint32(len(tokens)))
-					token, err := sampling.Sample(logits[i], params[i], len(tokens))
-					require.NoError(t, err)
-					require.Equal(t, token, chosen[i], "%d rows, sequence %d", rows, i)
-				}
+	eachFamily(t, func(t *testing.T, c *Case, config models.Config, w reference.Weights) {
+		tokens := c.Tokens[:3]
+		want := logitsOf(t, config, w, tokens, reference.AsKernel(config))
+		most := limit(distance(want, logitsOf(t, config, w, tokens, reference.Hooks{})))
+		params, rules := drawn(config, tokens)
+		for _, rows := range []int{1, 6} {
+			o := small
+			o.Draws, o.Tokens = true, rows
+			if rows > 1 {
+				o.Splits = 0
 			}
-		})
-	}
+			mk, err := megakernel.Build(config, o)
+			require.NoError(t, err)
+			sequences := min(rows, len(rules))
+			chosen, logits := draws(t, mk, w, tokens, rules[:sequences])
+			for i := range sequences {
+				require.Less(t, distance([][]float64{wide(logits[i])}, want[len(want)-1:]), most, "%d rows", rows)
+				rules[i].Change(logits[i], uint32(len(tokens)))
+				token, err := sampling.Sample(logits[i], params[i], len(tokens))
+				require.NoError(t, err)
+				require.Equal(t, token, chosen[i], "%d rows, sequence %d", rows, i)
+			}
+		}
+	})
 }
 
 // draws feeds the same tokens to a sequence for each rule and returns what these choose, and the logits before rules.

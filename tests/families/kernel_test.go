@@ -134,10 +134,9 @@ func logitsOf(t *testing.T, config models.Config, w reference.Weights, tokens []
 // float32 (0.006 to 0.01 of Gemma 2 and 3, whose roundings cost no more).
 func limit(own float64) float64 { return own/2 + 0.01 }
 
-// Every family's kernels, of one row and of several, against the reference that rounds as they do and against
-// transformers in float32. What is left is roundings that fall the other way, and, beside transformers, bf16 in place
-// of float32.
-func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
+// eachFamily runs body, side by side, for a case of each family, and deeply for its variants, too.
+func eachFamily(t *testing.T, body func(t *testing.T, c *Case, config models.Config, w reference.Weights)) {
+	t.Helper()
 	for _, c := range cases(t) {
 		if strings.Contains(c.Name, "-") && !deep.On() { // a variant of a family that is there
 			continue
@@ -148,42 +147,51 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 			require.NoError(t, err)
 			w, err := c.Weights()
 			require.NoError(t, err)
-			tokens := c.Tokens
-			if !deep.On() {
-				tokens = tokens[:min(len(tokens), 21)]
-			}
-			want, exact := logitsOf(t, config, w, tokens, reference.AsKernel(config)),
-				logitsOf(t, config, w, tokens, reference.Hooks{})
-			for _, rows := range []int{1, 6} {
-				tokens, want, exact := tokens, want, exact
-				if rows == 1 && !deep.On() { // beyond the windows of 8 and the first page
-					tokens, want, exact = tokens[:10], want[:10], exact[:10]
-				}
-				o := small
-				run := decode
-				if rows > 1 {
-					o.Tokens, o.Splits, run = rows, 0, together
-				}
-				mk, err := megakernel.Build(config, o)
-				require.NoError(t, err)
-				got := run(t, mk, w, tokens)
-				near, own, far := distance(got, want), distance(want, exact), 0.0
-				for _, at := range c.Positions() {
-					if at < len(tokens) {
-						far = max(far, distance(got[at:at+1], [][]float64{c.At(at)}))
-					}
-				}
-				t.Logf("%d rows: %.4f from the reference, whose roundings cost %.4f, at most %.4f from transformers", rows, near,
-					own, far)
-				require.Less(t, near, limit(own), "%d rows, roundings cost %.4f", rows, own)
-				require.Less(t, far, 0.1, "%d rows", rows)
-				for i := range got { // greedy choices are the same, but where two tokens are nearly as good
-					best := reference.Argmax(got[i])
-					require.LessOrEqual(t, slices.Max(want[i])-want[i][best], 0.1*spread(want[i]), "token %d", i)
-				}
-			}
+			body(t, &c, config, w)
 		})
 	}
+}
+
+// Every family's kernels, of one row and of several, against the reference that rounds as they do and against
+// transformers in float32. What is left is roundings that fall the other way, and, beside transformers, bf16 in place
+// of float32.
+func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
+	eachFamily(t, func(t *testing.T, c *Case, config models.Config, w reference.Weights) {
+		tokens := c.Tokens
+		if !deep.On() {
+			tokens = tokens[:min(len(tokens), 21)]
+		}
+		want, exact := logitsOf(t, config, w, tokens, reference.AsKernel(config)),
+			logitsOf(t, config, w, tokens, reference.Hooks{})
+		for _, rows := range []int{1, 6} {
+			tokens, want, exact := tokens, want, exact
+			if rows == 1 && !deep.On() { // beyond the windows of 8 and the first page
+				tokens, want, exact = tokens[:10], want[:10], exact[:10]
+			}
+			o := small
+			run := decode
+			if rows > 1 {
+				o.Tokens, o.Splits, run = rows, 0, together
+			}
+			mk, err := megakernel.Build(config, o)
+			require.NoError(t, err)
+			got := run(t, mk, w, tokens)
+			near, own, far := distance(got, want), distance(want, exact), 0.0
+			for _, at := range c.Positions() {
+				if at < len(tokens) {
+					far = max(far, distance(got[at:at+1], [][]float64{c.At(at)}))
+				}
+			}
+			t.Logf("%d rows: %.4f from the reference, whose roundings cost %.4f, at most %.4f from transformers", rows, near,
+				own, far)
+			require.Less(t, near, limit(own), "%d rows, roundings cost %.4f", rows, own)
+			require.Less(t, far, 0.1, "%d rows", rows)
+			for i := range got { // greedy choices are the same, but where two tokens are nearly as good
+				best := reference.Argmax(got[i])
+				require.LessOrEqual(t, slices.Max(want[i])-want[i][best], 0.1*spread(want[i]), "token %d", i)
+			}
+		}
+	})
 }
 
 var every = flag.Bool("every", false, "every family's kernels in every format of weights: three CPU minutes")
