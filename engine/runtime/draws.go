@@ -13,6 +13,7 @@ import (
 type asked struct {
 	draw.Rule
 	chosen int // tokens of the answer in the device's copy of its history
+	first  int // position of the token that the launch chooses first
 }
 
 // history names what a copy on the device is of: a draw.History, and the length of its answer; none where nobody knows.
@@ -35,9 +36,6 @@ func (s *runner) startDraws() error {
 func (s *runner) setDraws(rules ...draw.Rule) error {
 	s.modes = 0
 	s.asked = s.asked[:0]
-	for i := range s.scores { // their memory stays
-		s.scores[i].words = s.scores[i].words[:0]
-	}
 	for _, r := range rules {
 		s.modes |= r.Modes()
 		s.asked = append(s.asked, asked{Rule: r})
@@ -100,7 +98,7 @@ func (s *runner) setHistories() error {
 // drew notes that the last launch has chosen n tokens for each row in ran steps. The kernel has added them to
 // histories, which are of no use where it has added more.
 func (s *runner) drew(n, ran int) {
-	s.ran = n
+	s.ran, s.ranks = n, s.ranks[:0]
 	for i := range s.asked {
 		if r := &s.asked[i]; r.History != nil && n == ran {
 			r.chosen += n

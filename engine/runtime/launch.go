@@ -125,6 +125,7 @@ func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, q
 		r.maskSteps(1, q.Steps, r.nextMask)); err != nil {
 		return nil, err
 	}
+	r.places(q.Sequences)
 	var chosen []int
 	hand := func(step int) bool { return each == nil || each(step, chosen) }
 	l := &launch{s: &r.runner, ctx: ctx, end: q.Steps, each: hand, come: func(step int) (come bool, err error) {
@@ -155,6 +156,19 @@ func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, q
 		l.stopping = !hand(i)
 	}
 	return all, ctx.Err()
+}
+
+// places says which token of its sequence each row chooses first.
+func (r *Session) places(of []kv.Sequence) {
+	row := 0
+	for i := range of {
+		for k := range of[i].New {
+			if row < len(r.asked) {
+				r.asked[row].first = of[i].Cached + k + 1
+			}
+			row++
+		}
+	}
 }
 
 // check refuses a launch that cannot be, but for what the planner looks at.

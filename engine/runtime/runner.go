@@ -41,12 +41,12 @@ type runner struct {
 	nextMask func(row int) []uint32  // of the steps behind the first of the next launch; nil: those of the first are of all
 	nextSeen func(chosen []int) bool // of the next launch: batch.StepRequest.Seen
 
-	asked     []asked     // of the next launch's rows
-	ran       int         // steps of the last launch that chose a token
-	histories []history   // that the device has
-	encoded   []byte      // memory of one
-	scores    []rowScores // of the last launch's rows, those that were read
-	raw       []byte      // memory of what is read
+	asked     []asked   // of the next launch's rows
+	ran       int       // steps of the last launch that chose a token
+	histories []history // that the device has
+	encoded   []byte    // memory of one
+	ranks     []ranks   // of the last launch's rows; none before they are asked for
+	raw       []byte    // memory of their scores
 
 	stopped bool  // stop is not 0
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
@@ -141,20 +141,15 @@ const noToken = 1<<32 - 1
 
 // read reads n words of a buffer from word i on.
 func (s *runner) read(name string, i, n int) ([]uint32, error) {
-	return s.readInto(nil, name, i, n)
-}
-
-// readInto is read into the memory of dst, which may be too small.
-func (s *runner) readInto(dst []uint32, name string, i, n int) ([]uint32, error) {
-	s.raw = slices.Grow(s.raw[:0], 4*n)[:4*n]
-	if err := s.dev.Read(name, 4*int64(i), s.raw); err != nil {
+	raw := make([]byte, 4*n)
+	if err := s.dev.Read(name, 4*int64(i), raw); err != nil {
 		return nil, err
 	}
-	dst = slices.Grow(dst[:0], n)[:n]
-	for j := range dst {
-		dst[j] = binary.LittleEndian.Uint32(s.raw[4*j:])
+	out := make([]uint32, n)
+	for j := range out {
+		out[j] = binary.LittleEndian.Uint32(raw[4*j:])
 	}
-	return dst, nil
+	return out, nil
 }
 
 // clear makes n words of the stream, from word i on, empty, and says that the launch

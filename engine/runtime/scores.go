@@ -1,57 +1,97 @@
 package runtime
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
 
 	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// rowScores are scores of a row that were read, from the token at a position of its sequence on.
-type rowScores struct {
-	position int
-	words    []uint32
+// ranks are log-probabilities of the tokens that a row chose in a launch, from its first one on; the tokens themselves
+// are left out. Where a step's scores cannot be there is an error.
+type ranks struct {
+	of   []sampling.Logprobs
+	errs []error
 }
 
 // scoring reports whether rows of the launch have scores. Its tokens are then handed out when it has ended, with these.
 func (s *runner) scoring() bool { return s.modes&draw.ModeScores != 0 }
 
-// logprobs are those of the token that a row chose for a position of its sequence, in a step of the last launch that
-// others followed, as many as behind says. It reads those of the steps behind along.
-func (s *runner) logprobs(row, position, behind, token int) (sampling.Logprobs, error) {
-	if row >= len(s.asked) || s.asked[row].Tops() < 0 || behind < 0 || behind >= draw.ScoredSteps {
-		return sampling.Logprobs{},
-			fmt.Errorf("log-probabilities of row %d and %d steps before the launch's last, want a row that has them, and less than %d", row, behind, draw.ScoredSteps)
+// logprobs are those of the token that a row chose for a position of its sequence in the last launch, one of the last
+// draw.ScoredSteps. The first call behind a launch makes those of all its rows and steps.
+func (s *runner) logprobs(row, position, token int) (sampling.Logprobs, error) {
+	if row < 0 || row >= len(s.asked) || s.asked[row].Tops() < 0 {
+		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d, which has none in the last launch", row)
 	}
-	size := draw.ScoreWords(s.mk.Options.SMs)
-	for len(s.scores) <= row {
-		s.scores = append(s.scores, rowScores{})
+	first := s.asked[row].first + max(0, s.ran-draw.ScoredSteps)
+	if end := s.asked[row].first + s.ran; position < first || position >= end {
+		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d at position %d, want %d to %d", row, position,
+			first, end-1)
 	}
-	have := &s.scores[row]
-	if at := position - have.position; at < 0 || (at+1)*size > len(have.words) {
-		slot := position % draw.ScoredSteps
-		words, err := s.readInto(have.words, megakernel.BufferScores, (row*draw.ScoredSteps+slot)*size,
-			min(behind+1, draw.ScoredSteps-slot)*size)
-		if err != nil {
-			have.words = nil
+	if len(s.ranks) == 0 {
+		if err := s.rank(); err != nil {
 			return sampling.Logprobs{}, err
 		}
-		*have = rowScores{position, words}
 	}
-	return sampling.LogprobsOfScores(have.words[(position-have.position)*size:][:size], token, s.asked[row].Tops())
+	of := &s.ranks[row]
+	l := of.of[position-first]
+	l.Token = token
+	return l, of.errs[position-first]
+}
+
+// rank reads the scores of the last launch, all at once, and makes log-probabilities of them, of several rows at a
+// time.
+func (s *runner) rank() error {
+	size, from, end := draw.ScoredSteps*draw.ScoreWords(s.mk.Options.SMs), len(s.asked), 0
+	for i := range s.asked {
+		if s.asked[i].Tops() >= 0 {
+			from, end = min(from, i), i+1
+		}
+	}
+	s.raw = slices.Grow(s.raw[:0], 4*size*(end-from))[:4*size*(end-from)]
+	if err := s.dev.Read(megakernel.BufferScores, 4*int64(size)*int64(from), s.raw); err != nil {
+		return err
+	}
+	s.ranks = slices.Grow(s.ranks, len(s.asked))[:len(s.asked)]
+	var ranked sync.WaitGroup
+	for i := from; i < end; i++ {
+		if s.asked[i].Tops() >= 0 {
+			ranked.Go(func() { s.ranks[i] = s.rankRow(&s.asked[i], s.raw[4*size*(i-from):][:4*size]) })
+		}
+	}
+	ranked.Wait()
+	return nil
+}
+
+// rankRow makes log-probabilities of a row's scores of all steps that are kept.
+func (s *runner) rankRow(r *asked, raw []byte) (all ranks) {
+	n := min(s.ran, draw.ScoredSteps)
+	words := make([]uint32, draw.ScoreWords(s.mk.Options.SMs))
+	for position := r.first + s.ran - n; position < r.first+s.ran; position++ {
+		at := raw[4*len(words)*(position%draw.ScoredSteps):]
+		for i := range words {
+			words[i] = binary.LittleEndian.Uint32(at[4*i:])
+		}
+		l, err := sampling.LogprobsOfScores(words, 0, r.Tops())
+		all.of, all.errs = append(all.of, l), append(all.errs, err)
+	}
+	return all
 }
 
 // Logprobs are those of the token that the last launch chose last, where SetDraw wanted scores.
 func (s *Sequence) Logprobs(token int) (sampling.Logprobs, error) {
-	return s.logprobs(0, s.pos, 0, token)
+	return s.logprobs(0, s.pos, token)
 }
 
 // RowLogprobs are those of the token that a row chose in the last step of Launch for a position of its sequence, where
 // SetDraws wanted scores.
 func (r *Session) RowLogprobs(row, position, token int) (sampling.Logprobs, error) {
-	return r.logprobs(row, position, 0, token)
+	return r.logprobs(row, position, token)
 }
 
 // TokenLogprobs are those of the token that Scored named for new token k of sequence i; see batch.Stepper.
@@ -69,9 +109,9 @@ func (r *Session) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error
 	}
 	if r.mk.Draws() {
 		if r.one != nil {
-			return r.logprobs(0, r.one.pos, 0, token)
+			return r.logprobs(0, r.one.pos, token)
 		}
-		return r.logprobs(row, r.seqs[i].Cached+k+1, 0, token)
+		return r.logprobs(row, r.seqs[i].Cached+k+1, token)
 	}
 	logits := make([]float32, r.mk.Config.Vocab)
 	if err := r.TokenLogits(i, k, logits); err != nil {
@@ -82,12 +122,11 @@ func (r *Session) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error
 
 // Logprobs are those of the token that sequence i chose in a step of the last launch; see batch.Stepper.
 func (r *Session) Logprobs(i, step, token int) (sampling.Logprobs, error) {
-	behind := r.ran - 1 - step
 	if r.one != nil {
-		return r.logprobs(0, r.one.pos-behind, behind, token)
+		return r.logprobs(0, r.one.pos-(r.ran-1-step), token)
 	}
 	s := &r.seqs[i]
-	return r.logprobs(r.last[i], s.Cached+s.New+step, behind, token)
+	return r.logprobs(r.last[i], s.Cached+s.New+step, token)
 }
 
 // TokenLogprobs are those of the token that Scored named for new token k of sequence i; see batch.Stepper.

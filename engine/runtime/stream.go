@@ -26,6 +26,9 @@ func (s *Sequence) Stream(ctx context.Context, prompt []int, n int,
 	if err := errors.Join(s.prepare(prompt, known, steps), s.maskSteps(len(prompt), steps, s.nextMask)); err != nil {
 		return nil, err
 	}
+	for i := range s.asked {
+		s.asked[i].first = known
+	}
 	var token uint32
 	l := &launch{s: s.runner, ctx: ctx, next: known, end: s.pos + steps + 1, at: s.pos,
 		come: func(i int) (come bool, err error) {

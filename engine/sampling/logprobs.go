@@ -47,13 +47,15 @@ func LogprobsOf(logits []float32, token, n int) (Logprobs, error) {
 // The probabilities' sums within a part are float32's. A +inf among the logits, or nothing but -inf or NaN, is an
 // error.
 func LogprobsOfScores(words []uint32, token, n int) (Logprobs, error) {
-	top, sum := math.Inf(-1), 0.0
 	at := func(word int) float64 { return float64(math.Float32frombits(words[word])) }
+	top, sum := math.Inf(-1), 0.0
 	for part := draw.ScoreParts; part+1 < len(words); part += 2 {
-		top = max(top, at(part))
+		if x := at(part); x > top { // a NaN becomes the sum's
+			top = x
+		}
 	}
 	for part := draw.ScoreParts; part+1 < len(words); part += 2 {
-		if x := at(part); x > math.Inf(-1) {
+		if x := at(part); x != math.Inf(-1) {
 			sum += at(part+1) * math.Exp(x-top)
 		}
 	}
@@ -62,6 +64,9 @@ func LogprobsOfScores(words []uint32, token, n int) (Logprobs, error) {
 		return Logprobs{}, fmt.Errorf("the logarithm of the sum of all exponentiated logits is %v, want a finite number", lse)
 	}
 	all := Logprobs{Logprob: Logprob{token, at(draw.ScoreChosen) - lse}}
+	if n > 0 {
+		all.Top = make([]Logprob, 0, n)
+	}
 	for pair := draw.ScoreTops; pair < draw.ScoreTops+2*n && words[pair+1] != draw.NoToken; pair += 2 {
 		all.Top = append(all.Top, Logprob{int(words[pair+1]), at(pair) - lse})
 	}

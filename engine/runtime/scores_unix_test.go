@@ -1,0 +1,46 @@
+//go:build unix
+
+package runtime
+
+import (
+	"syscall"
+	"testing"
+
+	"github.com/mkgen/mkgen/tasks/draw"
+	"github.com/stretchr/testify/require"
+)
+
+// What the host takes of 20 log-probabilities of each token, of launches of 16 steps of 16 rows.
+func BenchmarkLogprobsOfALaunch(b *testing.B) {
+	const rows = 16
+	s, m := scoredLaunch(rows, draw.ScoredSteps, true)
+	logits := make([]float32, 1000)
+	for i := range logits {
+		logits[i] = float32(i * i % 97)
+	}
+	for row := range rows {
+		for step := range draw.ScoredSteps {
+			m.set(row, step, 5, logits)
+		}
+	}
+	b.ReportAllocs()
+	before := cpu(b)
+	for b.Loop() {
+		s.drew(draw.ScoredSteps, draw.ScoredSteps)
+		for step := range draw.ScoredSteps {
+			for i := range rows {
+				_, err := s.Logprobs(i, step, 7)
+				require.NoError(b, err)
+			}
+		}
+	}
+	b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/draw.ScoredSteps/1000, "cpu-µs/step")
+	b.ReportMetric(float64(m.reads)/float64(b.N), "reads/launch")
+}
+
+// cpu is the processor time of this process in nanoseconds: on a busy machine elapsed time says nothing of the code.
+func cpu(b *testing.B) int64 {
+	var usage syscall.Rusage
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
+	return usage.Utime.Nano() + usage.Stime.Nano()
+}
