@@ -36,6 +36,9 @@ const (
 	// high and low bytes of down's input have changed places, where weights are integers
 	FaultInputBytes Fault = "input-bytes"
 
+	// down's products of a token get the scale of the token beside it, in prefill kernels whose inputs are e4m3
+	FaultTokenScale Fault = "token-scale"
+
 	// FaultLostArrival hangs: the last CTA does not arrive at the sync after
 	// gate and up. It is no wrong value, hence not among Faults.
 	FaultLostArrival Fault = "lost-arrival"

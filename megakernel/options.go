@@ -299,7 +299,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Trace", "a trace of %d layers, want at most %d", c.Layers, pipeline.MaxTraceLayers)
 	}
 	if all := slices.Concat(Faults(), LocalFaults()); !slices.Contains(slices.Concat(all, Hangs(), featureFaults(c, &o),
-		[]Fault{NoFault, FaultAttention}), o.Fault) {
+		[]Fault{NoFault, FaultAttention, FaultTokenScale}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want %s", o.Fault, plural.Or(all))
 	}
 	if err := o.completeMLP(); err != nil {

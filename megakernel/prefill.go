@@ -126,6 +126,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("activations in %q, want bf16 or e4m3", o.Activations)
 	case o.coded() && mk.Options.otherWeights() != string(pipeline.FormatE4M3):
 		return refuse("activations in e4m3 beside weights in %q, want e4m3", cmp.Or(mk.Options.otherWeights(), "bf16"))
+	case mk.Options.Fault == FaultTokenScale && !o.coded():
+		return refuse("fault %q with activations in bf16, want e4m3", mk.Options.Fault)
 	case c.Hidden%32 != 0 || c.Intermediate%32 != 0 || c.Heads*c.HeadDim%32 != 0:
 		return refuse("inputs of %d, %d and %d columns, want multiples of 32", c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
 	}

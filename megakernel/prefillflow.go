@@ -130,6 +130,7 @@ func (f *prefillFlow) declare() {
 		f.gemms[i] = f.p.gemm(i)
 		if in := f.gemms[i].Input; in != nil {
 			in.Codes, in.Scales = f.codes, f.scales
+			in.Beside = f.mk.Options.Fault == FaultTokenScale && i == MatrixDown
 		}
 		w := f.bufs.weights
 		if f.gemms[i].Late {

@@ -11,6 +11,7 @@ type PrefillCodes struct {
 	K, T   int              // columns, those that pad them to whole groups of 64 included, and tokens
 	Codes  dsl.Buf[dsl.U32] // at least K·T bytes
 	Scales dsl.Buf[dsl.F32] // [T]
+	Beside bool             // plants a fault: a token's products get the scale of the token beside it
 }
 
 // CodedColumns is K for an input of n columns.

@@ -346,6 +346,9 @@ func (g *PrefillGEMM) finish(e *Env, layer u32, u prefillUnit, sums []*dsl.Var[d
 func (p *PrefillPart) scales(layer u32) {
 	g := p.g
 	for half, token := range p.Tokens {
+		if g.Input.Beside {
+			token = token.XorC(1)
+		}
 		p.by[half] = g.Input.Scales.Load(token).Named("token_scale")
 	}
 	tile := dsl.Cast[dsl.U64](p.Tile).MulC(g.Columns / pipeline.TileRows * int(g.M.TileBytes()/4))

@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -110,4 +111,32 @@ func TestAPromptWithActivationsInE4M3(t *testing.T) {
 		require.Less(t, last[0], last[1])
 		require.Less(t, last[1], 0.25)
 	}
+}
+
+// The planted fault of token scales leaves the first layer's keys and values as they are and changes the second's, and
+// a kernel whose inputs are bf16 has none.
+func TestTheScaleOfANeighbouringTokenChangesWhatLiesBehindIt(t *testing.T) {
+	ofValues(t)
+	const pages = 4
+	tokens, table := synth.Tokens(3, 0, 40, 320), []uint32{3, 0, 1}
+	var rows [2][2][][]float64 // without and with the fault, of each layer
+	for i, fault := range []megakernel.Fault{megakernel.NoFault, megakernel.FaultTokenScale} {
+		o := megakernel.PrefillOptions{Tokens: 64, Groups: 1, Cluster: 1, Activations: pipeline.FormatE4M3}
+		r, _, _, sim, mk := prefillWith(t, megakernel.Options{SMs: 4, Page: 16, Weights: pipeline.FormatE4M3, Fault: fault},
+			runtime.Options{}, o, pages)
+		_, err := r.Run(t.Context(), tokens, 0, table, false)
+		require.NoError(t, err)
+		for layer := range rows[i] {
+			for token := range tokens {
+				for v := range 2 {
+					rows[i][layer] = append(rows[i][layer], cacheOf(t, sim, mk, pages, table, layer, token, v))
+				}
+			}
+		}
+		o.Activations = ""
+		_, err = megakernel.BuildPrefill(mk, o)
+		require.Equal(t, fault != megakernel.NoFault, err != nil, "%v", err)
+	}
+	require.Equal(t, rows[0][0], rows[1][0])
+	require.Greater(t, relative(rows[0][1], rows[1][1]), 0.05)
 }

@@ -52,6 +52,9 @@ func (r *prefillRun) device(i int) Loaded { return r.devices[len(r.s.Decode)+i] 
 // prepare compiles the kernels with faults, where compiling takes time.
 func (r *prefillRun) prepare(ctx context.Context) error {
 	faults := []megakernel.Fault{megakernel.FaultDropToken, megakernel.FaultRope}
+	if r.s.coded() {
+		faults = append(faults, megakernel.FaultTokenScale)
+	}
 	return sideBySide(len(r.s.Prefill)*len(faults), func(i int) error {
 		p, ok := r.device(i / len(faults)).(Preparer)
 		if !ok {

@@ -20,7 +20,7 @@ var inKernel = map[string]megakernel.Fault{
 	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap,
 	PostNormSkipped: megakernel.FaultPostNorm,
 	GrowthLeftOut:   megakernel.FaultGrowth, BytesExchanged: megakernel.FaultInputBytes,
-	WindowWider: megakernel.FaultWindow}
+	WindowWider: megakernel.FaultWindow, TokenScaleOfNeighbour: megakernel.FaultTokenScale}
 
 // Builds are the options of the kernels that a judgement builds beside the one that it judges; probe says that local
 // checks are made, too.

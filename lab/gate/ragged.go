@@ -15,6 +15,10 @@ import (
 // TokenE4M3 is what a reference calls inputs of products in e4m3 with a scale a token.
 const TokenE4M3 pipeline.Format = "e4m3-tokens"
 
+// TokenScaleOfNeighbour is the fault of kernels of such inputs: down's products of a token get the scale of the token
+// beside it.
+const TokenScaleOfNeighbour = "token_scale_of_neighbour"
+
 // RaggedRunner runs steps of several query rows, of any sequences.
 type RaggedRunner interface {
 	// Run runs one step of sequences that bring New tokens each, all of which are
@@ -129,8 +133,12 @@ func (s *RaggedSubject) progress(what string) {
 
 // faults lists those that are planted.
 func (s *RaggedSubject) faults() []string {
-	return slices.DeleteFunc(faults(s.Kernel),
+	names := slices.DeleteFunc(faults(s.Kernel),
 		func(name string) bool { return s.Prefill && (name == MergeWeightWrong || name == BytesExchanged) })
+	if s.Inputs == TokenE4M3 {
+		names = append(names, TokenScaleOfNeighbour)
+	}
+	return names
 }
 
 // mostAlone is the longest sequence that is run alone.

@@ -219,6 +219,17 @@ func TestMissedFaultsOfARaggedKernelFailTheGate(t *testing.T) {
 	require.Error(t, report.Err())
 }
 
+// Scales of tokens have a fault of their own where inputs of products have any.
+func TestTokenScalesOfPrefillKernelsAreSpoiled(t *testing.T) {
+	subject, p, ref := raggedSubject(t, 8)
+	subject.Prefill, subject.Inputs, ref.Roundings.Inputs = true, TokenE4M3, string(TokenE4M3)
+	p.blind = true
+	report, err := subject.Judge(t.Context(), ref, raggedRules())
+	require.NoError(t, err)
+	require.Equal(t, []string{KVTokenDropped, RopeOffByOne, NormGainSkipped, TokenScaleOfNeighbour},
+		report.Gate.FaultsMissed)
+}
+
 // Another attention shows behind the window only, which the sequences that are scored whole may not reach.
 func TestAnotherAttentionIsJudgedOnLongSequences(t *testing.T) {
 	subject, p, ref := raggedSubject(t, 8)
