@@ -30,8 +30,8 @@ type shippedKernel struct {
 // number of rows, those of checkpoints' own codes, layers of several formats and coded LM heads with 1, 8 and 16; each
 // greedy and drawing, with the watchdog of compile and bench and with that of run and serve; and prefill kernels of
 // each, for long prompts and for short ones, of one sequence as bench makes them and of as many as there are rows, as
-// run and serve do. Without -killrate most are those that draw, with run's watchdog, and
-// without -deep formats and numbers of rows are fewer.
+// run and serve do; with weights in e4m3 also prefill kernels whose activations are. Without -killrate most are those
+// that draw, with run's watchdog, and without -deep formats and numbers of rows are fewer.
 func shippedKernels(t *testing.T, of ...family) (all []shippedKernel) {
 	t.Helper()
 	c, err := models.Lookup("llama3-8b")
@@ -50,6 +50,7 @@ type shippedAs struct {
 	weights, head pipeline.Format
 	kv            tasks.KVType
 	rows          []int
+	activations   pipeline.Format // of prefill kernels; "": those of bf16, and kernels of rows beside them
 }
 
 // fewRows are the numbers of rows that all formats are made for.
@@ -72,7 +73,9 @@ func shipped() (all []shippedAs) {
 	for _, f := range append(own, "i4g128,down=i8", "i4g32,qkv=nvfp4,down=i8") {
 		all = append(all, shippedAs{weights: f, rows: fewRows})
 	}
-	all = append(all, shippedAs{weights: pipeline.FormatBF16, kv: tasks.KVE4M3, rows: fewRows})
+	all = append(all, shippedAs{weights: pipeline.FormatBF16, kv: tasks.KVE4M3, rows: fewRows},
+		shippedAs{weights: pipeline.FormatE4M3, activations: pipeline.FormatE4M3, rows: rows},
+		shippedAs{weights: pipeline.FormatE4M3, activations: pipeline.FormatE4M3, kv: tasks.KVE4M3, rows: fewRows})
 	for _, f := range codes {
 		all = append(all, shippedAs{head: f, rows: fewRows})
 	}
@@ -88,6 +91,9 @@ func (s shippedAs) build(t *testing.T, c models.Config, families []family) (all 
 	}
 	if s.kv != "" {
 		name += ", KV " + string(s.kv)
+	}
+	if s.activations != "" {
+		name += ", activations " + string(s.activations)
 	}
 	add := func(what string, of family, k *ir.Kernel) {
 		all = append(all, shippedKernel{name + ", " + what, of, kindsOf(of, k)})
@@ -106,7 +112,8 @@ func (s shippedAs) build(t *testing.T, c models.Config, families []family) (all 
 		}{{"", false, megakernel.WatchGrid, slices.Contains(fewRows, n)}, {", draws", true, megakernel.WatchGrid, false},
 			{", all waits watched", false, megakernel.WatchAll, false},
 			{", draws, all waits watched", true, megakernel.WatchAll, true}} {
-			if o.Draws, o.Watchdog = x.draws, x.watch; slices.Contains(families, of) && (*killrate || x.without) {
+			if o.Draws, o.Watchdog = x.draws, x.watch; slices.Contains(families, of) && s.activations == "" &&
+				(*killrate || x.without) {
 				add(what+x.what, of, buildOf(t, c, o).IR)
 			}
 		}
@@ -131,8 +138,7 @@ const longPrefill = 1024
 func (s shippedAs) prefills(t *testing.T, c models.Config, n, tokens int, add func(what string, k *ir.Kernel)) {
 	t.Helper()
 	all, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head,
-		KV: s.kv}),
-		tokens, "")
+		KV: s.kv}), tokens, s.activations)
 	require.NoError(t, err)
 	for i, p := range all {
 		add([...]string{"prefill", "prefill of short prompts"}[i], p.IR)

@@ -3,6 +3,7 @@ package tests
 import (
 	"context"
 	"fmt"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -221,8 +222,15 @@ func killSubjects(t *testing.T) []killSubject {
 		x := promptSubjects[3]
 		x.several = several
 		all = append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, x))
-		x = promptSubject{sms: 2, room: 64, cached: 56, kv: tasks.KVE4M3, several: several}
-		all = append(all, ofPrompts("KV e4m3, cached tokens", pipeline.FormatBF16, x))
+		cache := promptSubject{sms: 2, room: 64, cached: 56, kv: tasks.KVE4M3, several: several}
+		all = append(all, ofPrompts("KV e4m3, cached tokens", pipeline.FormatBF16, cache))
+		for i, x := range append(slices.Clone(promptSubjects), cache) {
+			if x.several, x.coded = several, true; x.hidden > 0 {
+				x.heads = 12 // two tiles of qkv
+			}
+			name := [...]string{"prompt", "cached tokens", "two tiles", "two clusters", "wide", "KV e4m3, cached tokens"}[i]
+			all = append(all, ofPrompts("activations e4m3, "+name, pipeline.FormatE4M3, x))
+		}
 	}
 	coded := promptSubjects[3]
 	coded.head = pipeline.FormatI8

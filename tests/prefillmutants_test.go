@@ -108,15 +108,21 @@ var codedExcuses = mutate.Excuses{
 	{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken, mutate.Count}, Role: "consumers",
 		Regions: []string{"sync after quantise o", "sync after quantise down"}, Behind: "bar.sync", Rule: mutate.Causality,
 		Why: "the producer waits for the same barrier, and the product's consumers for what the producer copies then"},
-	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove}, Role: "consumers",
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Role: "consumers",
 		Regions: []string{"sync after quantise o", "sync after quantise down"}, Front: "wait.acquire @barrier",
 		Behind: "wait.mbar @tiles_full", Rule: mutate.Causality,
 		Why: "behind that wait: the product's consumers wait for what the producer copies"},
+	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Role: "consumers",
+		Regions: []string{"sync after embed"}, Front: "wait.acquire @barrier", Behind: "ld @normed", Rule: mutate.Causality,
+		Why: "a warp rounds the tokens whose vectors it made; its lanes have met at the barrier before the arrival"},
+	{Op: "mbar.arrive.at @tiles_empty", Classes: later, Role: "consumers", Behind: "ld @token_scales",
+		Why: "the last stage of a tile is released behind a load of other memory: later than it could", Rule: mutate.Causality},
 }
 
 // promptSubject is a grid of clusters of two and its prompt: 40 tokens behind cached ones.
 type promptSubject struct {
 	sms, room, hidden, cached int
+	heads                     int  // three for each KV head; 0: as many as tiny has
 	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
 	head                      pipeline.Format
 	kv                        tasks.KVType // of the cache; "": bf16
@@ -150,6 +156,9 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Hidden = cmp.Or(x.hidden, c.Hidden)
+	if x.heads > 0 {
+		c.Heads, c.KVHeads = x.heads, x.heads/3
+	}
 	if x.norms {
 		c.Traits.Norms, c.Traits.QKNorm = models.NormsAfter, models.QKNormWide
 		c.Names = models.TensorNames{models.RolePostAttn: "attn.%d", models.RolePostMLP: "mlp.%d"}
