@@ -160,7 +160,6 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, t *task) *Erro
 // together answers in one piece.
 func (s *Server) together(ctx context.Context, w http.ResponseWriter, reply *reply, events <-chan event) *Error {
 	texts := make([]strings.Builder, reply.choices)
-	scores := make([][]score, reply.choices)
 	finishes := make([]string, reply.choices)
 	for left := reply.choices; left > 0; {
 		e, err := waitFor(ctx, events)
@@ -168,31 +167,31 @@ func (s *Server) together(ctx context.Context, w http.ResponseWriter, reply *rep
 			return err
 		}
 		texts[e.choice].WriteString(e.text)
-		scores[e.choice] = append(scores[e.choice], e.scores...)
+		reply.score(e.choice, e.scores) // while the next tokens come
 		if reply.count(e); e.end {
 			finishes[e.choice] = finish(e.result.Finish)
 			left--
 		}
 	}
 	for i := range texts {
-		reply.add(i, reply.prefix(i)+texts[i].String(), scores[i], &finishes[i])
+		reply.add(i, reply.prefix(i)+texts[i].String(), &finishes[i])
 	}
-	return writeJSON(w, http.StatusOK, reply.body(reply.usage()))
+	return writeBody(w, http.StatusOK, reply.body(reply.usage()))
 }
 
 // nothing echoes prompts and generates no token.
 func (s *Server) nothing(w http.ResponseWriter, reply *reply) *Error {
 	length := "length"
 	for i := range reply.choices {
-		reply.add(i, reply.prefix(i), nil, &length)
+		reply.add(i, reply.prefix(i), &length)
 	}
 	if !reply.t.stream {
-		return writeJSON(w, http.StatusOK, reply.body(reply.usage()))
+		return writeBody(w, http.StatusOK, reply.body(reply.usage()))
 	}
 	e := newEvents(w)
-	e.send(reply.body(nil))
+	e.write(reply.body(nil))
 	if reply.t.usage {
-		e.send(reply.body(reply.usage()))
+		e.write(reply.body(reply.usage()))
 	}
 	return e.done()
 }

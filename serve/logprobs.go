@@ -1,12 +1,7 @@
 package serve
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
-	"slices"
-	"strings"
-	"unicode/utf8"
+	"strconv"
 
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/sampling"
@@ -35,125 +30,103 @@ func (t *task) scores(choice int, p engine.Piece, first bool) (all []score) {
 // finite keeps a log-probability a number of JSON, as OpenAI does.
 func finite(x float64) float64 { return max(x, -9999) }
 
-// spelling is a token's text; what is no text alone is spelled in bytes.
-func (s *Server) spelling(token int) string {
-	if s.o.Text == nil {
-		return s.textOf([]int{token})
-	}
-	b, _ := s.o.Text.Bytes(token)
-	if utf8.Valid(b) {
-		return string(b)
-	}
-	var out strings.Builder
-	out.WriteString("bytes:")
-	for _, x := range b {
-		fmt.Fprintf(&out, `\x%02x`, x)
-	}
-	return out.String()
+// logprobs is the JSON of a choice's log-probabilities, of what has come of them and was not sent on.
+type logprobs struct {
+	s      *Server
+	chat   bool
+	tokens int
+	offset int // in characters, from the beginning of the choice's text, of the next token
+
+	// lists without their brackets: /v1/chat/completions has one of objects
+	content, names, chosen, top, offsets []byte
 }
 
-// completionLogprobs is logprobs of a choice of /v1/completions.
-type completionLogprobs struct {
-	Tokens  []string   `json:"tokens"`
-	Chosen  []*float64 `json:"token_logprobs"`
-	Top     []*ranking `json:"top_logprobs"`
-	Offsets []int      `json:"text_offset"` // in characters, from the beginning of the choice's text
-}
-
-// completionLogprobs makes it of what has come of a choice; offset is moved behind it.
-func (s *Server) completionLogprobs(scores []score, offset *int) *completionLogprobs {
-	all := &completionLogprobs{[]string{}, []*float64{}, []*ranking{}, []int{}}
+// add adds what has come.
+func (l *logprobs) add(scores []score) {
 	for _, at := range scores {
-		name := s.spelling(at.token)
-		var chosen *float64
-		var top *ranking
-		if at.of != nil {
-			x := finite(at.of.Logprob.Logprob)
-			chosen, top = &x, s.ranking(at.of)
+		if l.chat {
+			l.addChat(at.of)
+		} else {
+			l.addText(at)
 		}
-		all.Tokens, all.Chosen = append(all.Tokens, name), append(all.Chosen, chosen)
-		all.Top, all.Offsets = append(all.Top, top), append(all.Offsets, *offset)
-		*offset += utf8.RuneCountInString(name)
+		l.tokens++
 	}
-	return all
 }
 
-// ranking is an object of tokens and their log-probabilities, in order.
-type ranking []namedLogprob
-
-type namedLogprob struct {
-	name    string
-	logprob float64
+func (l *logprobs) addText(at score) {
+	if l.tokens > 0 {
+		l.names, l.chosen = append(l.names, ','), append(l.chosen, ',')
+		l.top, l.offsets = append(l.top, ','), append(l.offsets, ',')
+	}
+	name := l.s.spelled(at.token)
+	l.names = append(l.names, name.quoted...)
+	if at.of == nil {
+		l.chosen, l.top = append(l.chosen, "null"...), append(l.top, "null"...)
+	} else {
+		l.chosen, l.top = appendNumber(l.chosen, finite(at.of.Logprob.Logprob)), l.s.appendRanking(l.top, at.of)
+	}
+	l.offsets = strconv.AppendInt(l.offsets, int64(l.offset), 10)
+	l.offset += name.runes
 }
 
-// ranking is of the most probable tokens and of the one that is there. Of tokens that are spelled alike the first
-// counts.
-func (s *Server) ranking(l *sampling.Logprobs) *ranking {
-	all := ranking{}
-	for _, one := range append(slices.Clone(l.Top), l.Logprob) {
-		name := s.spelling(one.Token)
-		if !slices.ContainsFunc(all, func(n namedLogprob) bool { return n.name == name }) {
-			all = append(all, namedLogprob{name, finite(one.Logprob)})
+func (l *logprobs) addChat(of *sampling.Logprobs) {
+	if l.tokens > 0 {
+		l.content = append(l.content, ',')
+	}
+	l.content = append(l.s.appendToken(l.content, of.Logprob), `,"top_logprobs":[`...)
+	for i, one := range of.Top {
+		if i > 0 {
+			l.content = append(l.content, ',')
 		}
+		l.content = append(l.s.appendToken(l.content, one), '}')
 	}
-	return &all
+	l.content = append(l.content, "]}"...)
 }
 
-// MarshalJSON keeps the order, which a map would not.
-func (r ranking) MarshalJSON() ([]byte, error) {
-	var out bytes.Buffer
-	for i, one := range r {
-		name, err := json.Marshal(one.name)
-		if err != nil {
-			return nil, err
+// appendTo appends it, and begins anew behind it.
+func (l *logprobs) appendTo(dst []byte) []byte {
+	list := func(name string, of *[]byte) {
+		dst = append(append(append(dst, name...), *of...), ']')
+		*of = (*of)[:0]
+	}
+	if l.chat {
+		list(`{"content":[`, &l.content)
+	} else {
+		list(`{"tokens":[`, &l.names)
+		list(`,"token_logprobs":[`, &l.chosen)
+		list(`,"top_logprobs":[`, &l.top)
+		list(`,"text_offset":[`, &l.offsets)
+	}
+	l.tokens = 0
+	return append(dst, '}')
+}
+
+// appendRanking appends an object of the most probable tokens and of the one that is there, in order. Of tokens that
+// are spelled alike the first counts.
+func (s *Server) appendRanking(dst []byte, l *sampling.Logprobs) []byte {
+	names := make([]*spelled, 0, 1+sampling.MaxLogprobs)
+	add := func(one sampling.Logprob) {
+		name := s.spelled(one.Token)
+		for _, before := range names {
+			if before == name || before.name == name.name {
+				return
+			}
 		}
-		number, err := json.Marshal(one.logprob)
-		if err != nil {
-			return nil, err
-		}
-		out.WriteByte("{,"[min(i, 1)])
-		out.Write(append(append(name, ':'), number...))
+		dst = append(append(append(dst, "{,"[min(len(names), 1)]), name.quoted...), ':')
+		dst = appendNumber(dst, finite(one.Logprob))
+		names = append(names, name)
 	}
-	if len(r) == 0 {
-		out.WriteByte('{')
+	for _, one := range l.Top {
+		add(one)
 	}
-	out.WriteByte('}')
-	return out.Bytes(), nil
+	add(l.Logprob)
+	return append(dst, '}')
 }
 
-// chatLogprobs is logprobs of a choice of /v1/chat/completions.
-type chatLogprobs struct {
-	Content []chatLogprob `json:"content"`
-}
-
-type chatLogprob struct {
-	tokenLogprob
-	Top []tokenLogprob `json:"top_logprobs"`
-}
-
-type tokenLogprob struct {
-	Token   string  `json:"token"`
-	Logprob float64 `json:"logprob"`
-	Bytes   []int   `json:"bytes"`
-}
-
-func (s *Server) chatLogprobs(scores []score) *chatLogprobs {
-	all := &chatLogprobs{Content: []chatLogprob{}}
-	for _, at := range scores {
-		one := chatLogprob{s.tokenLogprob(at.of.Logprob), []tokenLogprob{}}
-		for _, l := range at.of.Top {
-			one.Top = append(one.Top, s.tokenLogprob(l))
-		}
-		all.Content = append(all.Content, one)
-	}
-	return all
-}
-
-func (s *Server) tokenLogprob(l sampling.Logprob) tokenLogprob {
-	text, _ := s.o.Text.Bytes(l.Token) // chats need a tokenizer
-	one := tokenLogprob{strings.ToValidUTF8(string(text), "\ufffd"), finite(l.Logprob), make([]int, len(text))}
-	for i, b := range text {
-		one.Bytes[i] = int(b)
-	}
-	return one
+// appendToken appends a token of a chat and its log-probability, as an object that is still open.
+func (s *Server) appendToken(dst []byte, l sampling.Logprob) []byte {
+	name := s.spelled(l.Token)
+	dst = append(append(append(dst, `{"token":`...), name.token...), `,"logprob":`...)
+	dst = append(appendNumber(dst, finite(l.Logprob)), `,"bytes":`...)
+	return append(dst, name.bytes...)
 }

@@ -66,7 +66,7 @@ func TestLikelihoodsOfPromptsAreTransformers(t *testing.T) {
 				for i, want := range c.Logprobs {
 					require.InDelta(t, want, *l.Chosen[i+1], bf16Slack(want), "%q, token %d", c.Text, i+1)
 					require.Equal(t, *l.Chosen[i+1], l.Top[i+1][l.Tokens[i+1]])
-					require.Contains(t, l.Top[i+1], s.spelling(c.Top[i][0]))
+					require.Contains(t, l.Top[i+1], s.spelled(c.Top[i][0]).name)
 				}
 			}
 		}
@@ -146,7 +146,7 @@ func TestBiasAndPenaltiesReachTheEngine(t *testing.T) {
 		`{"prompt":"The","max_tokens":4,"temperature":0,"logit_bias":{"65":100},"logprobs":0}`)
 	l := logprobsOf(t, got.Choices[0].Logprobs)
 	for _, token := range l.Tokens {
-		require.Equal(t, s.spelling(65), token)
+		require.Equal(t, s.spelled(65).name, token)
 	}
 	plain := *s.must("/v1/completions", `{"prompt":"The","max_tokens":20,"temperature":0}`).Choices[0].Text
 	for _, penalty := range []string{"presence_penalty", "frequency_penalty", "repetition_penalty"} {

@@ -1,8 +1,9 @@
 package serve
 
 import (
-	"encoding/json"
 	"net/http"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -18,30 +19,27 @@ type promptDetails struct {
 	Cached int `json:"cached_tokens"`
 }
 
-// choice is one entry of choices. Completions have Text, chats Message or, streamed, Delta.
-type choice struct {
-	Index    int      `json:"index"`
-	Text     *string  `json:"text,omitempty"`
-	Message  *message `json:"message,omitempty"`
-	Delta    *message `json:"delta,omitempty"`
-	Logprobs any      `json:"logprobs"`
-	Finish   *string  `json:"finish_reason"`
-}
-
+// message is what a chat's choice says.
 type message struct {
-	Role    string     `json:"role,omitempty"`
-	Content *string    `json:"content,omitempty"`
-	Calls   []toolCall `json:"tool_calls,omitempty"`
+	role    string // "" where it was said before
+	content *string
+	calls   []toolCall
 }
 
-// body is an answer, or an event of one.
-type body struct {
-	ID      string   `json:"id"`
-	Object  string   `json:"object"`
-	Created int64    `json:"created"`
-	Model   string   `json:"model"`
-	Choices []choice `json:"choices"`
-	Usage   *usage   `json:"usage"`
+func (m *message) appendTo(dst []byte) []byte {
+	dst = append(dst, '{')
+	if m.role != "" {
+		dst = append(appendString(append(dst, `"role":`...), m.role), ',')
+	}
+	if dst = append(dst, `"content":`...); m.content == nil {
+		dst = append(dst, "null"...)
+	} else {
+		dst = appendString(dst, *m.content)
+	}
+	if len(m.calls) > 0 {
+		dst = appendJSON(append(dst, `,"tool_calls":`...), m.calls)
+	}
+	return append(dst, '}')
 }
 
 // reply makes the bodies of one answer.
@@ -49,11 +47,12 @@ type reply struct {
 	t       *task
 	c       *call
 	choices int
-	head    body
-	next    []choice   // of the next body
+	head    []byte     // of each body
+	next    []byte     // choices of the next body
+	memory  []byte     // of the last one
 	begun   []bool     // choices that have had their first text
 	answers []answered // of each choice so far, where it may be a call
-	offsets []int      // characters of each choice's tokens so far, where log-probabilities are wanted
+	scores  []logprobs // of each choice, where they are wanted
 	s       *Server
 }
 
@@ -66,8 +65,22 @@ func newReply(s *Server, c *call, t *task) *reply {
 		}
 	}
 	n := len(t.prompts) * t.n
-	return &reply{t: t, c: c, choices: n, begun: make([]bool, n), offsets: make([]int, n), answers: make([]answered, n),
-		s: s, head: body{ID: kind + c.id, Object: object, Created: c.start.Unix(), Model: s.o.Model}}
+	r := &reply{t: t, c: c, choices: n, begun: make([]bool, n), answers: make([]answered, n), s: s}
+	r.head = appendString([]byte(`{"id":`), kind+c.id)
+	r.head = appendString(append(r.head, `,"object":`...), object)
+	r.head = strconv.AppendInt(append(r.head, `,"created":`...), c.start.Unix(), 10)
+	r.head = append(appendString(append(r.head, `,"model":`...), s.o.Model), `,"choices":[`...)
+	if t.request.Logprobs {
+		r.scores = slices.Repeat([]logprobs{{s: s, chat: t.chat}}, n)
+	}
+	return r
+}
+
+// score adds what has come of a choice's log-probabilities.
+func (r *reply) score(i int, scores []score) {
+	if len(scores) > 0 {
+		r.scores[i].add(scores)
+	}
 }
 
 // count notes an event in what the request has used so far.
@@ -91,44 +104,47 @@ func (r *reply) prefix(i int) string {
 	return r.t.prompts[i/r.t.n].text
 }
 
-// add puts a choice's next text into the next body; why is nil while the choice goes on.
-func (r *reply) add(i int, text string, scores []score, why *string) {
-	c := choice{Index: i, Finish: why}
-	switch {
-	case !r.t.request.Logprobs:
-	case r.t.chat:
-		c.Logprobs = r.s.chatLogprobs(scores)
-	default:
-		c.Logprobs = r.s.completionLogprobs(scores, &r.offsets[i])
+// add puts a choice's next text into the next body, with the scores that have come; why is nil while the choice goes
+// on.
+func (r *reply) add(i int, text string, why *string) {
+	if len(r.next) > 0 {
+		r.next = append(r.next, ',')
 	}
-	m := &message{Content: &text}
+	m := &message{content: &text}
 	if len(r.t.tools) > 0 {
-		m = r.withCalls(i, text, &c)
+		m, why = r.withCalls(i, text, why)
 	}
-	switch {
-	case !r.t.chat:
-		c.Text = &text
-	case !r.t.stream:
-		m.Role = "assistant"
-		c.Message = m
-	default:
-		if !r.begun[i] {
-			m.Role = "assistant"
-		}
-		c.Delta = m
+	if r.t.chat && !(r.t.stream && r.begun[i]) {
+		m.role = "assistant"
 	}
 	r.begun[i] = true
-	r.next = append(r.next, c)
+	r.next = strconv.AppendInt(append(r.next, `{"index":`...), int64(i), 10)
+	switch {
+	case !r.t.chat:
+		r.next = appendString(append(r.next, `,"text":`...), text)
+	case r.t.stream:
+		r.next = m.appendTo(append(r.next, `,"delta":`...))
+	default:
+		r.next = m.appendTo(append(r.next, `,"message":`...))
+	}
+	if r.next = append(r.next, `,"logprobs":`...); r.scores == nil {
+		r.next = append(r.next, "null"...)
+	} else {
+		r.next = r.scores[i].appendTo(r.next)
+	}
+	if r.next = append(r.next, `,"finish_reason":`...); why == nil {
+		r.next = append(r.next, "null"...)
+	} else {
+		r.next = appendString(r.next, *why)
+	}
+	r.next = append(r.next, '}')
 }
 
-// body is the next body, with u (nil for null) as usage.
-func (r *reply) body(u *usage) body {
-	b := r.head
-	b.Choices, b.Usage = r.next, u
-	if b.Choices == nil {
-		b.Choices = []choice{} // not null
-	}
-	r.next = nil
+// body is the next body, with u (nil for null) as usage; valid until the next.
+func (r *reply) body(u *usage) []byte {
+	b := append(append(append(r.memory[:0], r.head...), r.next...), `],"usage":`...)
+	b = append(appendJSON(b, u), '}')
+	r.next, r.memory = r.next[:0], b
 	return b
 }
 
@@ -140,10 +156,11 @@ func (r *reply) usage() *usage {
 
 // writeJSON writes an answer as a whole.
 func writeJSON(w http.ResponseWriter, status int, v any) *Error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic("BUG: an answer that is no JSON: " + err.Error())
-	}
+	return writeBody(w, status, appendJSON(nil, v))
+}
+
+// writeBody writes an answer that is JSON.
+func writeBody(w http.ResponseWriter, status int, data []byte) *Error {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	if _, err := w.Write(append(data, '\n')); err != nil {

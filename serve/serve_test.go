@@ -107,7 +107,14 @@ func (s *site) ask(path, body string) (int, string) {
 	return r.StatusCode, string(data)
 }
 
-// answer is an answer of either endpoint, or an event.
+// said is a message of a chat.
+type said struct {
+	Role    string
+	Content *string
+	Calls   []toolCall `json:"tool_calls"`
+}
+
+// reading is an answer of either endpoint, or an event.
 type reading struct {
 	ID      string
 	Object  string
@@ -115,8 +122,8 @@ type reading struct {
 	Choices []struct {
 		Index    int
 		Text     *string
-		Message  *message
-		Delta    *message
+		Message  *said
+		Delta    *said
 		Finish   *string `json:"finish_reason"`
 		Logprobs json.RawMessage
 	}

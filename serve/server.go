@@ -48,6 +48,7 @@ type Server struct {
 	m        *metrics
 	handler  http.Handler
 	grammars *grammars
+	names    spellings
 	created  int64
 	open     atomic.Int64 // sequences that run or wait
 	draining atomic.Bool
@@ -71,7 +72,7 @@ func New(o Options) (*Server, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	s := &Server{o: o, created: time.Now().Unix()}
+	s := &Server{o: o, created: time.Now().Unix(), names: make(spellings, o.Vocab)}
 	s.over, s.end = context.WithCancelCause(context.Background())
 	s.m = newMetrics(s)
 	s.grammars = newGrammars(&s.o)

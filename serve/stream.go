@@ -2,7 +2,6 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 )
 
@@ -12,21 +11,15 @@ type events struct {
 	out  *http.ResponseController
 	err  error
 	sent bool
+
+	memory []byte // of an event
 }
 
 func newEvents(w http.ResponseWriter) *events {
 	return &events{w: w, out: http.NewResponseController(w)}
 }
 
-// send writes a value as one event and flushes it.
-func (e *events) send(v any) {
-	data, err := json.Marshal(v)
-	if err != nil {
-		panic("BUG: an event that is no JSON: " + err.Error())
-	}
-	e.write(data)
-}
-
+// write writes JSON as one event and flushes it.
 func (e *events) write(data []byte) {
 	if !e.sent {
 		h := e.w.Header()
@@ -36,7 +29,8 @@ func (e *events) write(data []byte) {
 		e.sent = true
 	}
 	if e.err == nil {
-		_, e.err = e.w.Write(append(append([]byte("data: "), data...), "\n\n"...))
+		e.memory = append(append(append(e.memory[:0], "data: "...), data...), "\n\n"...)
+		_, e.err = e.w.Write(e.memory)
 	}
 	if e.err == nil {
 		e.err = e.out.Flush()
@@ -60,7 +54,7 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, reply *rep
 		e, err := waitFor(ctx, from)
 		if err != nil {
 			if out.sent {
-				out.send(err)
+				out.write(appendJSON(nil, err))
 				out.done()
 			}
 			return err
@@ -72,17 +66,18 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, reply *rep
 			why = &f
 			left--
 		}
-		reply.add(e.choice, reply.prefix(e.choice)+e.text, e.scores, why)
+		reply.score(e.choice, e.scores)
+		reply.add(e.choice, reply.prefix(e.choice)+e.text, why)
 		var u *usage
 		if reply.t.continuousUsage {
 			u = reply.usage()
 		}
-		if out.send(reply.body(u)); out.err != nil {
+		if out.write(reply.body(u)); out.err != nil {
 			return errGone
 		}
 	}
 	if reply.t.usage {
-		out.send(reply.body(reply.usage()))
+		out.write(reply.body(reply.usage()))
 	}
 	return out.done()
 }

@@ -196,20 +196,20 @@ type answered struct {
 }
 
 // withCalls makes the message of what comes of a choice: text that is in no case a call, and at the end the calls, if
-// it is some.
-func (r *reply) withCalls(i int, text string, c *choice) *message {
+// it is some. It also returns why the choice has ended, which calls are a reason of their own for.
+func (r *reply) withCalls(i int, text string, why *string) (*message, *string) {
 	a := &r.answers[i]
 	a.said += text
 	show, found := a.said[:max(a.sent, shows(a.said, r.t.tools))], []functionCall(nil)
-	if c.Finish != nil {
-		if show, found = calls(a.said, r.t.tools); found != nil && *c.Finish == "stop" {
-			why := "tool_calls"
-			c.Finish = &why
+	if why != nil {
+		if show, found = calls(a.said, r.t.tools); found != nil && *why == "stop" {
+			called := "tool_calls"
+			why = &called
 		}
 	}
 	m := &message{}
 	if more := show[min(a.sent, len(show)):]; more != "" || found == nil {
-		m.Content = &more
+		m.content = &more
 	}
 	a.sent = len(show)
 	for k, one := range found {
@@ -217,7 +217,7 @@ func (r *reply) withCalls(i int, text string, c *choice) *message {
 		if r.t.stream {
 			call.Index = &k
 		}
-		m.Calls = append(m.Calls, call)
+		m.calls = append(m.calls, call)
 	}
-	return m
+	return m, why
 }
