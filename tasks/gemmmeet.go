@@ -19,7 +19,7 @@ func roundTiles(consumers, padded int) int {
 // has of as many tiles as the threads finish at once, or the sums of a batch of as many tiles as are given,
 // where the sums of a product are in shared memory (SumsInShared).
 func ColumnPartialsLen(consumers, padded, tiles int) int {
-	return max(2*consumers*roundTiles(consumers, padded)*tilePairs(padded)*2, sharedSumsLen(consumers, padded, tiles))
+	return max(2*consumers*roundTiles(consumers, padded)*tilePairs(padded)*2, sharedSumsLen(consumers, tiles))
 }
 
 // gathered is where the warps' parts of a batch are summed, in rounds of some tiles.

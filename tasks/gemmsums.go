@@ -7,9 +7,9 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// Sums of a batch in shared memory, of products of 4 bits whose tiles share stages. Each warp has its own: a lane
-// those of a pair of tiles and a set of eight tokens in 16 bytes, as a product leaves them. So one body of code
-// multiplies all stages of a chunk, which accumulators in registers would want a copy of for each.
+// Sums of a batch in shared memory, of products of 4 bits and eight tokens whose tiles share stages. Each warp has its
+// own: a lane those of a pair of tiles in 16 bytes, as a product leaves them. So one body of code multiplies all stages
+// of a chunk, which accumulators in registers would want a copy of for each.
 
 // SumsInShared is whether sums of products of a format may be in shared memory, of 8 or 16 padded tokens: they are
 // where tiles share stages. Those of 16 tokens are in registers: to store and load those of two sets costs more than
@@ -29,9 +29,12 @@ func (g *GEMM) partialsLen(e *Env) int {
 }
 
 // sharedSumsLen is how many f32 the sums of a batch of tiles take.
-func sharedSumsLen(consumers, padded, tiles int) int {
-	return consumers * ceilDiv(tiles, 2) * 4 * tilePairs(padded)
+func sharedSumsLen(consumers, tiles int) int {
+	return consumers * ceilDiv(tiles, 2) * pairSums
 }
+
+// pairSums is how many f32 a warp's sums of a pair of tiles and eight tokens take.
+const pairSums = 2 * pipeline.TileRows * 8
 
 // sharedSums are a warp's sums of a batch.
 type sharedSums struct {
@@ -43,7 +46,7 @@ type sharedSums struct {
 
 func (g *GEMM) newSharedSums(e *Env) *sharedSums {
 	s := &sharedSums{g: g, e: e}
-	s.mine = e.Warp.MulC(sharedSumsLen(1, g.In.Padded(), g.M.Batch)).Add(sumsLane(e.Lane).MulC(4)).Named("sums")
+	s.mine = e.Warp.MulC(sharedSumsLen(1, g.M.Batch)).Add(sumsLane(e.Lane).MulC(4)).Named("sums")
 	n := g.piece(e.Consumers)
 	s.next = many(g.M.Together, func() *keptWeights {
 		return newKeptWeights(e.K, g.int4(nil), groups(e, g.M.ChunkK/g.M.Format.Columns()/n), n)
@@ -55,35 +58,21 @@ func (g *GEMM) newSharedSums(e *Env) *sharedSums {
 // that rows 0, 2, 4 and 6 are in all banks.
 func sumsLane(lane u32) u32 { return lane.Xor(lane.ShrC(1).AndC(4)) }
 
-// ofPair are a lane's sums of a pair of tiles, of all tokens: zeros in the first chunk.
-func (s *sharedSums) ofPair(pair, chunk u32) (acc tilePair) {
-	sets := s.g.In.Padded() / 8
-	for range sets {
-		acc = append(acc, dsl.NewArray(s.e.K.F32(0), 4, "acc"))
-	}
-	load := func() {
-		for set, four := range acc {
-			for i, v := range s.g.Part.Buf.LoadN(s.at(pair, set), 4) {
-				four[i].Set(v)
-			}
-		}
-	}
+// ofPair are a lane's sums of a pair of tiles: zeros in the first chunk.
+func (s *sharedSums) ofPair(pair, chunk u32) tilePair {
+	acc := dsl.NewArray(s.e.K.F32(0), 4, "acc")
 	if s.g.M.ChunksPerTile > 1 {
-		s.e.K.If(chunk.NeC(0), load)
+		s.e.K.If(chunk.NeC(0), func() {
+			for i, v := range s.g.Part.Buf.LoadN(s.at(pair), 4) {
+				acc[i].Set(v)
+			}
+		})
 	}
-	return acc
+	return tilePair{acc}
 }
 
-// at is where a lane's sums of a pair of tiles and a set are.
-func (s *sharedSums) at(pair u32, set int) u32 {
-	return s.mine.Add(pair.MulC(4 * tilePairs(s.g.In.Padded()))).AddC(set * 4 * dsl.WarpSize)
-}
-
-func (s *sharedSums) put(pair u32, acc tilePair) {
-	for set, four := range acc {
-		s.g.Part.Buf.StoreN(s.at(pair, set), values(four))
-	}
-}
+// at is where a lane's sums of a pair of tiles are.
+func (s *sharedSums) at(pair u32) u32 { return s.mine.Add(pair.MulC(pairSums)) }
 
 // multiply drains the stages of a chunk of all tiles of a batch, which ready makes the input of. The words of a
 // stage are loaded while those of the one before are multiplied. Where the last has fewer tiles, its last one
@@ -118,7 +107,7 @@ func (s *sharedSums) multiply(c *pipeline.Consumer, r *pipeline.Ring, x *fragmen
 				pair := first.DivC(2).AddC(i / 2)
 				acc := s.ofPair(pair, chunk)
 				g.productsInt4(e, p, x, acc, w[i:i+2], pieces)
-				s.put(pair, acc)
+				s.g.Part.Buf.StoreN(s.at(pair), values(acc[0]))
 			}
 			if i == 0 {
 				multiply()
@@ -179,11 +168,10 @@ func (kept *keptWeights) get() (all []*Int4Weights) {
 // sum adds the warps' sums of rows row, even, and row+1 of a tile of the batch, in the order of the warps.
 func (s *sharedSums) sum(tile, row, token u32) (y0, y1 f32) {
 	g, e := s.g, s.e
-	lane := row.MulC(4).Add(token.RemC(8).DivC(2))
-	at := tile.DivC(2).MulC(4 * tilePairs(g.In.Padded())).Add(token.DivC(8).MulC(4 * dsl.WarpSize)).
-		Add(sumsLane(lane).MulC(4)).Add(tile.AndC(1).MulC(2)).Add(token.AndC(1))
+	lane := row.MulC(4).Add(token.DivC(2))
+	at := tile.DivC(2).MulC(pairSums).Add(sumsLane(lane).MulC(4)).Add(tile.AndC(1).MulC(2)).Add(token.AndC(1))
 	for w := range e.Consumers {
-		from := at.AddC(w * sharedSumsLen(1, g.In.Padded(), g.M.Batch))
+		from := at.AddC(w * sharedSumsLen(1, g.M.Batch))
 		v0, v1 := g.Part.Buf.Load(from), g.Part.Buf.Load(from.Xor(e.K.U32(16)))
 		if w == 0 {
 			y0, y1 = v0, v1
