@@ -7,7 +7,9 @@ import (
 
 // A Prefiller's launch has the prompt that had no part in one for longest and, where it takes several sequences, a row
 // of each that decodes, and further prompts while there are rows left. Who cannot ride along, since the stepper does
-// not choose its token in such a launch, has a part in the next one, which is of a step's rows.
+// not choose its token in such a launch, has a part in the next one, which is of a step's rows. There a prompt's last
+// token is fed, too, where the token behind it is drawn, has log-probabilities, penalties or a mask: the kernel chooses
+// in a step, while the host takes 2 to 10 ms for all logits of a large vocabulary.
 
 // prefill is such a launch of some of the parts, each with a row so far; nil where there is none to be.
 func (s *Scheduler) prefill(parts []part) []part {
@@ -15,6 +17,7 @@ func (s *Scheduler) prefill(parts []part) []part {
 	if !ok || st.PrefillRows() <= st.Rows() || s.prefilled && len(parts) > 1 {
 		return nil
 	}
+	feeds := func(j *job) int { return j.pending() - j.held(st) }
 	var prompts, riders []*job
 	decodes, decoding := 0, 0 // who decodes, and the tokens they have in the cache
 	for _, p := range parts {
@@ -29,7 +32,7 @@ func (s *Scheduler) prefill(parts []part) []part {
 		}
 	}
 	slices.SortStableFunc(prompts, func(a, b *job) int { return cmp.Compare(a.served, b.served) })
-	first := slices.IndexFunc(prompts, func(j *job) bool { return j.pending()+len(riders) >= st.PrefillLeast() })
+	first := slices.IndexFunc(prompts, func(j *job) bool { return feeds(j)+len(riders) >= st.PrefillLeast() })
 	if first < 0 {
 		return nil
 	}
@@ -42,7 +45,7 @@ func (s *Scheduler) prefill(parts []part) []part {
 		if s.o.Beside != nil && len(parts) > 1 && (decodes > 0 || st.PrefillSequences() == 1) {
 			limit = min(limit, max(s.o.Beside(j.cached, decoding), st.Rows()+1))
 		}
-		if n := min(j.pending(), limit-used); n > 0 && len(rows) < st.PrefillSequences() {
+		if n := min(feeds(j), limit-used); n > 0 && len(rows) < st.PrefillSequences() {
 			rows[j] = n
 			used += n
 		}
@@ -56,25 +59,33 @@ func (s *Scheduler) prefill(parts []part) []part {
 
 // rides reports whether the job's next token may come from a Prefiller's launch of several sequences: it is the one of
 // the highest logit.
-func (j *job) rides() bool {
-	if j.client.Draws() || j.scores() {
-		return false
-	}
+func (j *job) rides() bool { return !j.client.Draws() && !j.scores() && j.highest() }
+
+// highest reports whether the job's next token is the one of the highest logit, and nothing else is wanted of it.
+func (j *job) highest() bool {
 	rule := j.client.Draw()
 	return rule.Modes() == 0
 }
 
+// held is how many of the job's last tokens a Prefiller's launch leaves to a step of rows.
+func (j *job) held(st Prefiller) int {
+	if st.PrefillDraws() || j.client.Draws() || j.highest() {
+		return 0
+	}
+	return 1
+}
+
 // leavesOut reports whether a launch is a Prefiller's and the next one is to be of those that it leaves out: of all
-// others where it is of one sequence, else of those that decode.
+// others where it is of one sequence, else of those that decode or have one token left to feed.
 func (s *Scheduler) leavesOut(parts []part) bool {
-	rows, in := 0, map[*job]bool{}
+	rows, in := 0, map[*job]int{}
 	for _, p := range parts {
-		rows, in[p.j] = rows+p.rows, true
+		rows, in[p.j] = rows+p.rows, p.rows
 	}
 	st, ok := s.o.Stepper.(Prefiller)
 	if !ok || rows <= st.Rows() {
 		return false
 	}
 	return st.PrefillSequences() == 1 ||
-		slices.ContainsFunc(s.running, func(j *job) bool { return !in[j] && j.pending() == 1 })
+		slices.ContainsFunc(s.running, func(j *job) bool { return j.pending()-in[j] == 1 })
 }

@@ -63,6 +63,9 @@ type Prefiller interface {
 	PrefillSequences() int
 	// PrefillLeast is with how many tokens such a launch is no slower than steps of Rows tokens, above Rows.
 	PrefillLeast() int
+	// PrefillDraws reports whether such a launch chooses tokens as their Draw says; if not, the host does behind it, from
+	// all logits.
+	PrefillDraws() bool
 }
 
 // Stepper runs launches of a ragged kernel.

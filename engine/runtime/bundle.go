@@ -118,6 +118,9 @@ func (b *Bundle) PrefillLeast() int {
 	return b.Rows() + 1
 }
 
+// PrefillDraws is whether no prefill kernel is there: those take the highest logits.
+func (b *Bundle) PrefillDraws() bool { return len(b.long) == 0 }
+
 // agree refuses kernels that cannot share weights and cache.
 func agree(members []Member, pin int) error {
 	if len(members) == 0 {

@@ -85,11 +85,16 @@ func (r *Row) Choose(logits []float32, position uint32) int {
 	stays := r.Stays(logits)
 	best, at := float32(math.Inf(-1)), 0
 	var bits [4]uint32
+	draws, have := r[RowFlags]&FlagDraws != 0, -1 // the four tokens that bits are of
 	for i, x := range logits {
-		if i%4 == 0 {
-			bits = Philox([2]uint32{r[RowSeedLo], r[RowSeedHi]}, [4]uint32{position, uint32(i / 4)})
+		if !stays(x) {
+			continue
 		}
-		if z := r.score(x, bits[i%4]); z > best && stays(x) {
+		if draws && i/4 != have {
+			have = i / 4
+			bits = Philox([2]uint32{r[RowSeedLo], r[RowSeedHi]}, [4]uint32{position, uint32(have)})
+		}
+		if z := r.score(x, bits[i%4]); z > best {
 			best, at = z, i
 		}
 	}

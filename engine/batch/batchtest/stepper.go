@@ -20,6 +20,7 @@ type Stepper struct {
 	Long  int          // tokens of a launch of one sequence, or Of, and one step, where they are more
 	Of    int          // sequences of such a launch at most, where it may have several
 	Least int          // tokens of such a launch at least that are worth it, where they are more than T
+	Hosts bool         // of such a launch the host chooses, where a sequence does not take its highest logit
 	Page  int          // tokens a page
 	Pages int          // of the cache
 	Ends  map[int]bool // tokens that end a launch
@@ -66,6 +67,9 @@ func (f *Stepper) PrefillSequences() int { return max(1, f.Of) }
 
 // PrefillLeast is Least, or T + 1.
 func (f *Stepper) PrefillLeast() int { return max(f.Least, f.T+1) }
+
+// PrefillDraws is whether Hosts is not set.
+func (f *Stepper) PrefillDraws() bool { return !f.Hosts }
 
 func (f *Stepper) slot(q *batch.Sequence, i int) [2]uint32 {
 	return [2]uint32{q.Pages[i/f.Page], uint32(i % f.Page)}
