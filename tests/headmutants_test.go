@@ -26,7 +26,7 @@ func TestMutantsOfAHeadOfIntegersAreReported(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, own)
-	outcomes := first.tryAll(t, own, nil)
+	outcomes := first.tryAll(t, own, singleExcuses)
 	tryElsewhere(t, o, outcomes, singleExcuses)
 	judge(t, "mutants of an LM head of integers, on the executor", outcomes, singleExcuses, nil, start)
 }

@@ -25,7 +25,7 @@ func TestMutantsOfChunksHeldAreReported(t *testing.T) {
 		}
 	}
 	require.NotEmpty(t, own)
-	outcomes := first.tryAll(t, own, nil)
+	outcomes := first.tryAll(t, own, singleExcuses)
 	tryElsewhere(t, o, outcomes, singleExcuses)
 	judge(t, "mutants of chunks held in registers, on the executor", outcomes, singleExcuses, nil, start)
 }
@@ -39,7 +39,7 @@ func TestMutantsOfWhatShipsAreReported(t *testing.T) {
 		Queries: megakernel.SyncWords, Merge: megakernel.MergeWords, Vectors: string(megakernel.SyncCounted)}
 	first := newSubjectOf(t, o, 320, 2) // more tiles of the LM head than the ring has stages
 	first.mustPass(t)
-	outcomes := first.tryAll(t, sample(t, first.ir, regionEvery), nil)
+	outcomes := first.tryAll(t, sample(t, first.ir, regionEvery), singleExcuses)
 	tryElsewhere(t, o, outcomes, singleExcuses)
 	judge(t, "mutants of what ships, on the executor", outcomes, singleExcuses, nil, start)
 }

@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -62,15 +61,8 @@ func ofPrompts(name string, weights pipeline.Format, x promptSubject) killSubjec
 }
 
 // ofHanging is a subject whose launches are given up.
-func ofHanging(name string, f family, open func(t *testing.T) *hanging) killSubject {
-	return killSubject{name, f, nil, func(t *testing.T) *subject {
-		h := open(t)
-		run := func(ctx context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
-			report, err = h.run(ctx, k, seed)
-			return report, "", err
-		}
-		return &subject{seeds: h.seeds, ir: h.ir, run: run}
-	}}
+func ofHanging(name string, f family, open func(t *testing.T) *subject) killSubject {
+	return killSubject{name, f, nil, open}
 }
 
 func buildOf(t *testing.T, c models.Config, o megakernel.Options) *megakernel.Kernel {
@@ -145,7 +137,7 @@ func killSubjects(t *testing.T) []killSubject {
 			with(ships, func(o *megakernel.Options) { o.Draws, o.Consumers, o.Held = true, 1, 1 }), 2),
 		ofOneRow("draws, all waits watched", smallConfig(t, vocab(320)),
 			with(ships, func(o *megakernel.Options) { o.Draws, o.Watchdog = true, megakernel.WatchAll }), 2),
-		ofHanging("given up", oneRow, func(t *testing.T) *hanging { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
+		ofHanging("given up", oneRow, func(t *testing.T) *subject { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
 	all = append(all,
 		ofOneRow("wide, LM head i8", wide,
 			with(ships, func(o *megakernel.Options) { o.Head, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2))
@@ -209,7 +201,7 @@ func killSubjects(t *testing.T) []killSubject {
 		}
 		all = append(all, ofRows(fmt.Sprintf("i4g32-zeros, %d rows", n), c, 0, o))
 	}
-	all = append(all, ofHanging("given up, rows", manyRows, func(t *testing.T) *hanging {
+	all = append(all, ofHanging("given up, rows", manyRows, func(t *testing.T) *subject {
 		return newRaggedHanging(t, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Stages: 3,
 			InFlight: 2, Page: 4})
 	}))

@@ -328,19 +328,20 @@ func TestMutantsOfTheChoiceBehindSeveralSequencesAreReported(t *testing.T) {
 func (x promptSubject) try(t *testing.T, weights pipeline.Format,
 	wanted func(mu mutate.Mutation) bool) (reported, left []mutate.Mutation) {
 	t.Helper()
-	s, all := x.open(t, weights), 0
+	s := x.open(t, weights)
+	var ms []mutant
 	for _, mu := range mutate.Kinds(mutate.List(s.ir)) {
-		if !wanted(mu) {
-			continue
-		}
-		o, err := s.try(t.Context(), mutant{Mutation: mu}, s.seeds)
-		require.NoError(t, err)
-		if all++; o.Report != "" {
-			reported = append(reported, mu)
-		} else {
-			left = append(left, mu)
+		if wanted(mu) {
+			ms = append(ms, mutant{Mutation: mu})
 		}
 	}
-	t.Logf("%d CTAs, %d cached: %d kinds of mutants, %d not reported", x.sms, x.cached, all, len(left))
+	for _, o := range s.tryAll(t, ms, nil) {
+		if o.Report != "" {
+			reported = append(reported, o.Mutation)
+		} else {
+			left = append(left, o.Mutation)
+		}
+	}
+	t.Logf("%d CTAs, %d cached: %d kinds of mutants, %d not reported", x.sms, x.cached, len(ms), len(left))
 	return reported, left
 }

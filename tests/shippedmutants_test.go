@@ -61,15 +61,13 @@ func TestEachOfAThreadsPacketsIsWaitedFor(t *testing.T) {
 	c.Hidden, c.Intermediate, c.Vocab, c.BOS, c.EOS = 512, 160, 32, models.NoToken, nil // 256 packets for 32 threads
 	s := subjectOf(t, c, megakernel.Options{SMs: 3, Splits: 2, Consumers: 1, Stages: 3, InFlight: 2}, 2)
 	waits := map[string]int{}
-	for _, m := range mutantsOf(s.ir) {
-		words, ok := strings.CutPrefix(m.Name, "remove wait.tag @")
-		if !ok || singleExcuses.Of(m.Mutation) != nil || words != "o_words" && words != "down_words" {
-			continue
-		}
-		o, err := s.try(t.Context(), m, mutantSeeds)
-		require.NoError(t, err)
-		require.NotEmpty(t, o.Report, "%s", m)
-		waits[words]++
+	ms := slices.DeleteFunc(packetWaits(s), func(m mutant) bool {
+		words := strings.TrimPrefix(m.Name, packetWait)
+		return words != "o_words" && words != "down_words"
+	})
+	for _, o := range s.tryAll(t, ms, nil) {
+		require.NotEmpty(t, o.Report, "%s", o)
+		waits[strings.TrimPrefix(o.Name, packetWait)]++
 	}
 	require.Equal(t, map[string]int{"o_words": 8, "down_words": 16}, waits, "in gate_up; in qkv and the LM head")
 }
