@@ -3,6 +3,7 @@ package runtime
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -78,7 +79,8 @@ func (s *runner) eachMask(of func(row int) []uint32, write func(at int, masks []
 			rows = append(rows, i)
 		}
 	}
-	all := make([]uint32, n*len(rows))
+	s.maskWords = slices.Grow(s.maskWords[:0], n*len(rows))[:n*len(rows)]
+	all := s.maskWords
 	errs := make([]error, len(rows))
 	ask := func(k int) {
 		mask := of(rows[k])

@@ -47,6 +47,7 @@ type runner struct {
 	encoded   []byte    // memory of one
 	ranks     []ranks   // of the last launch's rows; none before they are asked for
 	raw       []byte    // memory of their scores
+	maskWords []uint32  // and of their masks
 
 	stopped bool  // stop is not 0
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere

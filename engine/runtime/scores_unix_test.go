@@ -6,6 +6,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks/draw"
 	"github.com/stretchr/testify/require"
 )
@@ -43,4 +45,36 @@ func cpu(b *testing.B) int64 {
 	var usage syscall.Rusage
 	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return usage.Utime.Nano() + usage.Stime.Nano()
+}
+
+// maskMemory is a device that takes masks.
+type maskMemory struct {
+	Device
+	words []uint32
+}
+
+func (m *maskMemory) Poke(_ string, i int, values ...uint32) error {
+	copy(m.words[i:], values)
+	return nil
+}
+
+// What the host takes to give a running launch the masks of 16 rows of 128,256 tokens.
+func BenchmarkMasksOfAStep(b *testing.B) {
+	const rows, vocab = 16, 128256
+	n := draw.MaskWords(vocab)
+	mask := make([]uint32, n)
+	s := &runner{mk: &megakernel.Kernel{Config: models.Config{Vocab: vocab}}, dev: &maskMemory{words: make([]uint32,
+		rows*n)}}
+	for range rows {
+		rule := draw.Rule{}
+		rule.SetMask(mask)
+		s.asked = append(s.asked, asked{Rule: rule})
+	}
+	s.masks.next = func(int) []uint32 { return mask }
+	b.ReportAllocs()
+	before := cpu(b)
+	for b.Loop() {
+		require.NoError(b, s.nextMasks())
+	}
+	b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1000, "cpu-µs/step")
 }

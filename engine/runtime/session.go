@@ -282,11 +282,14 @@ func (r *Session) upload(p *kv.Plan) error {
 
 // peek is what a step chose for each row, or nil when it has not yet.
 func (r *Session) peek(step int) ([]int, error) {
-	chosen := make([]int, 0, r.count)
+	var chosen []int
 	for row := range r.count {
 		token, err := r.dev.Peek("stream", step*r.Rows()+row)
 		if err != nil || token == noToken {
 			return nil, err
+		}
+		if chosen == nil { // most looks find nothing
+			chosen = make([]int, 0, r.count)
 		}
 		chosen = append(chosen, int(token))
 	}
