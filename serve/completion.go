@@ -71,8 +71,8 @@ func (s *Server) promptsOf(f *fields, echo bool) []prompt {
 
 // wholeOnly reports whether a value is a list of whole numbers, at least one.
 func wholeOnly(raw json.RawMessage) bool {
-	var ids []int
-	return json.Unmarshal(raw, &ids) == nil && len(ids) > 0
+	var tokens ids
+	return json.Unmarshal(raw, &tokens) == nil && len(tokens) > 0
 }
 
 // promptOf reads one prompt.
@@ -88,13 +88,13 @@ func (s *Server) promptOf(raw json.RawMessage, echo bool, want string) (prompt, 
 		}
 		return checked(prompt{tokens, text}, s.o.Vocab)
 	}
-	var ids []int
-	if json.Unmarshal(raw, &ids) != nil || ids == nil {
+	var tokens ids
+	if json.Unmarshal(raw, &tokens) != nil || tokens == nil {
 		return prompt{}, invalid("prompt", "found %s, want %s", short(raw), want)
 	}
-	p, err := checked(prompt{tokens: ids}, s.o.Vocab)
+	p, err := checked(prompt{tokens: tokens}, s.o.Vocab)
 	if err == nil && echo {
-		p.text = s.textOf(ids)
+		p.text = s.textOf(tokens)
 	}
 	return p, err
 }

@@ -3,9 +3,11 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"math"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // fields reads the fields of a JSON object. Fields that nobody asks for are ignored, null is as
@@ -18,6 +20,9 @@ type fields struct {
 // parseFields reads a request's body.
 func parseFields(body []byte) (*fields, *Error) {
 	f := &fields{}
+	if !utf8.Valid(body) { // package encoding/json would read U+FFFD in its place
+		return nil, invalid("", "the body is no JSON object: it is not UTF-8")
+	}
 	if err := json.Unmarshal(body, &f.raw); err != nil || f.raw == nil {
 		return nil, invalid("", "the body is no JSON object: %s", problem(err))
 	}
@@ -63,6 +68,26 @@ func short(raw json.RawMessage) string {
 		return string(raw)
 	}
 	return strings.ToValidUTF8(string(raw[:most]), "") + "…"
+}
+
+// ids are token ids as a client sends them. Package encoding/json takes null for 0; here it is none.
+type ids []int
+
+// UnmarshalJSON reads a list of whole numbers.
+func (t *ids) UnmarshalJSON(raw []byte) error {
+	var all []*int
+	if err := json.Unmarshal(raw, &all); err != nil || all == nil {
+		*t = nil
+		return err
+	}
+	*t = make(ids, len(all))
+	for i, id := range all {
+		if id == nil {
+			return errors.New("a token id that is null")
+		}
+		(*t)[i] = *id
+	}
+	return nil
 }
 
 // whole returns an integer from lo to hi.

@@ -30,22 +30,32 @@ func newGrammars(o *Options) *grammars {
 	})}
 }
 
-// schema is the grammar of a schema.
+// schema is the grammar of a schema. Other requests do not wait while a new one is made.
 func (g *grammars) schema(raw json.RawMessage) (*grammar.Grammar, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if known := g.known[string(raw)]; known != nil {
+	if known := g.get(raw); known != nil {
 		return known, nil
 	}
 	made, err := g.vocab().Schema(raw)
 	if err != nil {
 		return nil, err
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if known := g.known[string(raw)]; known != nil { // another request was faster
+		return known, nil
+	}
 	if len(g.known) == mostGrammars {
 		clear(g.known)
 	}
 	g.known[string(raw)] = made
 	return made, nil
+}
+
+// get is the grammar of a schema that is known; nil for none.
+func (g *grammars) get(raw json.RawMessage) *grammar.Grammar {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.known[string(raw)]
 }
 
 // format reads response_format.

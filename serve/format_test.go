@@ -119,6 +119,27 @@ func TestACallThatIsRequiredIsMade(t *testing.T) {
 	}
 }
 
+// OpenAI calls a named function once, and with parallel_tool_calls of false no two at a time.
+func TestHowManyCallsAnAnswerMayHave(t *testing.T) {
+	f := newFake(t, func(engine.Request) []engine.Piece { return script("a") })
+	s := listening(t, f.options(), nil)
+	for body, several := range map[string]bool{`"tool_choice":"required"`: true,
+		`"tool_choice":"required","parallel_tool_calls":true`:         true,
+		`"tool_choice":"required","parallel_tool_calls":false`:        false,
+		`"tool_choice":{"type":"function","function":{"name":"now"}}`: false} {
+		s.must("/v1/chat/completions", `{"messages":[{"role":"user","content":"hi"}],`+weather+`,`+body+`}`)
+		tokens, err := s.o.Text.Encode(`[{"name": "now", "arguments": {}}, {`, false)
+		require.NoError(t, err)
+		mask := f.asked[len(f.asked)-1].Mask
+		for _, token := range tokens {
+			if err = mask.Accept(token); err != nil {
+				break
+			}
+		}
+		require.Equal(t, several, err == nil, "%s: %v", body, err)
+	}
+}
+
 // The forms in which models write calls, however the text is cut into tokens.
 func TestCallsInTheFormsOfModels(t *testing.T) {
 	rome := []functionCall{{"weather", `{"city":"Rome"}`}}

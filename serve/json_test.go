@@ -68,16 +68,16 @@ func TestWhatAnswersLookLike(t *testing.T) {
 		token(300, "-1e-7") + `,"top_logprobs":[` + token(300, "-1e-7") + `}]}`}
 	ranked := [2]string{fmt.Sprintf(`{%s:-0.5,%s:-1,%s:-9999}`, spelled(300), spelled(200), spelled(65)),
 		fmt.Sprintf(`{%s:-1e-7}`, spelled(300))}
-	runes := s.Server.spelled(65).runes
+	shown := s.Server.spelled(65).shown
 	for _, c := range []struct{ path, body, want string }{
 		{"completions", `"logprobs":2`, fmt.Sprintf(head, "text_completion") + `{"index":0,"text":"\u003cé\"b\"","logprobs":{"tokens":[` +
 			spelled(65) + `,` + spelled(300) + `],"token_logprobs":[-9999,-1e-7],"top_logprobs":[` +
-			ranked[0] + `,` + ranked[1] + fmt.Sprintf(`],"text_offset":[0,%d]},"finish_reason":"stop"}],`, runes) + usage},
+			ranked[0] + `,` + ranked[1] + fmt.Sprintf(`],"text_offset":[0,%d]},"finish_reason":"stop"}],`, shown) + usage},
 		{"completions", `"logprobs":2,"stream":true`, "data: " + fmt.Sprintf(head, "text_completion") +
 			`{"index":0,"text":"\u003cé","logprobs":{"tokens":[` + spelled(65) + `],"token_logprobs":[-9999],"top_logprobs":[` +
 			ranked[0] + `],"text_offset":[0]},"finish_reason":null}],"usage":null}` + "\n\ndata: " +
 			fmt.Sprintf(head, "text_completion") + `{"index":0,"text":"\"b\"","logprobs":{"tokens":[` + spelled(300) +
-			`],"token_logprobs":[-1e-7],"top_logprobs":[` + ranked[1] + fmt.Sprintf(`],"text_offset":[%d]},`, runes) +
+			`],"token_logprobs":[-1e-7],"top_logprobs":[` + ranked[1] + fmt.Sprintf(`],"text_offset":[%d]},`, shown) +
 			`"finish_reason":"stop"}],"usage":null}` + "\n\ndata: [DONE]\n\n"},
 		{"completions", `"echo":true,"max_tokens":0`, fmt.Sprintf(head, "text_completion") +
 			`{"index":0,"text":"a","logprobs":null,"finish_reason":"length"}],` + strings.ReplaceAll(usage, ":2,", ":0,")},

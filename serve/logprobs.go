@@ -35,7 +35,7 @@ type logprobs struct {
 	s      *Server
 	chat   bool
 	tokens int
-	offset int // in characters, from the beginning of the choice's text, of the next token
+	offset int // in characters, from the beginning of the choice's text, of the next token's
 
 	// lists without their brackets: /v1/chat/completions has one of objects
 	content, names, chosen, top, offsets []byte
@@ -66,7 +66,7 @@ func (l *logprobs) addText(at score) {
 		l.chosen, l.top = appendNumber(l.chosen, finite(at.of.Logprob.Logprob)), l.s.appendRanking(l.top, at.of)
 	}
 	l.offsets = strconv.AppendInt(l.offsets, int64(l.offset), 10)
-	l.offset += name.runes
+	l.offset += name.shown
 }
 
 func (l *logprobs) addChat(of *sampling.Logprobs) {

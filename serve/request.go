@@ -92,7 +92,7 @@ func (t *task) common(f *fields) (most int) {
 	}
 	t.request.Sampling = samplingOf(f)
 	t.request.Penalties = penaltiesOf(f)
-	f.read("stop_token_ids", &t.request.StopTokens, "a list of token ids")
+	f.read("stop_token_ids", (*ids)(&t.request.StopTokens), "a list of token ids")
 	t.request.Stop = stops(f)
 	t.request.IgnoreEnds = f.flag("ignore_eos", false)
 	t.request.MinTokens = int(f.whole("min_tokens", 0, 0, math.MaxInt32))
@@ -129,18 +129,18 @@ func penaltiesOf(f *fields) sampling.Penalties {
 		Frequency:  f.number("frequency_penalty", 0, -2, 2),
 		Repetition: f.number("repetition_penalty", 1, 0.001, 100),
 	}
-	var bias map[string]float64
+	var bias map[string]*float64
 	f.read("logit_bias", &bias, "an object of token ids and numbers")
 	for name, x := range bias {
 		id, err := strconv.Atoi(name)
-		if err != nil || x < -mostBias || x > mostBias {
-			f.refuse("logit_bias", "found %v for token %s, want a token id and -100 to 100", x, quoted(name))
+		if err != nil || x == nil || *x < -mostBias || *x > mostBias {
+			f.refuse("logit_bias", "found %s for token %s, want a token id and -100 to 100", appendJSON(nil, x), quoted(name))
 			return p
 		}
 		if p.Bias == nil {
 			p.Bias = map[int]float64{}
 		}
-		p.Bias[id] = x
+		p.Bias[id] = *x
 	}
 	return p
 }

@@ -12,7 +12,7 @@ import (
 type spelled struct {
 	name   string // what is no text alone is spelled in bytes
 	quoted []byte // that as JSON
-	runes  int    // characters of name
+	shown  int    // characters that begin in it; none in special tokens, which no text shows
 
 	token []byte // its text as JSON, with U+FFFD for what is no text
 	bytes []byte // its bytes as JSON
@@ -41,7 +41,12 @@ func (s *Server) spelled(token int) *spelled {
 		}
 		one.name = out.String()
 	}
-	one.quoted, one.runes = appendString(nil, one.name), utf8.RuneCountInString(one.name)
+	one.quoted = appendString(nil, one.name)
+	for _, b := range text {
+		if utf8.RuneStart(b) && (s.o.Text == nil || !s.o.Text.Special(token)) {
+			one.shown++
+		}
+	}
 	one.token, one.bytes = appendString(nil, strings.ToValidUTF8(string(text), "\ufffd")), []byte{'['}
 	for i, b := range text {
 		if i > 0 {

@@ -59,11 +59,11 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) *Error {
 	if err != nil {
 		return err
 	}
-	var ids []int
-	if !f.read("tokens", &ids, "a list of token ids") && f.err == nil {
+	var tokens ids
+	if !f.read("tokens", &tokens, "a list of token ids") && f.err == nil {
 		f.refuse("tokens", "found none, want a list of token ids")
 	}
-	for _, id := range ids {
+	for _, id := range tokens {
 		if id < 0 || id >= s.o.Vocab {
 			f.refuse("tokens", "found token %d, want 0 to %d", id, s.o.Vocab-1)
 		}
@@ -71,7 +71,7 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) *Error {
 	if f.err != nil {
 		return f.err
 	}
-	return writeJSON(w, http.StatusOK, map[string]string{"prompt": s.o.Text.Decode(ids, false)})
+	return writeJSON(w, http.StatusOK, map[string]string{"prompt": s.o.Text.Decode(tokens, false)})
 }
 
 // tokenizerInfo gives what clients without a tokenizer of their own ask for, as vLLM does: the names of special tokens.

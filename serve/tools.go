@@ -48,7 +48,7 @@ func (s *Server) tools(t *task, f *fields) json.RawMessage {
 	}
 	var choice string
 	var named tool
-	raw := f.raw["tool_choice"]
+	raw, several := f.raw["tool_choice"], f.flag("parallel_tool_calls", true)
 	switch {
 	case f.err != nil:
 		return nil
@@ -56,7 +56,7 @@ func (s *Server) tools(t *task, f *fields) json.RawMessage {
 		choice = "auto"
 	case json.Unmarshal(raw, &choice) == nil:
 	case json.Unmarshal(raw, &named) == nil && named.Type == "function":
-		choice = "required"
+		choice, several = "required", false
 		all = slices.DeleteFunc(all, func(one tool) bool { return one.Function.Name != named.Function.Name })
 	}
 	switch {
@@ -66,7 +66,7 @@ func (s *Server) tools(t *task, f *fields) json.RawMessage {
 		f.refuse("tool_choice", `found %s, want "none", "auto", "required" or a function of tools`, short(raw))
 		return nil
 	case choice == "required":
-		s.keep(t, f, "tool_choice", callSchema(all))
+		s.keep(t, f, "tool_choice", callSchema(all, several))
 	}
 	t.forced = choice == "required"
 	for _, one := range all {
@@ -76,7 +76,7 @@ func (s *Server) tools(t *task, f *fields) json.RawMessage {
 }
 
 // callSchema is the schema of a call of one of some functions, or of several calls.
-func callSchema(all []tool) json.RawMessage {
+func callSchema(all []tool, several bool) json.RawMessage {
 	type object = map[string]any
 	var calls []any
 	for _, one := range all {
@@ -93,7 +93,11 @@ func callSchema(all []tool) json.RawMessage {
 			"properties": json.RawMessage(
 				fmt.Sprintf(`{"name":{"const":%s},"arguments":%s}`, name, parameters))})
 	}
-	schema, err := json.Marshal(object{"type": "array", "minItems": 1, "items": object{"anyOf": calls}})
+	list := object{"type": "array", "minItems": 1, "items": object{"anyOf": calls}}
+	if !several {
+		list["maxItems"] = 1
+	}
+	schema, err := json.Marshal(list)
 	if err != nil {
 		panic("BUG: a schema that is no JSON: " + err.Error())
 	}

@@ -15,6 +15,7 @@ import (
 func TestWhatIsNotSupportedIsRefusedByName(t *testing.T) {
 	v := testVocab()
 	for schema, want := range map[string]string{
+		strings.Repeat(`{"items":`, 300) + "{}" + strings.Repeat("}", 300): "more than 200 schemas within each other",
 		`{`:                               "#: it is no JSON",
 		`7`:                               "#: found 7, want an object or true",
 		`false`:                           "#: found false, want an object or true",

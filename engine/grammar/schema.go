@@ -31,9 +31,13 @@ var of = map[string]string{"properties": "object", "required": "object", "additi
 // schemas compiles a schema.
 type schemas struct {
 	net
-	root json.RawMessage
-	err  error // the first
+	root  json.RawMessage
+	depth int   // schemas around the one that is compiled
+	err   error // the first
 }
+
+// mostDepth is how many schemas may be within each other.
+const mostDepth = 200
 
 // refuse keeps the first problem.
 func (c *schemas) refuse(at, format string, args ...any) {
@@ -72,9 +76,14 @@ func (c *schemas) ref(raw json.RawMessage, ref string) int32 {
 
 // value is a way through any value of a schema.
 func (c *schemas) value(from int32, raw json.RawMessage, at string) int32 {
+	if c.depth == mostDepth {
+		c.refuse("#", "found more than %d schemas within each other", mostDepth)
+	}
 	if c.err != nil {
 		return from
 	}
+	c.depth++
+	defer func() { c.depth-- }()
 	if string(raw) == "true" {
 		return c.anything(from)
 	}
