@@ -52,7 +52,7 @@ func (b *blocked) of(tensor string, row int) ([]float32, error) {
 func (b *blocked) read(at blockRow) ([]float32, error) {
 	shape := b.shapes[at.tensor]
 	first := at.number * pipeline.BlockSize
-	all, scales := make([]half.BF16, shape[1]), make([]float32, ceilDiv(shape[1], pipeline.BlockSize))
+	all, scales := make([]half.BF16, shape[1]), make([]float32, pipeline.CeilDiv(shape[1], pipeline.BlockSize))
 	for r := first; r < min(first+pipeline.BlockSize, shape[0]); r++ {
 		if err := b.Tensors.Row(at.tensor, r, all); err != nil {
 			return nil, err

@@ -66,7 +66,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		gains:   mk.declareGains(k),
 	}
 	mk.declareFeatures(k, b)
-	b.plan = dsl.Global[dsl.U32](k, "plan", product(o.SMs, planWords), ro,
+	b.plan = dsl.Global[dsl.U32](k, "plan", elements(o.SMs, planWords), ro,
 		bufDoc("[%d][%d] what each SM owns", o.SMs, planWords))
 	if mk.Ragged() {
 		mk.declareWork(k, b)
@@ -82,26 +82,26 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	} else {
 		o.mlp().declareX(mk, k, b)
 		if o.Queries == SyncWords {
-			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2),
+			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, elements(qRows/2),
 				bufDoc("[%d][%d] packets: elements i and i + %d of rotated, scaled queries, and a flag", c.Heads, c.HeadDim/2,
 					c.HeadDim/2))
-			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim),
+			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, elements(c.KVHeads, c.HeadDim),
 				bufDoc("[%d][K, V][%d] packets: a pair of elements of the query token's own key and value, and a flag", c.KVHeads,
 					c.HeadDim/2))
 		} else {
-			b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16),
+			b.q = dsl.Global[dsl.BF16](k, "q", elements(qRows), dsl.Align(16),
 				bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
 		}
 		b.states = declareStates(k, o.Splits, c.Heads, c.HeadDim)
 		if !o.handsOn(phaseAttention) {
-			b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16),
+			b.attn = dsl.Global[dsl.BF16](k, "attn", elements(qRows), dsl.Align(16),
 				bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
 		}
 		mk.declareVectors(k, b)
 		o.mlp().declareAct(mk, k, b)
-		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
-		b.best = dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs))
-		b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))
+		b.logits = dsl.Global[dsl.F32](k, "logits", elements(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
+		b.best = dsl.Global[dsl.F32](k, "best", elements(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs))
+		b.bestIndex = dsl.Global[dsl.U32](k, "best_index", elements(o.SMs), bufDoc("[%d] and its row", o.SMs))
 		b.tokens = dsl.Global[dsl.U32](k, "tokens", 0,
 			bufDoc("token at each position; the kernel appends behind the known ones"))
 	}
@@ -123,7 +123,7 @@ func (mk *Kernel) declareGains(k *dsl.Kernel) dsl.Buf[dsl.BF16] {
 	if mk.kept() {
 		what = fmt.Sprintf("%d of each layer", len(mk.NormRoles()))
 	}
-	return dsl.Global[dsl.BF16](k, "gains", product(n, mk.Config.Hidden), dsl.ReadOnly(), dsl.Align(16),
+	return dsl.Global[dsl.BF16](k, "gains", elements(n, mk.Config.Hidden), dsl.ReadOnly(), dsl.Align(16),
 		bufDoc("[%d][%d] norm gains: %s, then the final one", n, mk.Config.Hidden, what))
 }
 
@@ -147,7 +147,7 @@ func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
 	b.times = dsl.Global[dsl.U32](k, "times", 0, dsl.HostReads(), bufDoc("%s", times))
 	b.abort = dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(),
 		bufDoc("not 0: give the launch up; the second word: for copies in flight too"))
-	b.records = dsl.Global[dsl.U32](k, "records", product(o.SMs, o.Consumers+1, pipeline.RecordWords),
+	b.records = dsl.Global[dsl.U32](k, "records", elements(o.SMs, o.Consumers+1, pipeline.RecordWords),
 		bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1,
 			pipeline.RecordWords))
 	b.epoch = dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel"))
@@ -172,8 +172,8 @@ func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
 	b.pages = dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv")
 }
 
-// product is the number of elements of an array of these dimensions.
-func product(dims ...int) int64 {
+// elements is the number of elements of an array of these dimensions.
+func elements(dims ...int) int64 {
 	p := int64(1)
 	for _, d := range dims {
 		p *= int64(d)
@@ -213,7 +213,7 @@ const (
 
 // declareStates declares n partial states of heads heads of d elements.
 func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
-	return dsl.Global[dsl.B128](k, BufferStates, product(n, tasks.StatePackets(heads, d)),
+	return dsl.Global[dsl.B128](k, BufferStates, elements(n, tasks.StatePackets(heads, d)),
 		bufDoc("[%d][%d][%d] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag", n, heads, d/2))
 }
 

@@ -74,5 +74,5 @@ func (mk *Kernel) BlocksApart() int {
 	if mk.Ragged() {
 		block = 32
 	}
-	return ceilDiv(mk.Options.Consumers*block, mk.ChunkTokens())
+	return pipeline.CeilDiv(mk.Options.Consumers*block, mk.ChunkTokens())
 }

@@ -71,7 +71,7 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	}
 	o := &mk.Options
 	d := &b.drawing
-	d.draws = dsl.Global[dsl.U32](k, BufferDraws, product(o.Tokens, draw.RowWords), dsl.ReadOnly(), dsl.Align(16),
+	d.draws = dsl.Global[dsl.U32](k, BufferDraws, elements(o.Tokens, draw.RowWords), dsl.ReadOnly(), dsl.Align(16),
 		bufDoc("[%d][%d] how each row draws its token", o.Tokens, draw.RowWords))
 	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(tasks.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16),
 		bufDoc("[2][%d][%d][4] what each SM has for each row", o.Tokens, o.SMs))
@@ -87,13 +87,13 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	d.tops = dsl.Global[dsl.U32](k, "draw_tops", int64(tasks.SampleTopsLen(o.Tokens, o.SMs)), dsl.Align(16),
 		bufDoc("[%d][%d][%d][2] each SM's highest logits and their tokens", o.Tokens, o.SMs, draw.MaxTops))
 	vocab := mk.Config.Vocab
-	d.histories = dsl.Global[dsl.U32](k, BufferHistories, product(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16),
+	d.histories = dsl.Global[dsl.U32](k, BufferHistories, elements(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16),
 		bufDoc("[%d][2][%d] what changes logits: biases, then how often tokens were there", o.Tokens, vocab))
-	d.masks = dsl.Global[dsl.U32](k, BufferTokenMasks, product(o.Tokens, draw.MaskWords(vocab)), dsl.HostWrites(),
+	d.masks = dsl.Global[dsl.U32](k, BufferTokenMasks, elements(o.Tokens, draw.MaskWords(vocab)), dsl.HostWrites(),
 		dsl.Align(16), bufDoc("[%d][%d] a bit for each token that may be chosen", o.Tokens, draw.MaskWords(vocab)))
 	d.ready = dsl.Global[dsl.U32](k, BufferMasksReady, 1, dsl.HostWrites(),
 		bufDoc("of how many steps of the launch the masks have been there"))
-	d.raw = dsl.Global[dsl.F32](k, BufferRawLogits, product(o.Tokens, vocab), dsl.Align(16),
+	d.raw = dsl.Global[dsl.F32](k, BufferRawLogits, elements(o.Tokens, vocab), dsl.Align(16),
 		bufDoc("[%d][%d] logits before they were changed", o.Tokens, vocab))
 	d.modes = dsl.Scalar[dsl.U32](k, ScalarDraws,
 		"0: every row takes its highest logit; else bits: 1: rows draw; 2: some truncate; 4: some have log-probabilities; 8: some have histories or masks; 16: some have masks")

@@ -147,7 +147,7 @@ func (mk *Kernel) reportTimes(r *report, m *machine.Machine) {
 
 func (mk *Kernel) reportKV(r *report) {
 	l, o := mk.KV, &mk.Options
-	t := attention(&mk.Config, o)
+	t := attentionOf(&mk.Config, o)
 	items := t.Items() * o.Splits
 	r.line("\nKV cache")
 	r.text("[%s][pages][%s][%s][K, V][%d] %s: %s a position, %s a page of all layers.",
@@ -161,7 +161,7 @@ func (mk *Kernel) reportKV(r *report) {
 		return
 	}
 	r.text("Attention is %s, a KV head and one of %s each, dealt to %s in turn: at most %d an SM, %s without one. An item reads chunks of %d tokens.",
-		plural.Of(items, "item"), plural.Of(o.Splits, "split"), plural.Of(o.SMs, "SM"), ceilDiv(items, o.SMs),
+		plural.Of(items, "item"), plural.Of(o.Splits, "split"), plural.Of(o.SMs, "SM"), pipeline.CeilDiv(items, o.SMs),
 		plural.Of(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
 	if t.Parts() > 1 {
 		r.text("A KV head's %d query heads are %d items, each of which reads the KV for itself.", t.Group(), t.Parts())

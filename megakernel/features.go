@@ -244,27 +244,27 @@ func (mk *Kernel) declareFeatures(k *dsl.Kernel, b *buffers) {
 	if len(list) > 1 {
 		doc = bufDoc("[%d][%d] RoPE, radians a position, of each kind of layer", len(list), c.HeadDim/2)
 	}
-	b.invFreq = dsl.Global[dsl.F32](k, "inv_freq", product(len(list), c.HeadDim/2), ro, doc)
+	b.invFreq = dsl.Global[dsl.F32](k, "inv_freq", elements(len(list), c.HeadDim/2), ro, doc)
 	if mk.RopeFactors() != nil {
-		b.ropeFactors = dsl.Global[dsl.F32](k, BufferRopeFactors, product(len(list), c.HeadDim/2), ro,
+		b.ropeFactors = dsl.Global[dsl.F32](k, BufferRopeFactors, elements(len(list), c.HeadDim/2), ro,
 			bufDoc("[%d][%d] what cosines and sines are multiplied by", len(list), c.HeadDim/2))
 	}
 	if n := mk.biasLen(layerMatrices); n > 0 {
-		b.biases = dsl.Global[dsl.BF16](k, BufferBiases, product(c.Layers, n), ro, dsl.Align(16),
+		b.biases = dsl.Global[dsl.BF16](k, BufferBiases, elements(c.Layers, n), ro, dsl.Align(16),
 			bufDoc("[%d][%d] biases of a layer's packed rows", c.Layers, n))
 	}
 	if a := &mk.kind().Attn; a.QKNorm.Kind != models.NoNorm {
 		rows := (c.Heads + c.KVHeads) * c.HeadDim
-		b.qkGains = dsl.Global[dsl.BF16](k, BufferQKGains, product(c.Layers, rows), ro, dsl.Align(16),
+		b.qkGains = dsl.Global[dsl.BF16](k, BufferQKGains, elements(c.Layers, rows), ro, dsl.Align(16),
 			bufDoc("[%d][%d] gains of the norms of q and k, of their packed rows", c.Layers, rows))
 		switch {
 		case b.prefill: // see prefillFlow.declareNorms
 		case mk.Ragged():
-			b.rawQK = dsl.Global[dsl.B128](k, "raw_qk", product(o.Tokens, rows/2),
+			b.rawQK = dsl.Global[dsl.B128](k, "raw_qk", elements(o.Tokens, rows/2),
 				bufDoc("[%d rows] queries [%d][%d], then keys [%d][%d], before their norm: a pair, and the sum of its squares",
 					o.Tokens, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
 		case a.QKNormWide:
-			b.qkSums = dsl.Global[dsl.B128](k, BufferQKSums, product(o.SMs),
+			b.qkSums = dsl.Global[dsl.B128](k, BufferQKSums, elements(o.SMs),
 				bufDoc("[%d] packets: each SM's sums of squares of q and of k, and a flag", o.SMs))
 		}
 	}

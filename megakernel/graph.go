@@ -147,7 +147,7 @@ func (mk *Kernel) resize(g *pipeline.Region, name string) {
 		g.Bytes = 4 * att.ScratchLen(mk.Options.Consumers)
 	case g.Name == regionInput && input > 0:
 		of := mk.Options.inputColumns()
-		g.Bytes = 2 * ceilDiv(input, of) * of
+		g.Bytes = 2 * pipeline.CeilDiv(input, of) * of
 	case g.Name == regionInput, g.Name == regionPartials && input == 0, g.Name == regionTail && name != phaseAttention,
 		g.Name == regionNotes:
 		g.Bytes = unusedRegion
@@ -159,7 +159,7 @@ func withoutRing(of *pipeline.Plan, regions []pipeline.Region) *pipeline.Plan {
 	p := *of
 	p.Shared, p.SharedBytes = nil, 0
 	for _, g := range regions {
-		g.Offset = ceilDiv(p.SharedBytes, g.Align) * g.Align
+		g.Offset = pipeline.CeilDiv(p.SharedBytes, g.Align) * g.Align
 		p.SharedBytes = g.Offset + g.Bytes
 		p.Shared = append(p.Shared, g)
 	}

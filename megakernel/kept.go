@@ -3,6 +3,7 @@ package megakernel
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -16,7 +17,7 @@ func (mk *Kernel) kept() bool { return mk.kind().PostAttn.Kind != models.NoNorm 
 // addedAt is where in the region of a product's input a vector that is added lies, in bytes: behind the input.
 func (mk *Kernel) addedAt() int {
 	columns := mk.Options.inputColumns()
-	return 2 * ceilDiv(mk.Config.Hidden, columns) * columns
+	return 2 * pipeline.CeilDiv(mk.Config.Hidden, columns) * columns
 }
 
 // kept is the residual vector as it is when what comes behind the norm of a role is added, in a step's layer.

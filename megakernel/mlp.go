@@ -109,7 +109,7 @@ func (mlpRows) flow(f *single) mlpFlow            { return rowsFlow{f} }
 
 func (mlpRows) declareX(mk *Kernel, k *dsl.Kernel, b *buffers) {
 	if o, n := &mk.Options, mk.Config.Hidden; !o.handsOn(phaseO) || !o.handsOn(phaseDown) {
-		b.x = dsl.Global[dsl.F32](k, BufferX, product(n), dsl.Align(16), bufDoc("[%d] residual vector", n))
+		b.x = dsl.Global[dsl.F32](k, BufferX, elements(n), dsl.Align(16), bufDoc("[%d] residual vector", n))
 	}
 }
 
@@ -117,10 +117,10 @@ func (mlpRows) declareX(mk *Kernel, k *dsl.Kernel, b *buffers) {
 func (mlpRows) declareAct(mk *Kernel, k *dsl.Kernel, b *buffers) {
 	n := mk.Config.Intermediate
 	if mk.Options.ordered(phaseDown, phaseGateUp) {
-		b.act = dsl.Global[dsl.BF16](k, "act", product(n), dsl.Align(16), bufDoc("[%d] silu(gate)·up", n))
+		b.act = dsl.Global[dsl.BF16](k, "act", elements(n), dsl.Align(16), bufDoc("[%d] silu(gate)·up", n))
 		return
 	}
-	b.act = dsl.Global[dsl.BF16](k, "act", product(2, n), dsl.Align(16),
+	b.act = dsl.Global[dsl.BF16](k, "act", elements(2, n), dsl.Align(16),
 		bufDoc("[2][%d] silu(gate)·up, the layers in turn", n))
 }
 

@@ -54,16 +54,16 @@ func (mlpFused) regions(mk *Kernel) []pipeline.Region {
 
 // actLen is how many elements of silu(gate)·up an SM has at most.
 func (mk *Kernel) actLen() int {
-	tiles := ceilDiv(2*mk.Config.Intermediate, pipeline.TileRows)
-	return ceilDiv(tiles, mk.Options.SMs) * pipeline.AcrossColumns
+	tiles := pipeline.CeilDiv(2*mk.Config.Intermediate, pipeline.TileRows)
+	return pipeline.CeilDiv(tiles, mk.Options.SMs) * pipeline.AcrossColumns
 }
 
 func (mlpFused) declareX(mk *Kernel, k *dsl.Kernel, b *buffers) {
 	n := mk.Config.Hidden
-	b.x = dsl.Global[dsl.F32](k, BufferX, product(tasks.SumsTurns, n), dsl.Align(16),
+	b.x = dsl.Global[dsl.F32](k, BufferX, elements(tasks.SumsTurns, n), dsl.Align(16),
 		bufDoc("[3][%d] residual vectors behind the MLP, the layers in turn: one is added to, one read, one cleared", n))
 	if !mk.Options.handsOn(phaseO) {
-		b.mid = dsl.Global[dsl.F32](k, "mid", product(n), dsl.Align(16),
+		b.mid = dsl.Global[dsl.F32](k, "mid", elements(n), dsl.Align(16),
 			bufDoc("[%d] residual vector behind attention, for the MLP's norm", n))
 	}
 	b.turn = dsl.Global[dsl.U32](k, BufferTurn, 1,

@@ -314,7 +314,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if err := o.completeHeld(); err != nil {
 		return o, err
 	}
-	def(&o.Splits, defaultSplits(o.SMs/attention(c, &o).Items()))
+	def(&o.Splits, defaultSplits(o.SMs/attentionOf(c, &o).Items()))
 	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
@@ -379,8 +379,8 @@ const maxSplits = 128
 // maxPositions bounds the positions for which tasks.QKV reduces angles exactly.
 const maxPositions = 1 << 20
 
-// attention is the attention template's shape with one split, to count items by.
-func attention(c *models.Config, o *Options) *tasks.Attention {
+// attentionOf is the attention template's shape with one split, to count items by.
+func attentionOf(c *models.Config, o *Options) *tasks.Attention {
 	return &tasks.Attention{Heads: c.Heads, KV: kvLayout(c, o), Splits: 1}
 }
 
@@ -392,4 +392,4 @@ func kvLayout(c *models.Config, o *Options) tasks.KVLayout {
 // AttentionItems is the number of times one split's share of a layer's KV of one
 // head is read in a step, over all heads: once a head, and more often where a
 // head serves more than 16 query heads.
-func (mk *Kernel) AttentionItems() int { return attention(&mk.Config, &mk.Options).Items() }
+func (mk *Kernel) AttentionItems() int { return attentionOf(&mk.Config, &mk.Options).Items() }

@@ -115,8 +115,8 @@ func (mk *Kernel) kvTokens(layer, context int) (tokens []int) {
 	if window > 0 {
 		first = max(0, context+1-window) / per
 	}
-	for c := range ceilDiv(context, per) {
-		if c >= first || c < ceilDiv(sinks, per) {
+	for c := range pipeline.CeilDiv(context, per) {
+		if c >= first || c < pipeline.CeilDiv(sinks, per) {
 			tokens = append(tokens, min(per, context-c*per))
 		}
 	}
@@ -133,15 +133,13 @@ func (mk *Kernel) kvBusiest(layer, context, sequences int) int64 {
 		read += n
 	}
 	if mk.Ragged() {
-		chunks := ceilDiv(sequences*mk.KV.Heads*len(all), mk.Plan.SMs)
+		chunks := pipeline.CeilDiv(sequences*mk.KV.Heads*len(all), mk.Plan.SMs)
 		return min(int64(chunks)*int64(per)*token, int64(sequences)*int64(read)*mk.kvLayerBytes())
 	}
-	items := ceilDiv(mk.AttentionItems()*mk.Options.Splits, mk.Plan.SMs)
-	chunks := ceilDiv(len(all), mk.Options.Splits)
+	items := pipeline.CeilDiv(mk.AttentionItems()*mk.Options.Splits, mk.Plan.SMs)
+	chunks := pipeline.CeilDiv(len(all), mk.Options.Splits)
 	return int64(items) * min(int64(chunks)*int64(per), int64(read)) * token
 }
-
-func ceilDiv(a, b int) int { return (a + b - 1) / b }
 
 // inFlight is how many bytes an SM's producer keeps in flight at most.
 func (mk *Kernel) inFlight() int64 { return int64(mk.Plan.InFlight) * int64(mk.Plan.StageBytes) }

@@ -194,7 +194,7 @@ const prefillReserve = 2560
 
 // Room is the number of tokens that the step's buffers have rows for.
 func (p *Prefill) Room() int {
-	return ceilDiv(p.Options.Tokens, p.Options.Padded()) * p.Options.Padded()
+	return pipeline.CeilDiv(p.Options.Tokens, p.Options.Padded()) * p.Options.Padded()
 }
 
 // choose plans the tiles: for each matrix the rows of a tile with which the grid is done first, as many as can be; as
@@ -203,7 +203,7 @@ func (p *Prefill) Room() int {
 func (p *Prefill) choose() {
 	together := p.Room() / p.Options.Padded()
 	if p.queryBytes() > 0 { // blocks of 64 tokens
-		p.stageBytes = 64 * 128 * ceilDiv(p.Of.Config.HeadDim, 64)
+		p.stageBytes = 64 * 128 * pipeline.CeilDiv(p.Of.Config.HeadDim, 64)
 	}
 	for i := range p.tiled() {
 		if i == prefillHead {
@@ -243,7 +243,7 @@ func (p *Prefill) waves(i, pieces int) int {
 	if p.Options.apart() {
 		units /= p.Options.Cluster
 	}
-	return ceilDiv(units, p.Of.Options.SMs/p.Options.Cluster)
+	return pipeline.CeilDiv(units, p.Of.Options.SMs/p.Options.Cluster)
 }
 
 // tileCost is what a wave of tiles of n rows costs: a tile's products, at least what reading their operands costs, and

@@ -13,10 +13,10 @@ func (f *prefillFlow) declareArgmax() {
 	mk, k, o := f.mk, f.k, &f.mk.Options
 	c := &mk.Config
 	f.argmax = &tasks.Argmax{Vocab: c.Vocab,
-		Logits: dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16),
+		Logits: dsl.Global[dsl.F32](k, "logits", elements(c.Vocab), dsl.Align(16),
 			bufDoc("[%d] out, of the last token", c.Vocab)),
-		Best:  dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
-		Index: dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))}
+		Best:  dsl.Global[dsl.F32](k, "best", elements(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
+		Index: dsl.Global[dsl.U32](k, "best_index", elements(o.SMs), bufDoc("[%d] and its row", o.SMs))}
 	f.chosen = dsl.Global[dsl.U32](k, BufferChosen, 1, bufDoc("out: the token that follows the last one"))
 }
 
@@ -28,12 +28,12 @@ func (f *prefillFlow) declareChoice() {
 	}
 	f.several.head = tasks.PrefillActivations{K: c.Hidden, T: o.Padded()}
 	f.several.choice = &tasks.PrefillChoice{Vocab: c.Vocab, T: o.Sequences,
-		Logits: dsl.Global[dsl.F32](k, "logits", product(o.Sequences, c.Vocab), dsl.Align(16),
+		Logits: dsl.Global[dsl.F32](k, "logits", elements(o.Sequences, c.Vocab), dsl.Align(16),
 			bufDoc("[%d][%d] out, of each sequence's last token", o.Sequences, c.Vocab)),
-		Best: dsl.Global[dsl.F32](k, "best", product(sms, 16),
+		Best: dsl.Global[dsl.F32](k, "best", elements(sms, 16),
 			bufDoc("[%d][16] each SM's largest logits", sms)),
-		Index:  buf("best_index", product(sms, 16), "[%d][16] and their rows", sms),
-		Chosen: buf(BufferChosen, product(o.Sequences), "out: the tokens that follow each sequence's last one"),
+		Index:  buf("best_index", elements(sms, 16), "[%d][16] and their rows", sms),
+		Chosen: buf(BufferChosen, elements(o.Sequences), "out: the tokens that follow each sequence's last one"),
 		In:     f.activations(c.Hidden), All: f.normed, Out: f.several.head,
 		Picked: dsl.Global[dsl.BF16](k, BufferPicked, int64(f.several.head.Len()), dsl.Align(16),
 			bufDoc("[%d][%d] vectors of each sequence's last token, as tiles of 8 tokens", o.Padded(), c.Hidden)),

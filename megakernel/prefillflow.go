@@ -93,15 +93,15 @@ func (f *prefillFlow) declare() {
 		table:   dsl.Global[dsl.U32](k, BufferPrefillTable, 0, ro, bufDoc("page of tokens %d·i …, in order", o.Page)),
 		kv: dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
 			bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s", c.Layers, c.KVHeads, o.Page, c.HeadDim, o.KV)),
-		x: dsl.Global[dsl.F32](k, "x", product(room, c.Hidden), dsl.Align(16),
+		x: dsl.Global[dsl.F32](k, "x", elements(room, c.Hidden), dsl.Align(16),
 			bufDoc("[%d][%d] residual vectors", room, c.Hidden)),
-		q: dsl.Global[dsl.BF16](k, "q", product(room, qRows), dsl.Align(16),
+		q: dsl.Global[dsl.BF16](k, "q", elements(room, qRows), dsl.Align(16),
 			bufDoc("[%d][%d][%d] rotated, scaled queries", room, c.Heads, c.HeadDim)),
 		attn: input("attn", qRows, "attention outputs"),
 		act:  input("act", c.Intermediate, "silu(gate)·up"),
 		abort: dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(),
 			bufDoc("not 0: give the launch up; the second word: for copies in flight too")),
-		records: dsl.Global[dsl.U32](k, "records", product(o.SMs, k.Warps(), pipeline.RecordWords),
+		records: dsl.Global[dsl.U32](k, "records", elements(o.SMs, k.Warps(), pipeline.RecordWords),
 			bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, k.Warps(),
 				pipeline.RecordWords)),
 		progress: dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("out: layers of the step that are finished")),
@@ -111,7 +111,7 @@ func (f *prefillFlow) declare() {
 	}
 	mk.declareFeatures(k, f.bufs)
 	f.bufs.embed = mk.declareEmbed(k)
-	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, product(f.p.Options.Tokens), ro,
+	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, elements(f.p.Options.Tokens), ro,
 		bufDoc("[%d] the step's tokens", f.p.Options.Tokens))
 	f.normed = input("normed", c.Hidden, "residual vectors times the next norm's gains")
 	if n := f.p.Scratch(); n > 0 {

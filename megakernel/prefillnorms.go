@@ -45,7 +45,7 @@ func (f *prefillFlow) declareNorms() {
 	c, l := &mk.Config, f.mk.kind()
 	norm := func(name, of string, i int, n models.Norm) *tasks.PrefillNorm {
 		parts := f.gemms[i].Tiles()
-		sq := dsl.Global[dsl.F32](k, name, product(room, parts), dsl.Align(16),
+		sq := dsl.Global[dsl.F32](k, name, elements(room, parts), dsl.Align(16),
 			bufDoc("[%d][%d] sums of squares of %s, in parts", room, parts, of))
 		return &tasks.PrefillNorm{N: c.Hidden, Eps: n.Eps, SQ: sq, Parts: parts}
 	}
@@ -71,13 +71,13 @@ func (f *prefillFlow) declareNorms() {
 		f.norms[0] = nil
 	}
 	if len(f.branches) > 0 {
-		y := dsl.Global[dsl.F32](k, "branch", product(room, c.Hidden), dsl.Align(16),
+		y := dsl.Global[dsl.F32](k, "branch", elements(room, c.Hidden), dsl.Align(16),
 			bufDoc("[%d][%d] what attention or the MLP adds, before its norm", room, c.Hidden))
 		f.branches[MatrixO].Y, f.branches[MatrixDown].Y = y, y
 	}
 	if f.syncs.keys > 1 {
 		rows := (c.Heads + c.KVHeads) * c.HeadDim
-		f.bufs.rawQK = dsl.Global[dsl.B128](k, "raw_qk", product(room, rows/2),
+		f.bufs.rawQK = dsl.Global[dsl.B128](k, "raw_qk", elements(room, rows/2),
 			bufDoc("[%d tokens] queries [%d][%d], then keys [%d][%d], before their norm: a pair, and the sum of its squares",
 				room, c.Heads, c.HeadDim/2, c.KVHeads, c.HeadDim/2))
 	}
@@ -125,8 +125,8 @@ func (f *prefillFlow) declareCodes() {
 	if most == 0 {
 		return
 	}
-	f.codes = dsl.Global[dsl.U32](f.k, "codes", product(room, most/4), dsl.Align(128),
+	f.codes = dsl.Global[dsl.U32](f.k, "codes", elements(room, most/4), dsl.Align(128),
 		bufDoc("[%d][up to %d] the next product's input in e4m3, as tiles of 8 tokens", room, most))
-	f.scales = dsl.Global[dsl.F32](f.k, "token_scales", product(room), dsl.Align(16),
+	f.scales = dsl.Global[dsl.F32](f.k, "token_scales", elements(room), dsl.Align(16),
 		bufDoc("[%d] its scales", room))
 }

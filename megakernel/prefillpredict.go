@@ -3,6 +3,7 @@ package megakernel
 import (
 	"slices"
 
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -31,7 +32,7 @@ func PrefillMachine() *machine.Machine { return machine.H200().At(prefillMemory)
 // products take on the SMs that have some, and each what its sync takes beside. A model, not a measurement.
 func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	c, memory := &p.Of.Config, m.Ceiling.Median*1e9
-	layer, pieces := 0.0, ceilDiv(n, p.Options.Padded())
+	layer, pieces := 0.0, pipeline.CeilDiv(n, p.Options.Padded())
 	for i := range layerMatrices {
 		m := p.matrix(i)
 		cost, bytes := float64(p.waves(i, pieces)*p.tileCost(p.Columns[i]))*float64(m.K), 2.0
@@ -47,7 +48,7 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	}
 	head := p.matrix(prefillHead)
 	seconds := float64(c.Layers)*layer + float64(head.TileBytes())*float64(head.Tiles)/memory
-	units, clusters := c.KVHeads*ceilDiv(n, p.tileTokens()), p.Of.Options.SMs/p.Options.Cluster
+	units, clusters := c.KVHeads*pipeline.CeilDiv(n, p.tileTokens()), p.Of.Options.SMs/p.Options.Cluster
 	seconds += p.copyTime(m, cached)
 	return seconds + p.attends(float64(n), float64(cached)+float64(n+1)/2)*max(1, float64(clusters)/float64(units))
 }

@@ -43,9 +43,9 @@ type prefillSeveral struct {
 // declareSeveral declares where rows and sequences stand.
 func (f *prefillFlow) declareSeveral() {
 	k, o, ro := f.k, &f.p.Options, dsl.ReadOnly()
-	f.several.rows = dsl.Global[dsl.U32](k, BufferPrefillRows, product(o.Tokens, 2), ro, dsl.Align(8),
+	f.several.rows = dsl.Global[dsl.U32](k, BufferPrefillRows, elements(o.Tokens, 2), ro, dsl.Align(8),
 		bufDoc("[%d] position and page of each token", o.Tokens))
-	f.several.sequences = dsl.Global[dsl.U32](k, BufferPrefillSequences, product(o.Sequences, PrefillSequenceWords), ro,
+	f.several.sequences = dsl.Global[dsl.U32](k, BufferPrefillSequences, elements(o.Sequences, PrefillSequenceWords), ro,
 		dsl.Align(16), bufDoc("[%d] first token, tokens, position of the first, first entry of page_table", o.Sequences))
 	f.several.count = dsl.Scalar[dsl.U32](k, ScalarSequences, fmt.Sprintf("sequences of the step, 1 to %d", o.Sequences))
 }

@@ -26,8 +26,8 @@ type probeBuffers struct {
 func (mk *Kernel) ProbeBytes() map[string]int64 {
 	c := &mk.Config
 	return map[string]int64{
-		BufferProbeResidual:  4 * product(c.Layers, 2, c.Hidden),
-		BufferProbeAttention: 2 * product(c.Layers, c.Heads*c.HeadDim),
+		BufferProbeResidual:  4 * elements(c.Layers, 2, c.Hidden),
+		BufferProbeAttention: 2 * elements(c.Layers, c.Heads*c.HeadDim),
 	}
 }
 
@@ -54,9 +54,9 @@ func (mk *Kernel) declareProbe(k *dsl.Kernel, b *buffers) {
 		return
 	}
 	c := &mk.Config
-	b.probeResiduals = dsl.Global[dsl.F32](k, BufferProbeResidual, product(c.Layers, 2, c.Hidden), dsl.Align(16),
+	b.probeResiduals = dsl.Global[dsl.F32](k, BufferProbeResidual, elements(c.Layers, 2, c.Hidden), dsl.Align(16),
 		bufDoc("out: [%d][2][%d] residual vector behind attention, and behind the MLP, of each layer", c.Layers, c.Hidden))
-	b.probeOutputs = dsl.Global[dsl.BF16](k, BufferProbeAttention, product(c.Layers, c.Heads*c.HeadDim), dsl.Align(16),
+	b.probeOutputs = dsl.Global[dsl.BF16](k, BufferProbeAttention, elements(c.Layers, c.Heads*c.HeadDim), dsl.Align(16),
 		bufDoc("out: [%d][%d][%d] attention's output of each layer", c.Layers, c.Heads, c.HeadDim))
 }
 

@@ -52,8 +52,8 @@ const (
 func (mk *Kernel) Limits(pages int) kv.Limits {
 	c, o := &mk.Config, &mk.Options
 	group := c.Heads / c.KVHeads
-	tiles := ceilDiv(o.Tokens, kv.TileRows(group))
-	items := ceilDiv((2*o.Tokens-1)*c.KVHeads*tiles+o.SMs, o.SMs)
+	tiles := pipeline.CeilDiv(o.Tokens, kv.TileRows(group))
+	items := pipeline.CeilDiv((2*o.Tokens-1)*c.KVHeads*tiles+o.SMs, o.SMs)
 	chunk := 0
 	if mk.Plan != nil { // Limits is asked for numbers that the plan depends on
 		chunk = mk.ChunkTokens()
@@ -66,7 +66,7 @@ func (mk *Kernel) Limits(pages int) kv.Limits {
 func (mk *Kernel) declareWork(k *dsl.Kernel, b *buffers) {
 	c, o, ro, l := &mk.Config, &mk.Options, dsl.ReadOnly(), mk.Limits(0)
 	classes := len(mk.classes)
-	b.rows = dsl.Global[dsl.U32](k, BufferRows, product(o.Tokens, kv.RowWords), ro, dsl.Align(16),
+	b.rows = dsl.Global[dsl.U32](k, BufferRows, elements(o.Tokens, kv.RowWords), ro, dsl.Align(16),
 		bufDoc("[%d][%d] the query rows", o.Tokens, kv.RowWords))
 	b.entries = dsl.Global[dsl.U32](k, BufferEntries, 0, ro, bufDoc("page tables of the units of KV, one after another"))
 	if o.Selection {
@@ -82,26 +82,26 @@ func (mk *Kernel) declareWork(k *dsl.Kernel, b *buffers) {
 func (mk *Kernel) declareRows(k *dsl.Kernel, b *buffers) {
 	c, o, l, pad := &mk.Config, &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
 	group, qRows := c.Heads/c.KVHeads, c.Heads*c.HeadDim
-	b.x = dsl.Global[dsl.F32](k, "x", product(o.Tokens, c.Hidden), dsl.Align(16),
+	b.x = dsl.Global[dsl.F32](k, "x", elements(o.Tokens, c.Hidden), dsl.Align(16),
 		bufDoc("[%d][%d] residual vectors", o.Tokens, c.Hidden))
 	b.input = mk.fragments(k, "normed", c.Hidden, "residual vectors times the next norm's gains")
-	b.squares = dsl.Global[dsl.F32](k, "squares", product(o.SMs, pad), dsl.Align(16),
+	b.squares = dsl.Global[dsl.F32](k, "squares", elements(o.SMs, pad), dsl.Align(16),
 		bufDoc("[%d][%d] each SM's part of the residual vectors' sums of squares", o.SMs, pad))
 	if mk.kept() {
-		b.branch = dsl.Global[dsl.F32](k, "branch", product(o.Tokens, c.Hidden), dsl.Align(16),
+		b.branch = dsl.Global[dsl.F32](k, "branch", elements(o.Tokens, c.Hidden), dsl.Align(16),
 			bufDoc("[%d][%d] what attention or the MLP adds, before its norm", o.Tokens, c.Hidden))
-		b.branchSquares = dsl.Global[dsl.F32](k, "branch_squares", product(o.SMs, pad), dsl.Align(16),
+		b.branchSquares = dsl.Global[dsl.F32](k, "branch_squares", elements(o.SMs, pad), dsl.Align(16),
 			bufDoc("[%d][%d] each SM's part of its sums of squares", o.SMs, pad))
 	}
-	b.q = dsl.Global[dsl.BF16](k, "q", product(o.Tokens, qRows), dsl.Align(16),
+	b.q = dsl.Global[dsl.BF16](k, "q", elements(o.Tokens, qRows), dsl.Align(16),
 		bufDoc("[%d][%d][%d] rotated, scaled queries", o.Tokens, c.Heads, c.HeadDim))
 	b.states = declareStates(k, l.Partials, group, c.HeadDim)
 	b.attn = mk.fragments(k, "attn", qRows, "attention outputs")
 	b.act = mk.fragments(k, "act", c.Intermediate, "silu(gate)·up")
-	b.logits = dsl.Global[dsl.F32](k, "logits", product(o.Tokens, c.Vocab), dsl.Align(16),
+	b.logits = dsl.Global[dsl.F32](k, "logits", elements(o.Tokens, c.Vocab), dsl.Align(16),
 		bufDoc("[%d][%d] out", o.Tokens, c.Vocab))
-	b.best = dsl.Global[dsl.F32](k, "best", product(o.SMs, pad), bufDoc("[%d][%d] each SM's largest logits", o.SMs, pad))
-	b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs, pad), bufDoc("[%d][%d] and their rows", o.SMs, pad))
+	b.best = dsl.Global[dsl.F32](k, "best", elements(o.SMs, pad), bufDoc("[%d][%d] each SM's largest logits", o.SMs, pad))
+	b.bestIndex = dsl.Global[dsl.U32](k, "best_index", elements(o.SMs, pad), bufDoc("[%d][%d] and their rows", o.SMs, pad))
 }
 
 // fragments declares the input of a matrix with n columns.

@@ -11,7 +11,7 @@ import (
 func (mk *Kernel) singleRegions() []pipeline.Region {
 	c, o := &mk.Config, &mk.Options
 	widest := max(c.Hidden, c.Heads*c.HeadDim, o.mlp().staged(c))
-	widest = ceilDiv(widest, o.inputColumns()) * o.inputColumns()
+	widest = pipeline.CeilDiv(widest, o.inputColumns()) * o.inputColumns()
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
 	if o.Queries == SyncWords {
 		att.Packets = &tasks.QKVPackets{}

@@ -74,7 +74,7 @@ func (mk *Kernel) kvChunks(sm, layer, context, sequences int) (chunks []int) {
 		for _, n := range tokens {
 			all += sequences * n * int(mk.kvLayerBytes())
 		}
-		each := ceilDiv(ceilDiv(all, mk.Plan.SMs), whole) * whole // dealt out in chunks
+		each := pipeline.CeilDiv(pipeline.CeilDiv(all, mk.Plan.SMs), whole) * whole // dealt out in chunks
 		for left := min(each, max(0, all-sm*each)); left > 0; left -= whole {
 			chunks = append(chunks, min(left, whole))
 		}

@@ -104,7 +104,7 @@ const ampleRegisters = 168
 // consumer warps and a producer warp on sm_90: each of an SM's four parts has
 // 16384 for its warps, a thread at most 255, in multiples of 8 below.
 func threadRegisters(consumers int) int {
-	warps := ceilDiv(consumers+1, 4) // of a part
+	warps := pipeline.CeilDiv(consumers+1, 4) // of a part
 	return min(255, 16384/(32*warps)/8*8)
 }
 

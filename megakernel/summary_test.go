@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
@@ -89,7 +90,7 @@ func TestBusiestSMsShareOfTheKVCache(t *testing.T) {
 			mean := float64(context) * float64(mk.kvLayerBytes()) / float64(mk.Plan.SMs)
 			busiest := float64(mk.kvBusiest(0, context, 1))
 			require.GreaterOrEqual(t, busiest, mean, "%+v context %d", o, context)
-			items := float64(ceilDiv(mk.KV.Heads*mk.Options.Splits, mk.Plan.SMs))
+			items := float64(pipeline.CeilDiv(mk.KV.Heads*mk.Options.Splits, mk.Plan.SMs))
 			each := float64(context) * float64(mk.kvLayerBytes()) / float64(mk.KV.Heads*mk.Options.Splits)
 			chunk := float64(kvTokensPerStage(mk.Plan) * mk.KV.TokenBytes())
 			require.LessOrEqual(t, busiest, items*(each+chunk), "%+v context %d", o, context)

@@ -245,7 +245,7 @@ func (mk *Kernel) VectorBuffers() []VectorBuffer {
 		names = append(names, c.TensorName(r))
 	}
 	norms := fmt.Sprintf("%s of each layer %%d in turn, then %s; bf16", joined(names), last)
-	list := []VectorBuffer{{"gains", mk.GainTensors(), norms, 2 * product(len(roles)*c.Layers+1, c.Hidden), mk.Gains}}
+	list := []VectorBuffer{{"gains", mk.GainTensors(), norms, 2 * elements(len(roles)*c.Layers+1, c.Hidden), mk.Gains}}
 	if n := mk.biasLen(layerMatrices); n > 0 {
 		var from []rowsOf
 		for i := range layerMatrices {
@@ -302,7 +302,7 @@ func (mk *Kernel) rowVectors(name string, from []rowsOf) VectorBuffer {
 		}
 	}
 	b.Fill = fmt.Sprintf("of each layer %%d in turn, in the order of the packed rows: %s; bf16", joined(all))
-	b.Bytes = 2 * product(c.Layers, n)
+	b.Bytes = 2 * elements(c.Layers, n)
 	for l := range c.Layers {
 		for _, name := range all {
 			b.Tensors = append(b.Tensors, TensorName(name, l))

@@ -47,10 +47,10 @@ func (m *Matrix) WeightBytes() int64 {
 		n += 4 * int64(m.Rows)
 	}
 	if m.Format.Blocks() {
-		n += 4 * int64(ceilDiv(m.Rows, BlockSize)*ceilDiv(m.K, BlockSize))
+		n += 4 * int64(CeilDiv(m.Rows, BlockSize)*CeilDiv(m.K, BlockSize))
 	}
 	if shape, ok := m.Format.Int4(m.K); ok && shape.PerBlock() > 0 {
-		n += int64(m.Rows) * int64(ceilDiv(m.K, shape.Group)*shape.EntryBytes())
+		n += int64(m.Rows) * int64(CeilDiv(m.K, shape.Group)*shape.EntryBytes())
 	}
 	return n
 }

@@ -61,7 +61,7 @@ func E4M3BlockCodes(codes []int8, row []half.BF16, scales []float32) {
 func blockScales(rows ...[]half.BF16) (scales []float32) {
 	for _, row := range rows {
 		if scales == nil {
-			scales = make([]float32, ceilDiv(len(row), BlockSize))
+			scales = make([]float32, CeilDiv(len(row), BlockSize))
 		}
 		if row != nil {
 			MostOfBlocks(scales, row)
@@ -135,7 +135,7 @@ func putBlockRow(dst []byte, r int, codes []int8, scales []float32) {
 // scales. A NaN stays one.
 func (m *MatrixPlan) packBlocks(dst []byte, rows *[TileRows]*Int4Row) error {
 	clear(dst)
-	blocks := ceilDiv(m.K, BlockSize)
+	blocks := CeilDiv(m.K, BlockSize)
 	for r, row := range rows {
 		if row == nil {
 			continue

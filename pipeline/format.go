@@ -136,7 +136,7 @@ func (f Format) Int4(k int) (i4.Shape, bool) {
 		return i4.Shape{}, false
 	}
 	run := 4 // blocks, whose scales a lane reads at once
-	for ceilDiv(k, i4.Columns)%run != 0 {
+	for CeilDiv(k, i4.Columns)%run != 0 {
 		run /= 2
 	}
 	return i4.Shape{Group: group, Run: run, Zeros: f.zeros(), Wide: f.Bits() == 8, E2M1: f.E2M1()}, true
@@ -179,13 +179,13 @@ func (f Format) ScaleBytes() int {
 func (f Format) Scales(k int) int {
 	switch group := int4Groups[f.Base()]; {
 	case f.Blocks():
-		return ceilDiv(k, BlockSize)
+		return CeilDiv(k, BlockSize)
 	case group == i4.Whole: // e4m3, too
 		return 1
 	case f == FormatNVFP4:
-		return ceilDiv(k, group) + 1
+		return CeilDiv(k, group) + 1
 	default:
-		return ceilDiv(k, group)
+		return CeilDiv(k, group)
 	}
 }
 

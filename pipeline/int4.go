@@ -320,7 +320,7 @@ func (f Format) unpackInt4(row []half.BF16, tile []byte, shape i4.Shape, r int) 
 		halves := shape.Halves(shape.CodeOf(run, r, k%columns))
 		scale := float32(1)
 		if f.ScaleBytes() > 0 {
-			behind := ceilDiv(len(row), columns) * shape.RunBytes()
+			behind := CeilDiv(len(row), columns) * shape.RunBytes()
 			scale = math.Float32frombits(binary.LittleEndian.Uint32(tile[behind+4*r:]))
 		}
 		if shape.Group != i4.Whole {

@@ -209,7 +209,7 @@ func eachTile(m *MatrixPlan, worker func() func(tile int) error) error {
 			}
 		}
 	}
-	for range min(runtime.GOMAXPROCS(0), ceilDiv(m.Tiles, block)) {
+	for range min(runtime.GOMAXPROCS(0), CeilDiv(m.Tiles, block)) {
 		wg.Go(run)
 	}
 	wg.Wait()

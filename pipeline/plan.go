@@ -81,7 +81,7 @@ func (m *MatrixPlan) Batches() int {
 	if m.Batch == 0 {
 		return 0
 	}
-	return ceilDiv(m.MaxCount(), m.Batch)
+	return CeilDiv(m.MaxCount(), m.Batch)
 }
 
 // MaxCount is the largest number of tiles one SM owns.
@@ -155,7 +155,7 @@ func batch(count, most int) int {
 	if most == 0 {
 		return 0
 	}
-	return ceilDiv(count, ceilDiv(count, most))
+	return CeilDiv(count, CeilDiv(count, most))
 }
 
 // tilesOfStage is how many tiles of a batch share a stage: of weights of 4 bits, whose chunks batches make shorter, as
@@ -173,9 +173,9 @@ const sharing = 8
 // cut cuts a matrix into row tiles and chunks that fit into a stage: of n runs that warps have the
 // same of each, where there are many.
 func cut(m Matrix, stageBytes int) MatrixPlan {
-	p := MatrixPlan{Matrix: m, Tiles: ceilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, m.Format.Columns()), leader: -1}
+	p := MatrixPlan{Matrix: m, Tiles: CeilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, m.Format.Columns()), leader: -1}
 	if p.Across() {
-		p.Tiles, p.KPadded = ceilDiv(m.K, acrossColumns), roundUp(m.Rows, acrossRows)*acrossColumns/TileRows
+		p.Tiles, p.KPadded = CeilDiv(m.K, acrossColumns), roundUp(m.Rows, acrossRows)*acrossColumns/TileRows
 	}
 	run := m.Format.Run(m.K)
 	runs := max(1, stageBytes/m.Format.Of(run))
@@ -183,7 +183,7 @@ func cut(m Matrix, stageBytes int) MatrixPlan {
 		runs -= runs % sharing
 	}
 	p.ChunkK = min(p.KPadded, runs*run)
-	p.ChunksPerTile = ceilDiv(p.KPadded, p.ChunkK)
+	p.ChunksPerTile = CeilDiv(p.KPadded, p.ChunkK)
 	p.TailK = p.KPadded - (p.ChunksPerTile-1)*p.ChunkK
 	return p
 }

@@ -230,7 +230,8 @@ func (r *Request) checkRegions() error {
 
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
-func ceilDiv(n, by int) int { return (n + by - 1) / by }
+// CeilDiv returns ⌈n/by⌉, for n from 0 on and positive by.
+func CeilDiv(n, by int) int { return (n + by - 1) / by }
 
 // count says "1 stage", "2 stages".
 func count(n int, what string) string {

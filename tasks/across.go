@@ -37,7 +37,7 @@ func (t *Across) groups(part int) int { return t.M.ChunkColumns(part) / pipeline
 // sums is the number of sums that a thread keeps: 8 a group of its warp.
 func (t *Across) sums(e *Env) (n int) {
 	for part := range t.M.ChunksPerTile {
-		n += 8 * ceilDiv(t.groups(part), e.Consumers)
+		n += 8 * pipeline.CeilDiv(t.groups(part), e.Consumers)
 	}
 	return n
 }
@@ -68,7 +68,7 @@ func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share S
 	}
 	parts := make([][]sum, t.M.ChunksPerTile)
 	for part := range parts {
-		for range ceilDiv(t.groups(part), e.Consumers) {
+		for range pipeline.CeilDiv(t.groups(part), e.Consumers) {
 			parts[part] = append(parts[part], sum{dsl.NewArray(k.F32(0), 4, "sum"), dsl.NewArray(k.F32(0), 4, "sum")})
 		}
 	}

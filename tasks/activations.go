@@ -31,7 +31,7 @@ func (a Activations) Padded() int { return ColumnsPadded(a.T) }
 
 // Len is the number of elements of the buffer.
 func (a Activations) Len() int {
-	return ceilDiv(a.K, pipeline.GroupK) * a.Padded() * pipeline.GroupK
+	return pipeline.CeilDiv(a.K, pipeline.GroupK) * a.Padded() * pipeline.GroupK
 }
 
 // Index is the place of element k of token t.

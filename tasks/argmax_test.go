@@ -37,12 +37,6 @@ func argmax(t testing.TB, y []float32, sms, consumers int) (uint32, []float64) {
 	return tokens[0], f32s(got["logits"])
 }
 
-// choose writes the token that each CTA finds.
-func (r *rig) choose(a *tasks.Argmax, next dsl.Buf[dsl.U32]) {
-	token := a.Choose(r.e)
-	r.k.If(r.e.Tid.EqC(0), func() { next.Store(r.e.CTA, token) })
-}
-
 func TestArgmax(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	flat := func(n int, v float32, at map[int]float32) []float32 {

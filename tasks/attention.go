@@ -70,10 +70,10 @@ func (t *Attention) Group() int { return t.Heads / t.KV.Heads }
 
 // Parts is the number of items a group is worked on in without Work, at most 16
 // query heads each (the rows of A); every part reads the group's KV for itself.
-func (t *Attention) Parts() int { return ceilDiv(t.Group(), blockTokens) }
+func (t *Attention) Parts() int { return pipeline.CeilDiv(t.Group(), blockTokens) }
 
 // part is the number of query heads of an item; the last of a group may have fewer.
-func (t *Attention) part() int { return ceilDiv(t.Group(), t.Parts()) }
+func (t *Attention) part() int { return pipeline.CeilDiv(t.Group(), t.Parts()) }
 
 // Items is the number of items the CTAs share without Work.
 func (t *Attention) Items() int { return t.KV.Heads * t.Parts() * t.Splits }
@@ -172,7 +172,7 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 		return // Consume reports it
 	}
 	run := min(l.Page, t.PerStage) // tokens of one copy at most
-	rounds := ceilDiv(t.PerStage, run*dsl.WarpSize)
+	rounds := pipeline.CeilDiv(t.PerStage, run*dsl.WarpSize)
 	k.Note("attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage")
 	t.eachItem(e, s, func(it *item) {
 		at := func(round int) u32 { return e.Lane.AddC(round * dsl.WarpSize).MulC(run) }
@@ -220,7 +220,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 			if t.Packets != nil {
 				e.Wait("queries", func() { t.fetchPackets(e, s, it) })
 			}
-			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
+			st := t.stream(e, c, r, s, it, pipeline.CeilDiv(t.part(), fewRows), 1)
 			k.Note("attention: the warps' states become one")
 			e.Part("states meet", st.combineSplit)
 			return

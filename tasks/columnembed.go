@@ -1,6 +1,9 @@
 package tasks
 
-import "github.com/mkgen/mkgen/dsl"
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
 
 // embedBlock is how many columns of a vector a warp makes at once: 4 a lane.
 const embedBlock = 4 * dsl.WarpSize
@@ -43,7 +46,7 @@ func (t *EmbedColumns) Emit(e *Env, n, norm u32, id func(t u32) u32) {
 		squares := dsl.NewVar(k.F32(0), "squares")
 		k.If(token.Lt(n), func() {
 			row := t.Row(e, id(token))
-			blocks := ceilDiv(t.Out.K, embedBlock)
+			blocks := pipeline.CeilDiv(t.Out.K, embedBlock)
 			k.ForStep(e.CTA, k.U32(blocks), e.Grid, func(block u32) {
 				at := block.MulC(embedBlock).Add(e.Lane.MulC(4))
 				if t.Out.K%embedBlock == 0 {

@@ -14,7 +14,7 @@ import (
 
 // argmaxColumns runs the whole search over the rows of y (scale 1), and returns each
 // CTA's choice for all of t tokens, and the logits.
-func (s step) argmaxColumns(t testing.TB, y [][]float32) (chosen []uint32, logits []float64) {
+func argmaxColumns(t testing.TB, s step, y [][]float32) (chosen []uint32, logits []float64) {
 	vocab := len(y[0])
 	rows := (vocab + 7) / 8 * 8
 	flat := make([]float32, s.t*rows) // padding rows are 0
@@ -45,7 +45,7 @@ func (s step) argmaxColumns(t testing.TB, y [][]float32) (chosen []uint32, logit
 func TestArgmaxColumns(t *testing.T) {
 	inf, nan := float32(math.Inf(1)), float32(math.NaN())
 	rng := newRand(8)
-	for _, s := range append(steps(), step{16, 16, 40, 1}, step{8, 8, 33, 2}) {
+	for _, s := range append(steps(), stepOf(16, 16, 40, 1), stepOf(8, 8, 33, 2)) {
 		for _, vocab := range []int{1, 9, 16, 77, 203} {
 			t.Run(fmt.Sprint(s, " ", vocab), func(t *testing.T) {
 				var y [][]float32
@@ -67,7 +67,7 @@ func TestArgmaxColumns(t *testing.T) {
 					}
 					y = append(y, row)
 				}
-				chosen, logits := s.argmaxColumns(t, y)
+				chosen, logits := argmaxColumns(t, s, y)
 				for i, have := range chosen {
 					want := 0
 					if token := i % s.t; token < s.n {

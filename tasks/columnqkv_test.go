@@ -20,7 +20,7 @@ type qkvColumns struct {
 }
 
 func TestQKVColumnsRotateScaleAndAppend(t *testing.T) {
-	cases := []qkvColumns{{step{2, 1, 1, 1}, 4, 2, 64, 64, 5}}
+	cases := []qkvColumns{{stepOf(2, 1, 1, 1), 4, 2, 64, 64, 5}}
 	for i, s := range steps() {
 		cases = append(cases, qkvColumns{s, 4, 2, []int{16, 32, 48, 64, 80, 128}[i%6], []int{1, 2, 4, 8, 16}[i%5], i % 3})
 	}

@@ -12,64 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// step is a shape of a kernel around an epilogue for several tokens.
-type step struct{ t, n, sms, consumers int }
-
-func (s step) String() string {
-	return fmt.Sprintf("%d of %d tokens on %d SMs, %d warps", s.n, s.t, s.sms, s.consumers)
-}
-
-func (s step) padded() int { return tasks.ColumnsPadded(s.t) }
-
-func steps() []step {
-	return []step{{2, 2, 1, 1}, {2, 1, 3, 2}, {3, 3, 2, 3}, {8, 8, 1, 8}, {8, 5, 3, 1}, {9, 9, 2, 1}, {9, 2, 1, 3},
-		{16, 16, 3, 8}, {16, 11, 2, 2}}
-}
-
-// eachColumnPair calls an epilogue for every pair of rows and every token below n
-// with the dot products in y ([token][rows]), each thread its own tokens, as a GEMM
-// would: CTA c has tiles of 8 rows c, c+grid, ….
-func (r *rig) eachColumnPair(y dsl.Buf[dsl.F32], rows, padded int, n dsl.Val[dsl.U32], epilogue tasks.ColumnEpilogue) {
-	e := r.e
-	r.k.ForStep(e.CTA, r.k.U32((rows+7)/8), e.Grid, func(tile dsl.Val[dsl.U32]) {
-		e.EachConsumer(4*padded, func(i dsl.Val[dsl.U32]) {
-			row, token := tile.MulC(8).Add(i.RemC(4).MulC(2)), i.DivC(4).RemC(padded)
-			r.k.If(row.LtC(rows).And(token.Lt(n)), func() {
-				v := y.LoadN(token.MulC(rows).Add(row), 2)
-				epilogue(row, token, v[0], v[1])
-			})
-		})
-	})
-}
-
-// owner is the CTA that eachColumnPair gives a row.
-func (s step) owner(row int) int { return row / 8 % s.sms }
-
-// scales are a token's scale, for epilogues that take one.
-func (r *rig) scales(t int) ([]float64, tasks.ColumnScale) {
-	var v []float32
-	var wide []float64
-	for i := range t {
-		v = append(v, 0.5+float32(i)/16)
-		wide = append(wide, float64(v[i]))
-	}
-	buf := in[dsl.F32](r, "scale", f32Bytes(v), t)
-	return wide, func(token dsl.Val[dsl.U32]) dsl.Val[dsl.F32] { return buf.Load(token) }
-}
-
-func sharedF32(r *rig, name string, n int) dsl.Buf[dsl.F32] {
-	return dsl.Shared[dsl.F32](r.k, name, n, dsl.Align(16))
-}
-
 func TestAddResidualColumns(t *testing.T) {
 	for _, s := range steps() {
 		for _, n := range []int{8, 40, 200} {
-			t.Run(fmt.Sprint(s, " ", n), func(t *testing.T) { s.residual(t, n) })
+			t.Run(fmt.Sprint(s, " ", n), func(t *testing.T) { residual(t, s, n) })
 		}
 	}
 }
 
-func (s step) residual(t *testing.T, n int) {
+func residual(t *testing.T, s step, n int) {
 	rng := newRand(uint64(n + s.t))
 	x, y, gain := floats(rng, s.t*n, 1), floats(rng, s.t*n, 1), normals(rng, 3*n, 1)
 	r := newRig(t, setup{sms: s.sms, consumers: s.consumers})
@@ -137,7 +88,8 @@ func TestSwiGLUColumns(t *testing.T) {
 }
 
 func TestScaleColumns(t *testing.T) {
-	for _, s := range []step{{2, 2, 1, 1}, {8, 8, 3, 1}, {16, 16, 5, 1}, {8, 8, 40, 2}, {16, 16, 37, 3}, {9, 9, 3, 8}} {
+	for _, s := range []step{stepOf(2, 2, 1, 1), stepOf(8, 8, 3, 1), stepOf(16, 16, 5, 1), stepOf(8, 8, 40, 2),
+		stepOf(16, 16, 37, 3), stepOf(9, 9, 3, 8)} {
 		t.Run(s.String(), func(t *testing.T) {
 			const n, eps = 96, 1e-5
 			rng := newRand(uint64(s.sms))
@@ -173,8 +125,9 @@ func TestEmbedColumns(t *testing.T) {
 		step
 		n, vocab int
 	}{
-		{step{2, 2, 1, 1}, 8, 3}, {step{3, 2, 2, 3}, 136, 5}, {step{8, 8, 4, 2}, 1032, 7}, {step{16, 16, 3, 8}, 512, 20},
-		{step{9, 9, 2, 3}, 40, 11},
+		{stepOf(2, 2, 1, 1), 8, 3}, {stepOf(3, 2, 2, 3), 136, 5}, {stepOf(8, 8, 4, 2), 1032, 7},
+		{stepOf(16, 16, 3, 8), 512, 20},
+		{stepOf(9, 9, 2, 3), 40, 11},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			rng := newRand(uint64(c.n))

@@ -136,9 +136,9 @@ func (c mlp) rig(t testing.TB, w *mlpWeights, eps float64) *rig {
 func TestAStepOfSeveralTokens(t *testing.T) {
 	const eps = 1e-5
 	for _, c := range []mlp{
-		{step{2, 2, 1, 2}, 32, 104, 21, 14, false}, {step{8, 5, 3, 2}, 40, 96, 77, 2, true},
-		{step{16, 16, 5, 3}, 64, 40, 24, 3, true},
-		{step{9, 4, 4, 8}, 72, 56, 50, 4, true}, {step{16, 13, 2, 1}, 96, 72, 31, 2, false},
+		{stepOf(2, 2, 1, 2), 32, 104, 21, 14, false}, {stepOf(8, 5, 3, 2), 40, 96, 77, 2, true},
+		{stepOf(16, 16, 5, 3), 64, 40, 24, 3, true},
+		{stepOf(9, 4, 4, 8), 72, 56, 50, 4, true}, {stepOf(16, 13, 2, 1), 96, 72, 31, 2, false},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			w := c.weights()

@@ -231,7 +231,9 @@ func (st *state) store(n u32, lse f32, each func(put put)) {
 		})
 	}, func() {
 		at := it.partial(n).MulC(d / 2)
-		each(func(dim u32, lo, hi f32) { t.LL.store(st.e, t.States, at.Add(dim.DivC(2)), statePart{lo, hi, lse}) })
+		each(func(dim u32, lo, hi f32) {
+			statePart{lo, hi, lse}.store(t.LL, st.e, t.States, at.Add(dim.DivC(2)))
+		})
 	})
 }
 
@@ -247,7 +249,7 @@ func (st *state) combineSplit() {
 		row := dsl.Optional(i.DivC(d / 2))
 		part := st.mergeWarps(i, row, maxima, sums)
 		at := it.split.MulC(t.Heads).Add(st.query).MulC(d / 2).Add(i)
-		store := func() { t.LL.store(e, t.States, at, part) }
+		store := func() { part.store(t.LL, e, t.States, at) }
 		if t.Group()%group == 0 {
 			store()
 		} else {

@@ -17,6 +17,7 @@
 //	format.go activations.go
 //	rows.go work.go turns.go                      which rows, items and classes of attention a CTA has
 //	planted.go probe.go meaning.go                faults, probes and float64 meanings, for checks
+//	rule.go types.go                              what a template refuses; short names of device types
 //
 // Products of a row, of several rows, and what comes behind their sums:
 //
@@ -31,7 +32,8 @@
 //	kv.go                                         the cache's layout: a page's address, units and elements in it
 //	attention.go state.go fragments.go tail.go    items of KV through the ring, running softmax
 //	hooks.go combine*.go
-//	merge*.go attentionmerge.go output.go         partial states, merged within the phase or behind it
+//	statepackets.go merge*.go attentionmerge.go   partial states, merged within the phase or behind it
+//	output.go                                     where the output goes
 //	variant*.go                                   windows, soft caps, masks, ALiBi and what else is not plain attention
 //
 // Kernels for prompts, and the choice of a token:

@@ -94,7 +94,7 @@ const maxEarlyGains = 4
 // has too many elements there are none.
 func (t *Gains) Start(e *Env) {
 	t.pairs = nil
-	n := ceilDiv(t.N/4, e.Threads())
+	n := pipeline.CeilDiv(t.N/4, e.Threads())
 	if n > maxEarlyGains {
 		return
 	}

@@ -1,17 +1,8 @@
 package tasks
 
 import (
-	"fmt"
-
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-)
-
-// Short names for the device types this package uses most.
-type (
-	f32  = dsl.Val[dsl.F32]
-	u32  = dsl.Val[dsl.U32]
-	pair = dsl.Val[dsl.BF16x2]
 )
 
 // Env is what every template works on. Thread coordinates are computed once at
@@ -124,7 +115,7 @@ func (e *Env) under(i u32, n int) dsl.Pred {
 // ownGroups calls body for this warp's of n groups, which the consumer warps take in
 // turns: with how many it is the i-th, and with its number.
 func (e *Env) ownGroups(groups int, body func(i int, group u32)) {
-	for i := range ceilDiv(groups, e.Consumers) {
+	for i := range pipeline.CeilDiv(groups, e.Consumers) {
 		group := dsl.Optional(e.Warp.AddC(i * e.Consumers))
 		if (i+1)*e.Consumers <= groups {
 			body(i, group)
@@ -257,37 +248,3 @@ func (g *GridBarrier) wait(order dsl.MemOpt) {
 	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals",
 		order)
 }
-
-// firstOf is the text of the first rule that does not hold, or nothing. A
-// template that refuses its shape says so once and emits no more.
-func firstOf(rules ...rule) string {
-	for _, r := range rules {
-		if p := r.failed(); p != "" {
-			return p
-		}
-	}
-	return ""
-}
-
-// rule is something a template needs, and what to say when it is not so.
-type rule struct {
-	ok   bool
-	form string
-	args []any
-}
-
-func need(ok bool, form string, args ...any) rule { return rule{ok, form, args} }
-
-// sound is the rule that a part of the template has no problem.
-func sound(problem string) rule { return need(problem == "", "%s", problem) }
-
-// failed is the rule's text where it does not hold, else nothing.
-func (r rule) failed() string {
-	if r.ok {
-		return ""
-	}
-	return fmt.Sprintf(r.form, r.args...)
-}
-
-// ceilDiv is ⌈a/b⌉ for positive b.
-func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
@@ -29,7 +30,7 @@ type FixedInput struct {
 func (f *FixedInput) Groups() int { return f.K / i4.Columns }
 
 // stride is Groups with room for loads of four.
-func (f *FixedInput) stride() int { return ceilDiv(f.Groups(), 4) * 4 }
+func (f *FixedInput) stride() int { return pipeline.CeilDiv(f.Groups(), 4) * 4 }
 
 // FixedLen are the lengths of Bytes, Units and Sums for n elements and tokens.
 func FixedLen(k, t int) (words, units, sums int) {

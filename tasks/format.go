@@ -215,3 +215,19 @@ func (g *GEMV) scaled(ahead []*dsl.Var[dsl.F32], row u32, y0, y1 f32) (f32, f32)
 	v := g.Scales(row)
 	return y0.Mul(v[0]), y1.Mul(v[1])
 }
+
+// productInHalf is A·B + C of f16.
+func productInHalf(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
+	f16 := func(p pair) dsl.Val[dsl.F16x2] { return dsl.Bits[dsl.F16x2](p) }
+	return dsl.MMA([4]dsl.Val[dsl.F16x2]{f16(a[0]), f16(a[1]), f16(a[2]), f16(a[3])},
+		[2]dsl.Val[dsl.F16x2]{f16(b[0]), f16(b[1])}, c)
+}
+
+// widen is four e4m3 as two registers of f16.
+func widen(w u32) [2]pair {
+	two := func(h dsl.Val[dsl.U16]) pair {
+		return dsl.Bits[dsl.BF16x2](dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](h)))
+	}
+	lo, hi := dsl.Halves(w)
+	return [2]pair{two(lo), two(hi)}
+}

@@ -45,7 +45,7 @@ func (g *GEMM) newMeeting(e *Env) *meeting {
 func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilogue) {
 	k, e := m.e.K, m.e
 	batch := m.g.M.Batch
-	rounds := ceilDiv(batch, m.tiles)
+	rounds := pipeline.CeilDiv(batch, m.tiles)
 	k.Note("%s: sums of all warps, two rows of a token a thread", m.g.Name)
 	k.ForStep(k.U32(0), tiles, m.tiles, func(from u32) {
 		base := m.half.Get().MulC(e.Consumers * m.perWarp).Named("base")

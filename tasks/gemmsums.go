@@ -30,7 +30,7 @@ func (g *GEMM) partialsLen(e *Env) int {
 
 // sharedSumsLen is how many f32 the sums of a batch of tiles take.
 func sharedSumsLen(consumers, tiles int) int {
-	return consumers * ceilDiv(tiles, 2) * pairSums
+	return consumers * pipeline.CeilDiv(tiles, 2) * pairSums
 }
 
 // pairSums is how many f32 a warp's sums of a pair of tiles and eight tokens take.

@@ -19,7 +19,7 @@ type fragments struct {
 }
 
 // groups is how many tile groups of a chunk of n a warp takes at most.
-func groups(e *Env, chunk int) int { return ceilDiv(chunk, e.Consumers) }
+func groups(e *Env, chunk int) int { return pipeline.CeilDiv(chunk, e.Consumers) }
 
 func (g *GEMM) newFragments(e *Env, n u32) *fragments {
 	x := &fragments{g: g, e: e, n: n, piece: g.piece(e.Consumers)}
@@ -175,7 +175,7 @@ type tilePair [][]*dsl.Var[dsl.F32]
 
 // accumulators are zeros for all tiles of a batch.
 func (g *GEMM) accumulators(k *dsl.Kernel) []tilePair {
-	out := make([]tilePair, ceilDiv(g.M.Batch, 2))
+	out := make([]tilePair, pipeline.CeilDiv(g.M.Batch, 2))
 	for i := range out {
 		n, each := 1, 4
 		switch {

@@ -135,22 +135,6 @@ func fixedInput(r *rig, m *pipeline.MatrixPlan) *tasks.FixedInput {
 	return f
 }
 
-// gemvTolerance: products of bf16 are exact in f32, so only the sums round, in
-// at most K/16 + a few steps of at most 2⁻²⁴ of the partial sum each. 2⁻²⁰ of
-// Σ|w·x| is above that for K up to 256 in the worst case and far above for
-// random signs.
-func gemvTolerance(w []half.BF16, x []float64) []float64 {
-	abs := make([]half.BF16, len(w))
-	for i, b := range w {
-		abs[i] = b &^ 0x8000
-	}
-	ax := make([]float64, len(x))
-	for i, v := range x {
-		ax[i] = math.Abs(v)
-	}
-	return scaled(reference.MatVec(abs, ax), 0x1p-20, 0)
-}
-
 func TestGEMV(t *testing.T) {
 	for _, c := range []product{
 		{rows: 8, k: 32, sms: 1, consumers: 1},

@@ -38,7 +38,7 @@ func pieceOf(consumers int, p *Int4, columns int) (n int) {
 		if p.Shape.Run%blocks != 0 {
 			continue
 		}
-		if most := ceilDiv(columns/i4.Columns/blocks, consumers) * blocks; least == 0 || most < least {
+		if most := pipeline.CeilDiv(columns/i4.Columns/blocks, consumers) * blocks; least == 0 || most < least {
 			n, least = blocks, most
 		}
 	}
@@ -74,7 +74,7 @@ func (g *GEMV) keepInputs(e *Env) {
 	}
 	p := g.int4(nil)
 	n, pieces := pieceOf(e.Consumers, p, g.M.ChunkK), g.pieces(e, g.M.ChunkK)
-	if pieces%e.Consumers != 0 && !p.Shape.E2M1 || ceilDiv(pieces, e.Consumers)*n > mostKept {
+	if pieces%e.Consumers != 0 && !p.Shape.E2M1 || pipeline.CeilDiv(pieces, e.Consumers)*n > mostKept {
 		return
 	}
 	g.inputs = g.inputsOf(e, p, e.K.U32(0), g.M.ChunkK)

@@ -44,7 +44,7 @@ func PrefetchRegisters(p *pipeline.Plan, consumers int) int {
 
 // StageRegisters is how many registers of a thread n bytes take beside n consumer warps.
 func StageRegisters(stageBytes, consumers int) int {
-	return 4 * ceilDiv(stageBytes/pipeline.GroupBytes, consumers)
+	return 4 * pipeline.CeilDiv(stageBytes/pipeline.GroupBytes, consumers)
 }
 
 // Start declares the registers; it runs at the top of the
@@ -105,13 +105,13 @@ func (g *GEMV) chunkRegisters(consumers, part int) int {
 	columns := g.M.ChunkColumns(part)
 	if p := g.int4(nil); p != nil {
 		n := pieceOf(consumers, p, columns)
-		return ceilDiv(columns/i4.Columns/n, consumers) * p.Words(n)
+		return pipeline.CeilDiv(columns/i4.Columns/n, consumers) * p.Words(n)
 	}
-	return groupWords(g.M.Format) * ceilDiv(columns/g.M.Format.Columns(), consumers)
+	return groupWords(g.M.Format) * pipeline.CeilDiv(columns/g.M.Format.Columns(), consumers)
 }
 
 // heldTiles is how many tiles they are of, the last one perhaps in part.
-func (g *GEMV) heldTiles() int { return ceilDiv(g.held(), g.M.ChunksPerTile) }
+func (g *GEMV) heldTiles() int { return pipeline.CeilDiv(g.held(), g.M.ChunksPerTile) }
 
 // heldOf is how many chunks of tile t of a share are held.
 func (g *GEMV) heldOf(t int) int { return min(g.held()-t*g.M.ChunksPerTile, g.M.ChunksPerTile) }

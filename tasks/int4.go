@@ -2,6 +2,7 @@ package tasks
 
 import (
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
@@ -55,7 +56,7 @@ func (p *Int4) sets() int {
 	if p.X == nil {
 		return p.Columns / 8
 	}
-	return ceilDiv(p.X.T, 8)
+	return pipeline.CeilDiv(p.X.T, 8)
 }
 
 func (p *Int4) problem() string {

@@ -169,7 +169,7 @@ func (p *Int4) many(n int) int {
 }
 
 // entryWords are the words that n entries take.
-func (p *Int4) entryWords(many int) int { return ceilDiv(many*p.Shape.EntryBytes(), 4) }
+func (p *Int4) entryWords(many int) int { return pipeline.CeilDiv(many*p.Shape.EntryBytes(), 4) }
 
 // entries reads the entries of n blocks from first on.
 func (p *Int4) entries(e *Env, run, first u32, n int) *Int4Weights {

@@ -52,7 +52,8 @@ func (t *Merge) EmitIn(e *Env, s Step) {
 			t.D)
 		return
 	}
-	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(ceilDiv(n, dsl.WarpSize)), e.Grid*e.Consumers, func(item u32) {
+	items := pipeline.CeilDiv(n, dsl.WarpSize)
+	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(items), e.Grid*e.Consumers, func(item u32) {
 		i := item.MulC(dsl.WarpSize).Add(e.Lane).Named("i")
 		if n%dsl.WarpSize == 0 {
 			t.pair(e, s, i)

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // MergeTable is the partial states of a plan (package kv): those of query row t
@@ -38,7 +39,8 @@ func (t *Merge) emitTable(e *Env, s Step) {
 		return
 	}
 	n, group := m.Tokens*t.Heads*t.D/2, t.Heads/m.KVHeads
-	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(ceilDiv(n, dsl.WarpSize)), e.Grid*e.Consumers, func(item u32) {
+	items := pipeline.CeilDiv(n, dsl.WarpSize)
+	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(items), e.Grid*e.Consumers, func(item u32) {
 		i := item.MulC(dsl.WarpSize).Add(e.Lane).Named("i")
 		row, dim := i.DivC(t.D/2), i.RemC(t.D/2).MulC(2)
 		token, head := row.DivC(t.Heads).Named("row"), row.RemC(t.Heads).Named("head")

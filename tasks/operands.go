@@ -38,13 +38,6 @@ func (l KVLayout) product(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	return productInHalf(a, b, c)
 }
 
-// productInHalf is A·B + C of f16.
-func productInHalf(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
-	f16 := func(p pair) dsl.Val[dsl.F16x2] { return dsl.Bits[dsl.F16x2](p) }
-	return dsl.MMA([4]dsl.Val[dsl.F16x2]{f16(a[0]), f16(a[1]), f16(a[2]), f16(a[3])},
-		[2]dsl.Val[dsl.F16x2]{f16(b[0]), f16(b[1])}, c)
-}
-
 // queryPair says which pair of a query is register x (0 or 1) of lane t's row of
 // A for a slice of 16 dimensions: in k, elements 2t, 2t+1 and 2t+8, 2t+9. In e4m3 the
 // slice's k are permuted so that a lane has elements 4t to 4t+3 of it, as
@@ -82,15 +75,6 @@ func (l KVLayout) twoUnits(e *Env, v int, which func() u32, first int, t u32) (u
 		return l.unit(v, which().AddC(low), t).AddC(first - low), 2
 	}
 	return l.unit(v, e.K.U32(low), t).AddC(first - low), 1
-}
-
-// widen is four e4m3 as two registers of f16.
-func widen(w u32) [2]pair {
-	two := func(h dsl.Val[dsl.U16]) pair {
-		return dsl.Bits[dsl.BF16x2](dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](h)))
-	}
-	lo, hi := dsl.Halves(w)
-	return [2]pair{two(lo), two(hi)}
 }
 
 // unpack is the two floats of an operand.

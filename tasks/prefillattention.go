@@ -62,7 +62,7 @@ func PrefillQueryBytes(d, groups int) int {
 	if d <= maxHeldQueries {
 		return 0
 	}
-	return groups * groupRows * ceilDiv(2*d, queryLine) * queryLine
+	return groups * groupRows * pipeline.CeilDiv(2*d, queryLine) * queryLine
 }
 
 // Problem says why the kernel cannot be made, or nothing.
@@ -106,7 +106,7 @@ func (t *PrefillAttention) rowUnits() int { _, m := t.KV.fullPermutation(); retu
 func (t *PrefillAttention) panels(v int) (first, n int) {
 	per := t.rowUnits()
 	first = v * t.KV.keyUnits() / per
-	return first, ceilDiv((v+1)*t.KV.keyUnits(), per) - first
+	return first, pipeline.CeilDiv((v+1)*t.KV.keyUnits(), per) - first
 }
 
 // panelBytes is what a panel of a block takes.
@@ -220,7 +220,7 @@ func (t *PrefillAttention) pieces(e *Env, s Step, span PrefillSpan, padded int) 
 	}
 	p.count, p.from = p.tiles, e.K.U32(0)
 	if span.Last != nil {
-		last := ceilDiv(padded, t.together()) // tiles that have the last tokens
+		last := pipeline.CeilDiv(padded, t.together()) // tiles that have the last tokens
 		if padded%t.together() != 0 {
 			last++
 		}

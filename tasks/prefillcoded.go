@@ -15,7 +15,7 @@ type PrefillCodes struct {
 }
 
 // CodedColumns is K for an input of n columns.
-func CodedColumns(n int) int { return ceilDiv(n, codedGroup) * codedGroup }
+func CodedColumns(n int) int { return pipeline.CeilDiv(n, codedGroup) * codedGroup }
 
 // codedGroup is the number of columns of a group of 512 bytes.
 const codedGroup = 2 * pipeline.GroupK

@@ -51,10 +51,10 @@ func (g *prefillGather) each() int { return dsl.WarpSize / g.width }
 func (g *prefillGather) apart() int { return g.each() * g.t.Producers }
 
 // times is the number of units of a lane, of keys or of values of a block.
-func (g *prefillGather) times() int { return ceilDiv(g.t.block(), g.apart()) }
+func (g *prefillGather) times() int { return pipeline.CeilDiv(g.t.block(), g.apart()) }
 
 func (g *prefillGather) variables(name string) []*dsl.Var[dsl.U32] {
-	return dsl.NewArray(g.e.K.U32(0), ceilDiv(g.times()*g.each(), dsl.WarpSize), name)
+	return dsl.NewArray(g.e.K.U32(0), pipeline.CeilDiv(g.times()*g.each(), dsl.WarpSize), name)
 }
 
 // find looks up the pages of a block's tokens: lane l has those of its warp's tokens l, l + 32, …. Behind the last

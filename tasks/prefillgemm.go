@@ -159,9 +159,9 @@ func (g *PrefillGEMM) StageBytes() int {
 // Tiles is the number of tiles of rows, a multiple of those that a cluster takes at once.
 func (g *PrefillGEMM) Tiles() int {
 	if g.Apart {
-		return ceilDiv(g.M.Rows, g.Columns*g.Cluster) * g.Cluster
+		return pipeline.CeilDiv(g.M.Rows, g.Columns*g.Cluster) * g.Cluster
 	}
-	return ceilDiv(g.M.Rows, g.Columns)
+	return pipeline.CeilDiv(g.M.Rows, g.Columns)
 }
 
 // Together is the number of tokens that a cluster takes at once.
@@ -172,7 +172,7 @@ func (g *PrefillGEMM) Together() int {
 	return PrefillTokens(g.Groups) * g.Cluster
 }
 
-func (g *PrefillGEMM) steps() int { return ceilDiv(g.M.KPadded, g.Depth) }
+func (g *PrefillGEMM) steps() int { return pipeline.CeilDiv(g.M.KPadded, g.Depth) }
 
 // rowBytes is what 8 rows or tokens take in a stage.
 func (g *PrefillGEMM) rowBytes() int { return 8 * g.bytes(g.Depth) }

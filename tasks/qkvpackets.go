@@ -1,6 +1,9 @@
 package tasks
 
-import "github.com/mkgen/mkgen/dsl"
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
 
 // QKVPackets passes the query token's queries, key and value from QKV to Attention in LL
 // packets: an SM waits for those of the heads that it works on, and for no barrier. A
@@ -116,7 +119,9 @@ func (t *Attention) fetchOwn(e *Env, s Step, kvHead u32, from int) {
 
 // passedAt is where the queries that have come begin in Scratch, in words of it (a pair
 // of elements each), at a multiple of 16 bytes: behind where the warps' states meet.
-func (t *Attention) passedAt(consumers int) int { return ceilDiv(consumers*t.part()*(t.KV.D+2), 4) * 4 }
+func (t *Attention) passedAt(consumers int) int {
+	return pipeline.CeilDiv(consumers*t.part()*(t.KV.D+2), 4) * 4
+}
 
 // passedLen is how many words of Scratch they take.
 func (t *Attention) passedLen() int {

@@ -2,8 +2,10 @@ package tasks_test
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"testing"
 
@@ -365,4 +367,14 @@ func scaled(v []float64, by, floor float64) []float64 {
 		out[i] = math.Abs(x)*by + floor
 	}
 	return out
+}
+
+// refusesIn fails unless the rig's kernel is refused with want in one line that names a line of the template's file, a
+// name without .go, and its caller's in a test of the same folder.
+func refusesIn(t testing.TB, file, want string, r *rig) {
+	t.Helper()
+	lines := fmt.Sprintf(`^(\w+)/%s\.go:\d+ \(called from (\w+)/\w*refused_test\.go:\d+\): %s$`, file, regexp.QuoteMeta(want))
+	found := regexp.MustCompile(lines).FindStringSubmatch(r.refused())
+	require.NotNil(t, found, "%s: want %s", r.refused(), want)
+	require.Equal(t, found[1], found[2])
 }

@@ -3,6 +3,7 @@ package tasks
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // maxTiles bounds the tiles of 16 rows of an item that warps work on at once.
@@ -22,10 +23,10 @@ func (t *Attention) tiles(consumers int) int {
 func (t *Attention) passRows(e *Env) int { return t.tiles(e.Consumers) * blockTokens }
 
 // passes is the number of passes over an item at most.
-func (t *Attention) passes(e *Env) int { return ceilDiv(t.rowsMax(), t.passRows(e)) }
+func (t *Attention) passes(e *Env) int { return pipeline.CeilDiv(t.rowsMax(), t.passRows(e)) }
 
 // tileRows is the number of rows of a tile that are ever in use, 8 or 16.
-func (t *Attention) tileRows() int { return 8 * ceilDiv(min(t.rowsMax(), blockTokens), 8) }
+func (t *Attention) tileRows() int { return 8 * pipeline.CeilDiv(min(t.rowsMax(), blockTokens), 8) }
 
 // deal is how the warps share an item: warp w has tile w mod tiles, and of the
 // blocks of KV those that fall to lane w / tiles of the lanes.

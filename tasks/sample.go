@@ -251,7 +251,7 @@ func (t *Sample) Choose(e *Env, share Share, bar *GridBarrier) {
 	}
 	t.ownRows(e, func(row u32) {
 		w := newWinner(e)
-		tops := dsl.NewArray(k.F32(math.Inf(-1)), ceilDiv(e.Grid, dsl.WarpSize), "top_of_cta")
+		tops := dsl.NewArray(k.F32(math.Inf(-1)), pipeline.CeilDiv(e.Grid, dsl.WarpSize), "top_of_cta")
 		t.read(e, 0, row, w, tops)
 		choose(row, w, func() { k.If(t.truncates(), func() { t.begin(k, row, w) }) })
 		topK := dsl.UniformPred(t.has(row, draw.FlagTopK), dsl.WarpScope)

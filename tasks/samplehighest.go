@@ -115,8 +115,8 @@ func (f *finding) rank(n u32, write func(i, token u32, x f32)) {
 func (t *Sample) highest(e *Env, each func(body func(token u32, x f32)), n u32, found func(i, token u32, x f32)) {
 	k := e.K
 	none, low := dsl.Lit[dsl.U32](k, draw.NoToken), k.F32(math.Inf(-1))
-	own := best{dsl.NewVar(low, "own"), dsl.NewVar(none, "own_token")}
-	last := best{dsl.NewVar(k.F32(math.Inf(1)), "last"), dsl.NewVar(k.U32(0), "last_token")}
+	own := best{value: dsl.NewVar(low, "own"), index: dsl.NewVar(none, "own_token")}
+	last := best{value: dsl.NewVar(k.F32(math.Inf(1)), "last"), index: dsl.NewVar(k.U32(0), "last_token")}
 	look := func() {
 		own.value.Set(low)
 		own.index.Set(none)

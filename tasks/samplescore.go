@@ -94,7 +94,7 @@ func (t *Sample) merge(e *Env) {
 func (t *Sample) mergeRow(e *Env, row, tops u32) {
 	k, parts := e.K, max(1, dsl.WarpSize/e.Grid)
 	cta, part, pairs := e.Lane.DivC(parts), e.Lane.RemC(parts), evenTops(tops).ShrC(1)
-	lists := make([][]*dsl.Var[dsl.U32], ceilDiv(e.Grid, dsl.WarpSize/parts))
+	lists := make([][]*dsl.Var[dsl.U32], pipeline.CeilDiv(e.Grid, dsl.WarpSize/parts))
 	low, none := dsl.Bits[dsl.U32](k.F32(math.Inf(-1))), dsl.Lit[dsl.U32](k, draw.NoToken)
 	load := func(l int, pair u32, also dsl.Pred) {
 		of := cta.AddC(l * dsl.WarpSize / parts)
@@ -171,7 +171,7 @@ func (t *Sample) eachFourOf(e *Env, share Share, row, thread u32, threads, ahead
 func (t *Sample) eachAhead(e *Env, share Share, thread u32, threads, ahead int, load func(four u32) []f32,
 	body func(four u32, x []f32)) {
 	k := e.K
-	end := share.First.Add(share.Count).MulC(fours).MinC(ceilDiv(t.Vocab, 4))
+	end := share.First.Add(share.Count).MulC(fours).MinC(pipeline.CeilDiv(t.Vocab, 4))
 	k.ForStep(share.First.MulC(fours).Add(thread), end, threads*ahead, func(first u32) {
 		xs := [][]f32{load(first)}
 		for i := 1; i < ahead; i++ {

@@ -142,7 +142,7 @@ func (st *state) eachBlock(c *pipeline.Consumer, r *pipeline.Ring, body func(b t
 		body(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), slices: st.wide,
 			n: left.MinC(size)})
 	}
-	if ceilDiv(e.Consumers*size, t.PerStage) > c.Reach() {
+	if pipeline.CeilDiv(e.Consumers*size, t.PerStage) > c.Reach() {
 		st.eachChunk(c, chunks, per, block)
 		return
 	}

@@ -379,7 +379,7 @@ func inputProblem(what string, n, multiple int, f pipeline.Format, dst dsl.Buf[d
 }
 
 // padding is how many elements n lacks of a multiple of to.
-func padding(n, to int) int { return ceilDiv(n, to)*to - n }
+func padding(n, to int) int { return pipeline.CeilDiv(n, to)*to - n }
 
 // zeroPadding clears elements n … of the last to elements.
 func zeroPadding(e *Env, dst dsl.Buf[dsl.BF16], n, to int) {

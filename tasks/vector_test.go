@@ -25,7 +25,7 @@ func TestEmbeddingCopiesTheTokensRowExactly(t *testing.T) {
 			e := tasks.Embedding{N: c.n, Vocab: c.vocab, Table: in[dsl.BF16](r, "table", bf16Bytes(table), len(table))}
 			x := out[dsl.F32](r, "x", c.n)
 			token := r.scalar("token", uint32(c.token))
-			r.body(func(*pipeline.Consumer) { r.copy(e.Row(r.e, token), x) }, nil)
+			r.body(func(*pipeline.Consumer) { copyVector(r, e.Row(r.e, token), x) }, nil)
 			require.Equal(t, reference.Embedding(table, c.n, c.token), f32s(r.run()["x"]))
 		})
 	}
@@ -55,14 +55,14 @@ func TestPackedEmbeddingIsTheRowOfTheLMHead(t *testing.T) {
 			e := tasks.PackedEmbedding{M: &p.Final[0], Weights: in[dsl.B128](r, "weights", packed, len(packed)/16), Start: start}
 			x := out[dsl.F32](r, "x", c.n)
 			token := r.scalar("token", uint32(c.token))
-			r.body(func(*pipeline.Consumer) { r.copy(e.Row(r.e, token), x) }, nil)
+			r.body(func(*pipeline.Consumer) { copyVector(r, e.Row(r.e, token), x) }, nil)
 			require.Equal(t, reference.Embedding(table, c.n, c.token), f32s(r.run()["x"]))
 		})
 	}
 }
 
 // copy writes a vector to a buffer, in CTA 0, in pairs and in fours.
-func (r *rig) copy(v tasks.Vector, x dsl.Buf[dsl.F32]) {
+func copyVector(r *rig, v tasks.Vector, x dsl.Buf[dsl.F32]) {
 	r.k.If(r.e.CTA.EqC(0), func() {
 		r.k.ForStep(r.e.Tid, r.k.U32(int(x.Len())/4), r.e.Threads(), func(i dsl.Val[dsl.U32]) {
 			at := i.MulC(4)
@@ -79,7 +79,7 @@ func TestEmbeddingOfATokenOutsideTheVocabularyIsReported(t *testing.T) {
 	e := tasks.Embedding{N: 8, Vocab: 3, Table: in[dsl.BF16](r, "table", make([]byte, 48), 24)}
 	x := out[dsl.F32](r, "x", 8)
 	token := r.scalar("token", 3)
-	r.body(func(*pipeline.Consumer) { r.copy(e.Row(r.e, token), x) }, nil)
+	r.body(func(*pipeline.Consumer) { copyVector(r, e.Row(r.e, token), x) }, nil)
 	_, err := r.once(r.load(), 0)
 	require.ErrorContains(t, err, "assertion failed: embedding: token is not below the vocabulary")
 	require.ErrorContains(t, err, "tasks/vector.go:")
@@ -100,8 +100,6 @@ func inOrder(staged []half.BF16) []half.BF16 {
 	}
 	return out
 }
-
-func padded(n int) int { return (n + 31) / 32 * 32 }
 
 func TestNormInput(t *testing.T) {
 	for _, c := range []struct {

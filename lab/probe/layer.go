@@ -44,13 +44,13 @@ func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []
 		}
 		hooks = reference.WithE4M3Cache(hooks, mk.Config, own)
 	}
-	hooks.Product = product
+	hooks.Product = onAllCores
 	hooks.Unrotated = mk.Unrotated
 	return reference.NewLayer(mk.Config, layer, weights, hooks)
 }
 
-// product is reference.MatVec on all cores.
-func product(w []half.BF16, x []float64) []float64 {
+// onAllCores is reference.MatVec on all cores.
+func onAllCores(w []half.BF16, x []float64) []float64 {
 	rows := len(w) / len(x)
 	out := make([]float64, rows)
 	each((rows+chunk-1)/chunk, func(c int) {

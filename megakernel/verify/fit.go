@@ -127,7 +127,7 @@ func turns(mk *megakernel.Kernel) int { return copies(mk) / mk.Options.Stages }
 
 // copies is how many chunks the SM with the fewest copies in the first launch.
 func copies(mk *megakernel.Kernel) int {
-	cached := ceilDiv(cachedTokens(mk), mk.ChunkTokens()) // chunks of a KV head
+	cached := pipeline.CeilDiv(cachedTokens(mk), mk.ChunkTokens()) // chunks of a KV head
 	fewest := math.MaxInt
 	for sm := range mk.Options.SMs {
 		kv := 0
@@ -140,5 +140,3 @@ func copies(mk *megakernel.Kernel) int {
 	}
 	return fewest
 }
-
-func ceilDiv(a, b int) int { return (a + b - 1) / b }

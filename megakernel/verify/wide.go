@@ -26,7 +26,9 @@ func widen(real *megakernel.Kernel) (*megakernel.Kernel, int, error) {
 	c, o := shrink(real)
 	was := o.Consumers
 	o.SMs, o.Consumers = real.Options.SMs, min(wideConsumers, was)
-	scaled := func(n, unit int) int { return min(n, max(unit, ceilDiv(ceilDiv(n*o.Consumers, was), unit)*unit)) }
+	scaled := func(n, unit int) int {
+		return min(n, max(unit, pipeline.CeilDiv(pipeline.CeilDiv(n*o.Consumers, was), unit)*unit))
+	}
 	// Every SM has rows of the LM head, some more than others.
 	c.Vocab = min(real.Config.Vocab, (o.SMs+o.SMs/16+1)*pipeline.TileRows)
 	c.Hidden = max(c.Hidden, scaled(real.Config.Hidden, pipeline.GroupK))
@@ -99,7 +101,7 @@ func (t *Trial) wideConditions(real *megakernel.Kernel) []Condition {
 		return Condition{name, fmt.Sprintf("%d %s", have, unit), fmt.Sprintf("at least %d", want), have >= want}
 	}
 	none := idle(mk)
-	laps := ceilDiv(t.context, mk.ChunkTokens()) / mk.Options.Splits / mk.Options.Stages
+	laps := pipeline.CeilDiv(t.context, mk.ChunkTokens()) / mk.Options.Splits / mk.Options.Stages
 	packets := func(mk *megakernel.Kernel) int { return mk.Config.Hidden / 2 / (mk.Options.Consumers * 32) }
 	return []Condition{
 		condition("SMs without rows of a matrix", none, min(1, idleAtMost(mk)), "SMs"),
