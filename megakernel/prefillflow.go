@@ -255,7 +255,7 @@ func (f *prefillFlow) consumers() {
 			f.product(MatrixO, s, span, f.residual(s, MatrixO, f.gainRow(l, models.RolePreMLP)),
 				func() { f.dequantize(MatrixGateUp, l) })
 			f.add(s, MatrixO, span)
-			f.product(MatrixGateUp, s, span, f.glu(s).Prefill(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
+			f.product(MatrixGateUp, s, span, tasks.PrefillGLU(f.glu(s), e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
 				func() { f.dequantize(MatrixDown, l) })
 			f.product(MatrixDown, s, span, f.residual(s, MatrixDown, f.gainRow(l.AddC(1), models.RolePreAttn)), func() {
 				if f.p.image != nil {

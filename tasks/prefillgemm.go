@@ -134,7 +134,7 @@ type PrefillEpilogue func(part *PrefillPart)
 type PrefillPart struct {
 	Tokens [2]u32
 	Tile   u32 // the number of the tile of rows
-	g      *PrefillGEMM
+	g      *PrefillGEMM // the product whose tile it is
 	e      *Env
 	first  u32
 	sums   []*dsl.Var[dsl.F32]

@@ -176,8 +176,8 @@ func (b *PrefillBranch) Epilogue(e *Env, bias Rows) PrefillEpilogue {
 	}
 }
 
-// Prefill is Epilogue of a prefill step's tokens; out.K is half the matrix's rows. norm is of the product's input.
-func (g GLU) Prefill(e *Env, out PrefillActivations, act dsl.Buf[dsl.BF16], norm *PrefillNorm) PrefillEpilogue {
+// PrefillGLU is GLU.Epilogue of a prefill step's tokens; out.K is half the matrix's rows. norm is of the product's input.
+func PrefillGLU(g GLU, e *Env, out PrefillActivations, act dsl.Buf[dsl.BF16], norm *PrefillNorm) PrefillEpilogue {
 	return func(p *PrefillPart) {
 		scales := [2]f32{norm.Of(e, p.Tokens[0]), norm.Of(e, p.Tokens[1])}
 		p.Each(func(v PrefillPair) {
