@@ -11,7 +11,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/internal/deep"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -155,7 +155,7 @@ func read(t *testing.T, path string) string {
 func TestAllOfAVariantIsOnItsPage(t *testing.T) {
 	data, err := os.ReadFile("writing-a-variant.md")
 	require.NoError(t, err)
-	v := reflect.TypeFor[tasks.Variant]()
+	v := reflect.TypeFor[attention.Variant]()
 	for i := range v.NumField() {
 		if name := v.Field(i).Name; name != "Name" {
 			require.Regexp(t, "`"+name+"[`:]", string(data))

@@ -12,7 +12,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/mkgen/mkgen/tests/families"
 	"github.com/stretchr/testify/require"
 )
@@ -92,7 +92,7 @@ func formatTable(t *testing.T) string {
 	require.NoError(t, err)
 	columns := []megakernel.Options{{}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatE4M3B128},
 		{Weights: pipeline.FormatI8}, {Weights: pipeline.FormatI4}, {Weights: pipeline.FormatI4G128},
-		{Weights: pipeline.FormatMXFP4}, {Weights: pipeline.FormatNVFP4}, {KV: tasks.KVE4M3}}
+		{Weights: pipeline.FormatMXFP4}, {Weights: pipeline.FormatNVFP4}, {KV: attention.KVE4M3}}
 	var b strings.Builder
 	b.WriteString("| family | `bf16` | `e4m3` | `e4m3b128` | `i8` | `i4` | `i4g32` to `i4g128` | `mxfp4` | `nvfp4` | `--kv e4m3` | `--draws` | `--prefill` |\n|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, f := range models.Families() {

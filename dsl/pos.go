@@ -71,7 +71,7 @@ func (k *Kernel) place(frames []frame) (pos ir.Pos) {
 	return pos
 }
 
-// template is the function that called into this package, as "tasks/held.go, GEMV.Hold": unlike a line it stays where
+// template is the function that called into this package, as "product/held.go, GEMV.Hold": unlike a line it stays where
 // it is when other code is edited.
 func (k *Kernel) template() string {
 	var pcs [96]uintptr

@@ -9,7 +9,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/half"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +35,7 @@ func fakeOptions() Options {
 	return Options{Device: &nothing{}, Weights: runtime.FromTensors(noTensors{}, runtime.LoadOptions{}),
 		KVTokens: 10 * fakePage, PageSeed: 4, TokensPerLaunch: 6, Ends: []int{},
 		Kernel: &megakernel.Kernel{Config: models.Config{Vocab: fakeVocab, MaxPositions: 1000, EOS: []int{1}},
-			KV: tasks.KVLayout{Page: fakePage}}}
+			KV: attention.KVLayout{Page: fakePage}}}
 }
 
 // newFake is an Engine on a fake with steps of 8 rows.

@@ -6,7 +6,10 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/product"
+	"github.com/mkgen/mkgen/tasks/sample"
 )
 
 // builder assembles the kernel of one model.
@@ -15,7 +18,7 @@ type builder struct {
 	k    *dsl.Kernel
 	bufs *buffers
 	ring *pipeline.Ring
-	env  *tasks.Env
+	env  *grid.Env
 	own  shares
 
 	watch   *pipeline.Watch // of the waits for other SMs
@@ -34,13 +37,13 @@ type builder struct {
 
 	flow flow
 
-	held *tasks.RegisterPrefetch // chunks in registers; nil: none
+	held *product.RegisterPrefetch // chunks in registers; nil: none
 
-	sample *tasks.Sample // draws tokens; nil: every row takes its highest logit
+	sample *sample.Sample // draws tokens; nil: every row takes its highest logit
 
 	// In the consumer warps.
 	cons *pipeline.Consumer
-	bar  *tasks.GridBarrier
+	bar  *grid.GridBarrier
 	// In the producer warp.
 	prod *pipeline.Producer
 }
@@ -48,19 +51,19 @@ type builder struct {
 // phase is a Phase with the code of its two roles; either may be nil.
 type phase struct {
 	Phase
-	produce, consume func(s tasks.Step)
+	produce, consume func(s attention.Step)
 
 	// when, unless nil, is whether the phase and its sync run, the same in all
 	// CTAs; such a phase has no produce.
-	when func(s tasks.Step) dsl.Pred
+	when func(s attention.Step) dsl.Pred
 
 	// What is done before the phase's input is there, unless nil: early reads what no phase
 	// writes, residual what it adds to, which an earlier sync than the last has brought (in
 	// a graph of kernels it is read behind the wait), and hold holds the first chunks.
-	early, residual, hold func(s tasks.Step)
+	early, residual, hold func(s attention.Step)
 	// meanwhile, unless nil, is what its sync does while it waits: that of the next
 	// phase; see workAhead.
-	meanwhile func(s tasks.Step)
+	meanwhile func(s attention.Step)
 }
 
 // stages are the phases of a step: before the layers, of each, and after them.
@@ -111,7 +114,7 @@ func newBuilder(mk *Kernel) *builder {
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch),
 		dsl.Doc("one a consumer warp"))
 	b.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
-	b.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
+	b.env = grid.NewEnv(k, o.SMs, o.Consumers, scratch)
 	b.env.Scarce = b.mk.beyondLlama() && !b.mk.Ragged()
 	if o.Watchdog != WatchNone {
 		b.leaving = dsl.Shared[dsl.U32](k, regionLeaving, 1, at(regionLeaving), dsl.Doc("whether the launch is given up"))
@@ -168,7 +171,7 @@ func (b *builder) assemble() {
 }
 
 // inLayer is a step in layer l.
-func inLayer(s tasks.Step, l dsl.Val[dsl.U32]) tasks.Step {
+func inLayer(s attention.Step, l dsl.Val[dsl.U32]) attention.Step {
 	s.Layer = l.Named("layer")
 	return s
 }
@@ -185,18 +188,18 @@ type flow interface {
 	// start declares what a role keeps from step to step; it runs at the role's top.
 	start()
 	// step is what both roles know of launch step s, but for the layer.
-	step(s dsl.Val[dsl.U32]) tasks.Step
+	step(s dsl.Val[dsl.U32]) attention.Step
 	// begin takes the step's tokens, in the consumers.
-	begin(s dsl.Val[dsl.U32], at tasks.Step)
+	begin(s dsl.Val[dsl.U32], at attention.Step)
 	// finish runs the final phase where it is wanted, chooses tokens and clears
 	// running when they end the launch, in the consumers.
-	finish(s dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32])
+	finish(s dsl.Val[dsl.U32], at attention.Step, running *dsl.Var[dsl.U32])
 	// wanted is whether the final phase runs.
-	wanted(at tasks.Step) dsl.Pred
+	wanted(at attention.Step) dsl.Pred
 	// drop drains what the producer fetched ahead for a step that does not run.
 	drop()
 	// done is what the host hears of a finished step.
-	done(s dsl.Val[dsl.U32], at tasks.Step) dsl.Val[dsl.U32]
+	done(s dsl.Val[dsl.U32], at attention.Step) dsl.Val[dsl.U32]
 }
 
 // consumers is the arithmetic of every step. A step that may not run tells the
@@ -204,7 +207,7 @@ type flow interface {
 func (b *builder) consumers() {
 	k, e, bufs := b.k, b.env, b.bufs
 	b.cons = b.ring.Consumer()
-	b.bar = tasks.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
+	b.bar = grid.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
 	b.bar.Watch = b.watch
 	e.Trace = b.trace
 	b.trace.Start(0, e.Consumers-1)
@@ -243,8 +246,8 @@ func (b *builder) consumers() {
 
 // packets are LL packets with the flag of ago changes of it before, which is when
 // they were written.
-func (b *builder) packets(ago int) *tasks.LL {
-	return &tasks.LL{Flag: func() dsl.Val[dsl.U32] { return b.bar.FlagBefore(ago) }, Watch: b.watch}
+func (b *builder) packets(ago int) *grid.LL {
+	return &grid.LL{Flag: func() dsl.Val[dsl.U32] { return b.bar.FlagBefore(ago) }, Watch: b.watch}
 }
 
 // at says where in the launch what follows lies.
@@ -294,7 +297,7 @@ func (b *builder) tell(s dsl.Val[dsl.U32], running int) {
 
 // weightsOf is where matrix i of the plan table begins in the packed weights, in a step's layer
 // where it is not the LM head, in 16-byte elements.
-func (b *builder) weightsOf(s tasks.Step, i int) dsl.Val[dsl.U64] {
+func (b *builder) weightsOf(s attention.Step, i int) dsl.Val[dsl.U64] {
 	p, m := b.mk.Plan, b.mk.matrix(i)
 	if i == layerMatrices {
 		return b.k.U64(uint64(p.Image(pipeline.FinalLayer)+m.Start) / 16)
@@ -303,16 +306,16 @@ func (b *builder) weightsOf(s tasks.Step, i int) dsl.Val[dsl.U64] {
 }
 
 // scalesOf are the scales of the rows of matrix i in a step's layer, nil where it has none.
-func (b *builder) scalesOf(s tasks.Step, i int) func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] {
+func (b *builder) scalesOf(s attention.Step, i int) func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] {
 	m := b.mk.matrix(i)
 	var from dsl.Val[dsl.U64]
 	if m.Format.ScaleBytes() > 0 {
 		from = b.weightsOf(s, i)
 	}
-	return tasks.RowScales(b.k, m, b.bufs.weights, from)
+	return product.RowScales(b.k, m, b.bufs.weights, from)
 }
 
-func (b *builder) consume(s tasks.Step, phases ...phase) {
+func (b *builder) consume(s attention.Step, phases ...phase) {
 	for _, p := range phases {
 		run := func() {
 			b.cons.Lost = b.lost(FaultLostRelease, p.Name)

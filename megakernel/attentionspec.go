@@ -46,7 +46,7 @@ type termKind struct {
 // maxWindow bounds windows and sinks.
 const maxWindow = maxPositions
 
-// Of a larger cap the error that tasks.SoftCap makes of a logit is one that shows, and at
+// Of a larger cap the error that attention.SoftCap makes of a logit is one that shows, and at
 // 1e38 or 1e-38 float32 ends.
 const minSoftCap, maxSoftCap = 0.001, 10000.0
 

@@ -6,7 +6,9 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // buffers are the kernel's arrays in device memory, in the order of the params
@@ -213,7 +215,7 @@ const (
 
 // declareStates declares n partial states of heads heads of d elements.
 func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
-	return dsl.Global[dsl.B128](k, BufferStates, elements(n, tasks.StatePackets(heads, d)),
+	return dsl.Global[dsl.B128](k, BufferStates, elements(n, attention.StatePackets(heads, d)),
 		bufDoc("[%d][%d][%d] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag", n, heads, d/2))
 }
 
@@ -299,7 +301,7 @@ func (mk *Kernel) PlanTable() []uint32 {
 type shares struct{ row dsl.Buf[dsl.U32] }
 
 // fetch copies the row; a CTA barrier must follow.
-func (o shares) fetch(e *tasks.Env, plan dsl.Buf[dsl.U32]) {
+func (o shares) fetch(e *grid.Env, plan dsl.Buf[dsl.U32]) {
 	e.K.If(e.Tid.LtC(planWords), func() {
 		o.row.Store(e.Tid, plan.Load(e.CTA.MulC(planWords).Add(e.Tid), dsl.CacheHint(dsl.NonCoherent)))
 	})
@@ -310,6 +312,6 @@ func (o shares) word(i int) dsl.Val[dsl.U32] {
 }
 
 // matrix is this CTA's share of matrix i of the plan table.
-func (o shares) matrix(i int) tasks.Share {
-	return tasks.Share{First: o.word(2 * i).Named("first_tile"), Count: o.word(2*i + 1).Named("tile_count")}
+func (o shares) matrix(i int) product.Share {
+	return product.Share{First: o.word(2 * i).Named("first_tile"), Count: o.word(2*i + 1).Named("tile_count")}
 }

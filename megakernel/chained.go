@@ -6,7 +6,8 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
 )
 
 // chained is the kernel of one phase of a graph under construction: the phase of the
@@ -20,7 +21,7 @@ type chained struct {
 // newChained begins the kernel of a phase.
 func newChained(mk *Kernel, name string) (*chained, error) {
 	own := *mk
-	own.classes = make([]*tasks.Variant, len(mk.specs))
+	own.classes = make([]*attention.Variant, len(mk.specs))
 	var err error
 	if own.Plan, err = mk.phasePlan(name); err != nil {
 		return nil, err
@@ -66,7 +67,7 @@ func (f *chained) declareShared() {
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch),
 		dsl.Doc("one a consumer warp"))
 	f.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
-	f.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
+	f.env = grid.NewEnv(k, o.SMs, o.Consumers, scratch)
 }
 
 // assemble builds the kernel's body. The producer fills the ring at once: weights, the
@@ -132,7 +133,7 @@ func (f *chained) consumers() {
 func (f *chained) producer() {
 	k := f.k
 	f.prod = f.ring.Producer()
-	step := tasks.Step{Layer: f.bufs.layer} // weights depend on no more
+	step := attention.Step{Layer: f.bufs.layer} // weights depend on no more
 	if f.phase.Matrix == "" {
 		step = f.now()
 	}
@@ -144,7 +145,7 @@ func (f *chained) producer() {
 }
 
 // now is the step in the launch's layer.
-func (f *chained) now() tasks.Step {
+func (f *chained) now() attention.Step {
 	f.bufs.pos = dsl.Optional(dsl.Uniform(f.bufs.state.Load(dsl.At(StatePos)), dsl.GPUScope))
 	s := f.step(f.k.U32(0))
 	dsl.Optional(s.Cached)

@@ -3,8 +3,8 @@ package megakernel
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
 	"github.com/mkgen/mkgen/tasks/draw"
+	"github.com/mkgen/mkgen/tasks/sample"
 )
 
 // BufferDraws is the buffer of the rows' parameters of sampling, [rows][draw.RowWords]. The kernel reads it in launches
@@ -62,7 +62,7 @@ func (mk *Kernel) drawScratch() int {
 	if !mk.Draws() {
 		return 0
 	}
-	return 4 * tasks.SampleSharedLen(mk.Options.Tokens)
+	return 4 * sample.SampleSharedLen(mk.Options.Tokens)
 }
 
 func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
@@ -73,18 +73,18 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 	d := &b.drawing
 	d.draws = dsl.Global[dsl.U32](k, BufferDraws, elements(o.Tokens, draw.RowWords), dsl.ReadOnly(), dsl.Align(16),
 		bufDoc("[%d][%d] how each row draws its token", o.Tokens, draw.RowWords))
-	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(tasks.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16),
+	d.records = dsl.Global[dsl.U32](k, "draw_records", int64(sample.SampleRecordsLen(o.Tokens, o.SMs)), dsl.Align(16),
 		bufDoc("[2][%d][%d][4] what each SM has for each row", o.Tokens, o.SMs))
-	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(tasks.SampleBinsLen(o.Tokens)), dsl.Align(16),
+	d.bins = dsl.Global[dsl.U32](k, "draw_bins", int64(sample.SampleBinsLen(o.Tokens)), dsl.Align(16),
 		bufDoc("[%d][%d][%d][2] histograms of logits; [2][%d] how many tokens draw_lists was to have", draw.Searches,
 			o.Tokens, draw.Bins, o.Tokens))
 	listed := draw.Listed(mk.Config.Vocab)
-	d.lists = dsl.Global[dsl.U32](k, "draw_lists", int64(tasks.SampleListsLen(o.Tokens, mk.Config.Vocab)), dsl.Align(16),
+	d.lists = dsl.Global[dsl.U32](k, "draw_lists", int64(sample.SampleListsLen(o.Tokens, mk.Config.Vocab)), dsl.Align(16),
 		bufDoc("[%d][%d][2] logits and tokens that may stay, where they are few", o.Tokens, listed))
-	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(tasks.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16),
+	d.scores = dsl.Global[dsl.U32](k, BufferScores, int64(sample.SampleScoresLen(o.Tokens, o.SMs)), dsl.Align(16),
 		bufDoc("[%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens,
 			draw.ScoredSteps, draw.ScoreWords(o.SMs), draw.ScoredSteps))
-	d.tops = dsl.Global[dsl.U32](k, "draw_tops", int64(tasks.SampleTopsLen(o.Tokens, o.SMs)), dsl.Align(16),
+	d.tops = dsl.Global[dsl.U32](k, "draw_tops", int64(sample.SampleTopsLen(o.Tokens, o.SMs)), dsl.Align(16),
 		bufDoc("[%d][%d][%d][2] each SM's highest logits and their tokens", o.Tokens, o.SMs, draw.MaxTops))
 	vocab := mk.Config.Vocab
 	d.histories = dsl.Global[dsl.U32](k, BufferHistories, elements(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16),
@@ -107,19 +107,19 @@ func (mk *Kernel) drawRegions() []pipeline.Region {
 	if !mk.Draws() {
 		return nil
 	}
-	return []pipeline.Region{{Name: regionDraws, Bytes: 4 * tasks.SampleStateLen(mk.Options.Tokens), Align: 16}}
+	return []pipeline.Region{{Name: regionDraws, Bytes: 4 * sample.SampleStateLen(mk.Options.Tokens), Align: 16}}
 }
 
 // sampler is the template that draws tokens, nil where the kernel does not; shared is memory that nothing uses behind
 // the LM head.
-func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *tasks.Sample {
+func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *sample.Sample {
 	if !b.mk.Draws() {
 		return nil
 	}
 	d, r := &b.bufs.drawing, b.mk.Plan.Region(regionDraws)
 	state := dsl.Shared[dsl.U32](b.k, regionDraws, r.Bytes/4, dsl.PlaceAt(r.Offset), dsl.Align(16),
 		dsl.Doc("how far each row's draw is"))
-	return &tasks.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws,
+	return &sample.Sample{Vocab: b.mk.Config.Vocab, T: b.mk.Options.Tokens, Count: count, Modes: d.modes, Rows: d.draws,
 		Logits: b.bufs.logits, Records: d.records, Bins: d.bins, Lists: d.lists, Scores: d.scores, Histories: d.histories,
 		Masks: d.masks, Tops: d.tops, Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Fault names a mistake planted in the kernel.
@@ -121,7 +121,7 @@ func (b *builder) lost(fault Fault, phase string) int {
 }
 
 // plant puts the fault into the templates it concerns.
-func (b *builder) plant(qkv *tasks.QKV, merge *tasks.Merge) {
+func (b *builder) plant(qkv *attention.QKV, merge *attention.Merge) {
 	switch b.mk.Options.Fault {
 	case FaultRope:
 		qkv.QueryShift = 1
@@ -141,11 +141,11 @@ func (b *builder) cached(pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 
 // blind is what a ragged kernel's attention does instead of variant v, which may be
 // nil: with FaultDropToken no query sees the token right before it.
-func (b *builder) blind(v *tasks.Variant) *tasks.Variant {
+func (b *builder) blind(v *attention.Variant) *attention.Variant {
 	if b.mk.Options.Fault != FaultDropToken {
 		return v
 	}
-	return masking(v, FaultDropToken, func(q *tasks.Query, k *tasks.Key) dsl.Pred {
+	return masking(v, FaultDropToken, func(q *attention.Query, k *attention.Key) dsl.Pred {
 		return k.Position.AddC(1).Ne(q.Position)
 	})
 }

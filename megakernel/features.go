@@ -6,7 +6,9 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // Buffers of models that have more than Llama, or otherwise; see vectorBuffers and tables.
@@ -30,9 +32,9 @@ func (mk *Kernel) described() *models.Arch {
 }
 
 // ropes are the model's rotations, each once, and that of the layers in turn.
-func (mk *Kernel) ropes() (list []models.Rope, turns tasks.Turns) { return ropesOf(mk.described()) }
+func (mk *Kernel) ropes() (list []models.Rope, turns attention.Turns) { return ropesOf(mk.described()) }
 
-func ropesOf(a *models.Arch) (list []models.Rope, turns tasks.Turns) {
+func ropesOf(a *models.Arch) (list []models.Rope, turns attention.Turns) {
 	for l := range a.Layers() {
 		r := a.Layer(l).Attn.Rope
 		i := slices.IndexFunc(list, func(o models.Rope) bool { return o.String() == r.String() })
@@ -59,18 +61,18 @@ func period(v []int) int {
 }
 
 // rotary is which elements of a head the model rotates together.
-func rotary(a *models.Arch) tasks.Rotary {
+func rotary(a *models.Arch) attention.Rotary {
 	list, _ := ropesOf(a)
 	for _, r := range list {
 		if r.Dims > 0 {
-			rot := tasks.Rotary{Dims: r.Dims, Interleaved: r.Interleaved}
+			rot := attention.Rotary{Dims: r.Dims, Interleaved: r.Interleaved}
 			if r.Dims == a.Layer(0).Attn.HeadDim && !r.Interleaved {
 				rot.Dims = 0
 			}
 			return rot
 		}
 	}
-	return tasks.Rotary{}
+	return attention.Rotary{}
 }
 
 // ropeTable is a number for each pair of a head of each rotation: of for pairs that are rotated, else rest.
@@ -179,16 +181,18 @@ func (mk *Kernel) biasLen(i int) (n int) {
 }
 
 // biasesOf are the biases of matrix i; nil where it has none.
-func (b *builder) biasesOf(i int) func(s tasks.Step) tasks.Rows {
+func (b *builder) biasesOf(i int) func(s attention.Step) product.Rows {
 	if b.mk.biasRoles(i) == nil || b.mk.Options.Fault == FaultBias {
 		return nil
 	}
 	each, from := b.mk.biasLen(layerMatrices), b.mk.biasLen(i)
-	return func(s tasks.Step) tasks.Rows { return tasks.RowsOf(b.bufs.biases, s.Layer.MulC(each).AddC(from)) }
+	return func(s attention.Step) product.Rows {
+		return product.RowsOf(b.bufs.biases, s.Layer.MulC(each).AddC(from))
+	}
 }
 
 // biasRows are the biases of matrix i in a step's layer; nil where it has none.
-func (b *builder) biasRows(s tasks.Step, i int) tasks.Rows {
+func (b *builder) biasRows(s attention.Step, i int) product.Rows {
 	if of := b.biasesOf(i); of != nil {
 		return of(s)
 	}
@@ -196,23 +200,23 @@ func (b *builder) biasRows(s tasks.Step, i int) tasks.Rows {
 }
 
 // glu is what the MLP makes of gate and up.
-func (b *builder) glu(s tasks.Step) tasks.GLU {
-	return tasks.GLU{GELU: b.mk.kind().MLP.Act == models.GELUTanh, Bias: b.biasRows(s, MatrixGateUp)}
+func (b *builder) glu(s attention.Step) product.GLU {
+	return product.GLU{GELU: b.mk.kind().MLP.Act == models.GELUTanh, Bias: b.biasRows(s, MatrixGateUp)}
 }
 
 // qkv is the projection of q, k and v but for where they go.
-func (b *builder) qkv() tasks.QKV {
+func (b *builder) qkv() attention.QKV {
 	c, a := &b.mk.Config, &b.mk.kind().Attn
-	q := tasks.QKV{Heads: c.Heads, KV: b.mk.KV, InvFreq: b.bufs.invFreq, Q: b.bufs.q, RotateFor: b.rotatedFor(),
-		Factors: b.bufs.ropeFactors, Bias: b.biasesOf(MatrixQKV), Grows: tasks.Growth(a.Grows)}
+	q := attention.QKV{Heads: c.Heads, KV: b.mk.KV, InvFreq: b.bufs.invFreq, Q: b.bufs.q, RotateFor: b.rotatedFor(),
+		Factors: b.bufs.ropeFactors, Bias: b.biasesOf(MatrixQKV), Grows: attention.Growth(a.Grows)}
 	if a.Scale != models.PlainScale(a.HeadDim) {
 		q.Scale = a.Scale
 	}
 	if b.mk.Options.Fault == FaultGrowth {
-		q.Grows = tasks.Growth{}
+		q.Grows = attention.Growth{}
 	}
 	if list, turns := b.mk.ropes(); len(list) > 1 {
-		q.Kind = func(s tasks.Step) dsl.Val[dsl.U32] {
+		q.Kind = func(s attention.Step) dsl.Val[dsl.U32] {
 			kind := b.k.U32(0)
 			for i := 1; i < len(list); i++ {
 				to := i
@@ -226,9 +230,9 @@ func (b *builder) qkv() tasks.QKV {
 	}
 	if n := a.QKNorm; n.Kind != models.NoNorm {
 		rows := (c.Heads + c.KVHeads) * c.HeadDim
-		q.Norm = &tasks.HeadNorm{Eps: n.Eps, PlusOne: b.mk.plusOne(n), Wide: a.QKNormWide, Sums: b.bufs.qkSums,
+		q.Norm = &attention.HeadNorm{Eps: n.Eps, PlusOne: b.mk.plusOne(n), Wide: a.QKNormWide, Sums: b.bufs.qkSums,
 			Raw: b.bufs.rawQK, KeysAsTheyAre: b.mk.Options.Fault == FaultQKNorm,
-			Gain: func(s tasks.Step) tasks.Rows { return tasks.RowsOf(b.bufs.qkGains, s.Layer.MulC(rows)) }}
+			Gain: func(s attention.Step) product.Rows { return product.RowsOf(b.bufs.qkGains, s.Layer.MulC(rows)) }}
 	}
 	return q
 }
@@ -276,14 +280,14 @@ const BufferQKSums = "qk_sums"
 // embeddings are a token's embedding, and what it is multiplied by.
 type embeddings struct {
 	of interface {
-		Row(e *tasks.Env, token dsl.Val[dsl.U32]) tasks.Vector
+		Row(e *grid.Env, token dsl.Val[dsl.U32]) product.Vector
 	}
 	factor float64
 }
 
 // Row is the embedding of a token.
-func (m embeddings) Row(e *tasks.Env, token dsl.Val[dsl.U32]) tasks.Vector {
-	return tasks.Scaled(e, m.of.Row(e, token), m.factor)
+func (m embeddings) Row(e *grid.Env, token dsl.Val[dsl.U32]) product.Vector {
+	return product.Scaled(e, m.of.Row(e, token), m.factor)
 }
 
 // logit is what the LM head's product becomes, a norm's scale on it.
@@ -295,7 +299,7 @@ func (b *builder) logit(y dsl.Val[dsl.F32]) dsl.Val[dsl.F32] {
 	if b.mk.Options.Fault == FaultLogitCap {
 		return y
 	}
-	return tasks.Cap(b.k, h.SoftCap, y)
+	return product.Cap(b.k, h.SoftCap, y)
 }
 
 // plainLogits is whether logits are the LM head's products.

@@ -7,7 +7,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // kernelEnd is the sync between the kernels of a graph.
@@ -143,7 +143,7 @@ func (mk *Kernel) resize(g *pipeline.Region, name string) {
 		phaseHead: c.Hidden}[name]
 	switch {
 	case g.Name == regionInput && name == phaseAttention:
-		att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
+		att := attention.Attention{Heads: c.Heads, KV: mk.KV}
 		g.Bytes = 4 * att.ScratchLen(mk.Options.Consumers)
 	case g.Name == regionInput && input > 0:
 		of := mk.Options.inputColumns()

@@ -2,11 +2,12 @@ package megakernel
 
 import (
 	"github.com/mkgen/mkgen/internal/plural"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // MaxHeld is the most that Options.Held can be.
-const MaxHeld = tasks.MaxPrefetch
+const MaxHeld = product.MaxPrefetch
 
 // completeHeld refuses what Held cannot be. Several rows have their input beside each
 // chunk, and a kernel of a graph is launched into the wait itself.
@@ -49,7 +50,7 @@ func (mk *Kernel) chooseHeld() {
 		if mk.Plan.InFlight == manyCopies && len(mk.Plan.Throttles) > 0 && mk.Config.Hidden <= mostHiddenBesideMore {
 			want++
 		}
-		if n := min(want, want*defaultHeldRegisters/tasks.PrefetchRegisters(mk.Plan, o.Consumers)); n > 0 {
+		if n := min(want, want*defaultHeldRegisters/product.PrefetchRegisters(mk.Plan, o.Consumers)); n > 0 {
 			o.Held = n
 		}
 	}
@@ -58,7 +59,7 @@ func (mk *Kernel) chooseHeld() {
 // MostHeld is how many chunks of a stage's bytes n consumer warps can hold at most, 0
 // to MaxHeld: a thread has registers for no more.
 func MostHeld(stageBytes, consumers int) int {
-	return min(MaxHeld, registersForHeld(consumers)/tasks.StageRegisters(stageBytes, consumers))
+	return min(MaxHeld, registersForHeld(consumers)/product.StageRegisters(stageBytes, consumers))
 }
 
 // registersForHeld are those of a thread that chunks held can take beside n consumer
@@ -67,7 +68,7 @@ func registersForHeld(consumers int) int { return threadRegisters(consumers) - r
 
 // checkHeld refuses more chunks than a thread has registers for.
 func (mk *Kernel) checkHeld() error {
-	o, each := &mk.Options, tasks.PrefetchRegisters(mk.Plan, mk.Options.Consumers)
+	o, each := &mk.Options, product.PrefetchRegisters(mk.Plan, mk.Options.Consumers)
 	if most := min(MaxHeld, registersForHeld(o.Consumers)/each); o.Held > most {
 		return refuse("Held", "%s of %d bytes, %d registers of a thread each, want at most %d: beside %s a thread has %d registers for them",
 			plural.Of(o.Held, "chunk"), o.StageBytes, each, most, plural.Of(o.Consumers, "consumer warp"),
@@ -81,7 +82,7 @@ func (mk *Kernel) reportHeld(r *report) {
 	o := &mk.Options
 	if o.Held > 0 {
 		r.text("While consumers wait for a product's input they hold its first %s in registers, %d of a thread.",
-			firstChunks(o.Held), o.Held*tasks.PrefetchRegisters(mk.Plan, o.Consumers))
+			firstChunks(o.Held), o.Held*product.PrefetchRegisters(mk.Plan, o.Consumers))
 	}
 }
 
@@ -93,12 +94,12 @@ func firstChunks(n int) string {
 }
 
 // held is where chunks are held, or nil.
-func (mk *Kernel) held() *tasks.RegisterPrefetch {
+func (mk *Kernel) held() *product.RegisterPrefetch {
 	if mk.Options.Held <= 0 {
 		return nil
 	}
-	return &tasks.RegisterPrefetch{Chunks: mk.Options.Held,
-		Registers: tasks.PrefetchRegisters(mk.Plan, mk.Options.Consumers)}
+	return &product.RegisterPrefetch{Chunks: mk.Options.Held,
+		Registers: product.PrefetchRegisters(mk.Plan, mk.Options.Consumers)}
 }
 
 // workAhead makes every phase's sync do what the phase behind it can without its input:
@@ -114,7 +115,7 @@ func (b *builder) workAhead() {
 	if first == nil || final == nil {
 		return
 	}
-	b.layer[last].meanwhile = func(s tasks.Step) {
+	b.layer[last].meanwhile = func(s attention.Step) {
 		next := inLayer(s, s.Layer.AddC(1))
 		b.k.IfElse(next.Layer.LtC(b.mk.Config.Layers), func() { first(next) }, func() {
 			b.k.IfElse(b.flow.wanted(s), func() { final(s) }, func() { b.held.Forget(b.env) })
@@ -124,15 +125,15 @@ func (b *builder) workAhead() {
 
 // aheadOf is what a phase does before its input is there, in all consumer warps; nil where
 // there is nothing to do.
-func (b *builder) aheadOf(p phase) func(s tasks.Step) {
+func (b *builder) aheadOf(p phase) func(s attention.Step) {
 	if p.early == nil && p.residual == nil && p.hold == nil {
 		return nil
 	}
-	return func(s tasks.Step) {
+	return func(s attention.Step) {
 		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
 		if p.early != nil || p.residual != nil {
 			b.k.Region("read ahead of "+p.Name, func() {
-				for _, read := range []func(tasks.Step){p.early, p.residual} {
+				for _, read := range []func(attention.Step){p.early, p.residual} {
 					if read != nil {
 						read(s)
 					}
@@ -146,7 +147,7 @@ func (b *builder) aheadOf(p phase) func(s tasks.Step) {
 }
 
 // firstAhead is that of a step's first phase, before no sync.
-func (b *builder) firstAhead(s tasks.Step) {
+func (b *builder) firstAhead(s attention.Step) {
 	if ahead := b.aheadOf(b.layer[0]); ahead != nil {
 		ahead(inLayer(s, b.k.U32(0)))
 	}

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline/machine"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/product"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,7 +31,7 @@ func TestChunksHeldAreRefusedWhereTheyCannotBe(t *testing.T) {
 		want string
 	}{
 		{Options{Held: -2}, "options: -2 chunks, want 0 to 8"},
-		{Options{Held: tasks.MaxPrefetch + 1}, "options: 9 chunks, want 0 to 8"},
+		{Options{Held: product.MaxPrefetch + 1}, "options: 9 chunks, want 0 to 8"},
 		{Options{Held: 1, Tokens: 2}, "options: 1 chunk in registers with 2 query rows a step, want one row"},
 		{Options{Held: 2, Launch: LaunchGraph}, "options: 2 chunks in registers in a graph of kernels, want one kernel"},
 		{Options{Held: 4, StageBytes: 32 << 10, Consumers: 4},

@@ -2,7 +2,7 @@ package megakernel
 
 import (
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // The local faults: of one KV head, or of one layer; see Kernel.FaultPlace.
@@ -27,38 +27,39 @@ func LocalFaults() []Fault { return []Fault{FaultValueScale, FaultKeyScale, Faul
 func (mk *Kernel) FaultPlace() (layer, head int) { return mk.Config.Layers / 2, mk.Config.KVHeads / 2 }
 
 // plantStores puts a fault into what qkv stores.
-func (b *builder) plantStores(qkv *tasks.QKV) {
+func (b *builder) plantStores(qkv *attention.QKV) {
 	layer, head := b.mk.FaultPlace()
 	switch b.mk.Options.Fault {
 	case FaultValueScale:
-		qkv.Planted = &tasks.PlantedStores{Layer: layer, Head: head, Key: 1, Value: planted}
+		qkv.Planted = &attention.PlantedStores{Layer: layer, Head: head, Key: 1, Value: planted}
 	case FaultKeyScale:
-		qkv.Planted = &tasks.PlantedStores{Layer: layer, Head: head, Key: planted, Value: 1}
+		qkv.Planted = &attention.PlantedStores{Layer: layer, Head: head, Key: planted, Value: 1}
 	}
 }
 
 // withoutFirstPage is what attention does instead of variant v, which may be nil: with
 // FaultFirstPage some queries of a layer do not see the first page.
-func (b *builder) withoutFirstPage(v *tasks.Variant) *tasks.Variant {
+func (b *builder) withoutFirstPage(v *attention.Variant) *attention.Variant {
 	if b.mk.Options.Fault != FaultFirstPage {
 		return v
 	}
 	layer, _ := b.mk.FaultPlace()
 	page := b.mk.Options.Page
-	return masking(v, FaultFirstPage, func(q *tasks.Query, k *tasks.Key) dsl.Pred {
+	return masking(v, FaultFirstPage, func(q *attention.Query, k *attention.Key) dsl.Pred {
 		seen := q.Position.AndC(FirstPageEvery - 1).EqC(FirstPageAt).And(q.Step.Layer.EqC(layer)).And(k.Position.LtC(page))
 		return seen.Not()
 	})
 }
 
 // masking is a variant, which may be nil, whose queries see only keys that sees allows.
-func masking(v *tasks.Variant, fault Fault, sees func(q *tasks.Query, k *tasks.Key) dsl.Pred) *tasks.Variant {
-	w := tasks.Variant{Name: string(fault)}
+func masking(v *attention.Variant, fault Fault,
+	sees func(q *attention.Query, k *attention.Key) dsl.Pred) *attention.Variant {
+	w := attention.Variant{Name: string(fault)}
 	if v != nil {
 		w = *v
 	}
 	before := w.Mask
-	w.Mask = func(q *tasks.Query, k *tasks.Key) dsl.Pred {
+	w.Mask = func(q *attention.Query, k *attention.Key) dsl.Pred {
 		p := sees(q, k)
 		if before != nil {
 			p = p.And(before(q, k))

@@ -7,7 +7,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // Kernel is one model's decode step as one kernel, with everything a host needs
@@ -17,12 +18,12 @@ type Kernel struct {
 	arch    models.Arch // Config's mathematics
 	Options Options
 	Plan    *pipeline.Plan
-	KV      tasks.KVLayout
+	KV      attention.KVLayout
 	IR      *ir.Kernel           // with LaunchGraph the first of Graph's
 	Graph   *ir.Graph            // the step's kernels; nil with LaunchSingle
 	Phases  []Phase              // what runs between two syncs, in order
 	specs   []attentionSpec      // classes of layers, which differ in their attention
-	classes []*tasks.Variant     // theirs, with the kernel's buffers; nil is plain
+	classes []*attention.Variant // theirs, with the kernel's buffers; nil is plain
 	pattern []int                // the class of layers in turn
 	Sites   []pipeline.Site      // the waits that a launch can be given up at; none with NoWatchdog
 	Traced  []pipeline.TraceSite // what spans of a trace are of; none without Options.Trace
@@ -91,7 +92,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 			mk.specs[i] = s.spoil(o.Fault)
 		}
 	}
-	mk.classes = make([]*tasks.Variant, len(mk.specs))
+	mk.classes = make([]*attention.Variant, len(mk.specs))
 	mk.KV = kvLayout(&c, &o)
 	if o.graph() {
 		if err := mk.buildGraph(); err != nil {
@@ -134,8 +135,8 @@ func (mk *Kernel) request() pipeline.Request {
 	qRows, kvRows := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	own, batch, indices := mk.singleRegions, 0, o.Consumers
 	if mk.Ragged() {
-		pad := tasks.ColumnsPadded(o.Tokens)
-		own, batch, indices = mk.raggedRegions, tasks.DefaultBatchTiles(pad), tasks.ColumnSumsLen(o.Consumers, pad)
+		pad := product.ColumnsPadded(o.Tokens)
+		own, batch, indices = mk.raggedRegions, product.DefaultBatchTiles(pad), product.ColumnSumsLen(o.Consumers, pad)
 	}
 	return pipeline.Request{
 		SMs: o.SMs, Layers: c.Layers,
@@ -151,7 +152,7 @@ func (mk *Kernel) request() pipeline.Request {
 		SharedLimit:  pipeline.TracedLimit(o.SharedLimit, o.Trace),
 		KVTokenBytes: mk.KV.TokenBytes(),
 		BatchTiles:   batch,
-		BatchWide:    tasks.BatchWide(o.Weights, o.Tokens),
+		BatchWide:    product.BatchWide(o.Weights, o.Tokens),
 		Fixed: append(own(), []pipeline.Region{
 			{Name: regionStepReady, Bytes: 8, Align: 8},
 			{Name: regionStepAck, Bytes: 8, Align: 8},

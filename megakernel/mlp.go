@@ -7,7 +7,8 @@ import (
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // MLP is how the MLP's down projection gets its input, silu(gate)·up.
@@ -54,9 +55,9 @@ type mlpFlow interface {
 	// phases replaces those of the phases of a layer that differ; per makes one of a layer.
 	phases(all []phase, per func(name string, ops ...string) Phase)
 	// before is the residual vector that a layer begins with, but for the first.
-	before(v *vectors, layer dsl.Val[dsl.U32]) tasks.Source
-	middle() tasks.Source // the one behind attention, where it is not in packets
-	afterO(v *vectors, s tasks.Step) tasks.Epilogue
+	before(v *vectors, layer dsl.Val[dsl.U32]) product.Source
+	middle() product.Source // the one behind attention, where it is not in packets
+	afterO(v *vectors, s attention.Step) product.Epilogue
 }
 
 // mlp is the description of the options' way; of one that completeMLP refuses, or of none, that of MLPRows.
@@ -127,14 +128,14 @@ func (mlpRows) declareAct(mk *Kernel, k *dsl.Kernel, b *buffers) {
 // rowsFlow is what layerPhases has as it is.
 type rowsFlow struct{ f *single }
 
-func (rowsFlow) begin()                                             {}
-func (rowsFlow) step(dsl.Val[dsl.U32])                              {}
-func (rowsFlow) finish()                                            {}
-func (rowsFlow) addsEarly(int) bool                                 { return true }
-func (rowsFlow) phases([]phase, func(string, ...string) Phase)      {}
-func (rowsFlow) before(v *vectors, _ dsl.Val[dsl.U32]) tasks.Source { return v.source(phaseDown) }
-func (r rowsFlow) middle() tasks.Source                             { return tasks.FromBuf(r.f.bufs.x) }
+func (rowsFlow) begin()                                               {}
+func (rowsFlow) step(dsl.Val[dsl.U32])                                {}
+func (rowsFlow) finish()                                              {}
+func (rowsFlow) addsEarly(int) bool                                   { return true }
+func (rowsFlow) phases([]phase, func(string, ...string) Phase)        {}
+func (rowsFlow) before(v *vectors, _ dsl.Val[dsl.U32]) product.Source { return v.source(phaseDown) }
+func (r rowsFlow) middle() product.Source                             { return product.FromBuf(r.f.bufs.x) }
 
-func (r rowsFlow) afterO(v *vectors, s tasks.Step) tasks.Epilogue {
-	return v.add(s, phaseO, r.f.earlyOf(MatrixO).Vector(func() tasks.Vector { return v.addedToInO(s) }))
+func (r rowsFlow) afterO(v *vectors, s attention.Step) product.Epilogue {
+	return v.add(s, phaseO, r.f.earlyOf(MatrixO).Vector(func() product.Vector { return v.addedToInO(s) }))
 }

@@ -4,7 +4,8 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // syncNone is a phase's sync where every SM goes on with what it has made itself.
@@ -60,7 +61,7 @@ func (mk *Kernel) actLen() int {
 
 func (mlpFused) declareX(mk *Kernel, k *dsl.Kernel, b *buffers) {
 	n := mk.Config.Hidden
-	b.x = dsl.Global[dsl.F32](k, BufferX, elements(tasks.SumsTurns, n), dsl.Align(16),
+	b.x = dsl.Global[dsl.F32](k, BufferX, elements(product.SumsTurns, n), dsl.Align(16),
 		bufDoc("[3][%d] residual vectors behind the MLP, the layers in turn: one is added to, one read, one cleared", n))
 	if !mk.Options.handsOn(phaseO) {
 		b.mid = dsl.Global[dsl.F32](k, "mid", elements(n), dsl.Align(16),
@@ -78,7 +79,7 @@ func (mlpFused) declareAct(*Kernel, *dsl.Kernel, *buffers) {}
 type fusedFlow struct {
 	f     *single
 	act   dsl.Buf[dsl.BF16] // shared memory
-	first dsl.Buf[dsl.U32]  // shared memory: of the layers before the launch, modulo tasks.SumsTurns
+	first dsl.Buf[dsl.U32]  // shared memory: of the layers before the launch, modulo product.SumsTurns
 	now   dsl.Val[dsl.U32]  // the launch step
 }
 
@@ -100,40 +101,40 @@ func (m *fusedFlow) step(s dsl.Val[dsl.U32]) { m.now = s }
 
 func (m *fusedFlow) finish() {
 	m.f.k.If(m.f.env.CTA.EqC(0).And(m.f.env.Tid.EqC(0)), func() {
-		m.f.bufs.turn.Store(dsl.At(0), m.layersBefore().AddC(m.f.mk.Config.Layers).RemC(tasks.SumsTurns))
+		m.f.bufs.turn.Store(dsl.At(0), m.layersBefore().AddC(m.f.mk.Config.Layers).RemC(product.SumsTurns))
 	})
 }
 
 // layersBefore is how many layers were run before the step, but for a multiple of the turns.
 func (m *fusedFlow) layersBefore() dsl.Val[dsl.U32] {
 	first := dsl.Uniform(m.first.Load(dsl.At(0)), dsl.CTAScope)
-	m.f.k.Claim("the launch's first turn is none of the three", func() dsl.Pred { return first.LtC(tasks.SumsTurns) })
+	m.f.k.Claim("the launch's first turn is none of the three", func() dsl.Pred { return first.LtC(product.SumsTurns) })
 	return m.now.MulC(m.f.mk.Config.Layers).Add(first)
 }
 
 // sums are the residual vectors to which o and down of a layer add.
-func (m *fusedFlow) sums(layer dsl.Val[dsl.U32]) tasks.Sums {
-	return tasks.Sums{X: m.f.bufs.x, N: m.f.mk.Config.Hidden, Turn: m.layersBefore().Add(layer)}
+func (m *fusedFlow) sums(layer dsl.Val[dsl.U32]) product.Sums {
+	return product.Sums{X: m.f.bufs.x, N: m.f.mk.Config.Hidden, Turn: m.layersBefore().Add(layer)}
 }
 
 // Several vectors are added to.
 func (*fusedFlow) addsEarly(matrix int) bool { return matrix != MatrixO && matrix != MatrixDown }
 
-func (m *fusedFlow) before(_ *vectors, layer dsl.Val[dsl.U32]) tasks.Source {
+func (m *fusedFlow) before(_ *vectors, layer dsl.Val[dsl.U32]) product.Source {
 	return m.sums(layer).Before()
 }
 
-func (m *fusedFlow) middle() tasks.Source { return tasks.FromBuf(m.f.bufs.mid) }
+func (m *fusedFlow) middle() product.Source { return product.FromBuf(m.f.bufs.mid) }
 
 // afterO passes the residual vector to gate_up's norm, in packets or in mid, and adds it in x, to which those that are
 // ahead add already.
-func (m *fusedFlow) afterO(v *vectors, s tasks.Step) tasks.Epilogue {
+func (m *fusedFlow) afterO(v *vectors, s attention.Step) product.Epilogue {
 	f := m.f
 	sums, keep := m.sums(s.Layer), func(row dsl.Val[dsl.U32], sum []dsl.Val[dsl.F32]) { f.bufs.mid.StoreN(row, sum) }
 	if f.mk.Options.handsOn(phaseO) {
 		keep = v.handed(phaseO, 0).Keep(f.env)
 	}
-	return sums.AddResidual(f.env, tasks.Either(f.env, s.Layer.EqC(0), v.embedding(), sums.Before()), keep)
+	return sums.AddResidual(f.env, product.Either(f.env, s.Layer.EqC(0), v.embedding(), sums.Before()), keep)
 }
 
 // phases replaces the MLP's phases, the last two of a layer.
@@ -141,16 +142,16 @@ func (m *fusedFlow) phases(all []phase, per func(name string, ops ...string) Pha
 	f := m.f
 	bufs, e, own := f.bufs, f.env, m.act
 	gateUp, last := len(all)-2, len(all)-1
-	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp),
+	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s attention.Step) product.Epilogue {
+		return product.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp),
 			f.norm((&vectors{f}).middle(s), f.mk.kind().PreMLP, f.gainRow(s.Layer, models.RolePreMLP), f.mk.Options.Weights))
 	}, e.Sync)
-	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
+	down := &product.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
 	all[last] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),
-		produce: func(s tasks.Step) {
+		produce: func(s attention.Step) {
 			down.Produce(e, f.prod, f.own.matrix(MatrixDown), bufs.weights, f.weightsOf(s, MatrixDown))
 		},
-		consume: func(s tasks.Step) {
+		consume: func(s attention.Step) {
 			down.Consume(e, f.cons, f.ring, f.own.matrix(MatrixDown), m.sums(s.Layer).Now())
 		}}
 	all[last].Matrix = down.Name

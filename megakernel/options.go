@@ -10,11 +10,11 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // KVType is a format of the KV cache's elements, for callers that know no templates.
-type KVType = tasks.KVType
+type KVType = attention.KVType
 
 // Options are the choices a kernel is generated for beside the model. The zero
 // value of a field means: choose. What flags, records, profiles and the search say of a field is
@@ -46,7 +46,7 @@ type Options struct {
 
 	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
 	// room and the time to read, and adds an error, see docs/numerics.md.
-	KV tasks.KVType `json:"kv,omitempty"`
+	KV attention.KVType `json:"kv,omitempty"`
 
 	// Weights is the format of the layers' matrices; default bf16. Weights that come in more bits
 	// are rounded to it, see docs/weight-formats.md. The embedding stays bf16.
@@ -248,9 +248,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Consumers", "%d consumer warps, want 1 to %d", o.Consumers, maxConsumers)
 	}
 	if o.KV == "" {
-		o.KV = tasks.KVBF16
+		o.KV = attention.KVBF16
 	}
-	if !slices.Contains(tasks.KVTypes(), o.KV) {
+	if !slices.Contains(attention.KVTypes(), o.KV) {
 		return o, refuse("KV", "a KV cache in %q, want bf16 or e4m3", string(o.KV))
 	}
 	if err := o.completeFormats(); err != nil {
@@ -376,17 +376,18 @@ func defaultSplits(fill int) int {
 // maxSplits bounds the partial states one merge reads at once.
 const maxSplits = 128
 
-// maxPositions bounds the positions for which tasks.QKV reduces angles exactly.
+// maxPositions bounds the positions for which attention.QKV reduces angles exactly.
 const maxPositions = 1 << 20
 
 // attentionOf is the attention template's shape with one split, to count items by.
-func attentionOf(c *models.Config, o *Options) *tasks.Attention {
-	return &tasks.Attention{Heads: c.Heads, KV: kvLayout(c, o), Splits: 1}
+func attentionOf(c *models.Config, o *Options) *attention.Attention {
+	return &attention.Attention{Heads: c.Heads, KV: kvLayout(c, o), Splits: 1}
 }
 
-func kvLayout(c *models.Config, o *Options) tasks.KVLayout {
+func kvLayout(c *models.Config, o *Options) attention.KVLayout {
 	a := c.Arch()
-	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page, Type: o.KV, Rotary: rotary(&a)}
+	return attention.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page, Type: o.KV,
+		Rotary: rotary(&a)}
 }
 
 // AttentionItems is the number of times one split's share of a layer's KV of one

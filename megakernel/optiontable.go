@@ -10,7 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Option is what flags, files and the search say of one field of Options: a row of OptionTable. An option that is added
@@ -73,7 +73,7 @@ var optionTable = []Option{
 	{Field: "Page", Flag: "page", Usage: fmt.Sprintf("tokens of a KV page, a power of two up to 1024 (default %d)",
 		DefaultPage)},
 	{Field: "KV", Flag: "kv", Usage: "`format` of the KV cache: bf16, or e4m3, half the bytes",
-		Default: string(tasks.KVBF16)},
+		Default: string(attention.KVBF16)},
 	{Field: "Weights", Flag: "weight-format", Default: string(pipeline.FormatBF16),
 		Usage: "`format` of the layers' matrices: bf16; e4m3, float8, or i8, integers, with a scale a row, half the bytes; e4m3b128, with a scale for 128 rows and columns; i4g128, i4g64, " +
 			"i4g32 or i4, 4 bits with a scale for that many columns or a row; mxfp4, floats of 4 bits with powers of two for 32 columns; nvfp4, with e4m3 scales for 16; of integers and floats of 4 bits several, as in i4g128,down=i8. Weights are rounded to it"},
@@ -257,7 +257,7 @@ func (r Option) Copy(to *Options, from Options) { r.field(to).Set(r.field(&from)
 // Recorded returns the options as files have them: what a file leaves out is the zero value. That are defaults, and of
 // several rows what the plan of a launch says.
 func (o Options) Recorded() Options {
-	if o.KV == tasks.KVBF16 {
+	if o.KV == attention.KVBF16 {
 		o.KV = ""
 	}
 	o.Weights, o.Head = pipeline.Format(o.otherWeights()), pipeline.Format(o.otherHead())

@@ -3,7 +3,8 @@ package megakernel
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 const gridBarrier = "grid barrier"
@@ -19,12 +20,12 @@ func (mk *Kernel) matrix(i int) *pipeline.MatrixPlan {
 // embedding is the matrix of token embeddings: one of its own, or the LM head's where that is bf16, too,
 // whose tiles, as it is alone in the final phase, follow one another there.
 func (b *builder) embedding() interface {
-	Row(e *tasks.Env, token dsl.Val[dsl.U32]) tasks.Vector
+	Row(e *grid.Env, token dsl.Val[dsl.U32]) product.Vector
 } {
 	c, p, scale := &b.mk.Config, b.mk.Plan, b.mk.arch.Embed.Scale
 	if !c.TieEmbeddings || b.mk.OwnHead() {
-		return embeddings{&tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}, scale}
+		return embeddings{&product.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}, scale}
 	}
-	return embeddings{&tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights,
+	return embeddings{&product.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights,
 		Start: p.Image(pipeline.FinalLayer) + p.Final[0].Start}, scale}
 }

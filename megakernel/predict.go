@@ -107,7 +107,7 @@ func (mk *Kernel) seen(layer, context int) int {
 }
 
 // kvTokens are the tokens of the chunks that a sequence of context cached tokens has in a layer, in order: those that
-// tasks.Attention does not leave out between sinks and window.
+// attention.Attention does not leave out between sinks and window.
 func (mk *Kernel) kvTokens(layer, context int) (tokens []int) {
 	per := kvTokensPerStage(mk.Plan)
 	window, sinks := mk.windowOf(layer)

@@ -8,7 +8,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
 // Prefill is the kernel of a prefill step: up to hundreds of consecutive tokens of one sequence, whose keys and
@@ -56,15 +57,15 @@ func (o *PrefillOptions) of() string {
 
 // apart is whether a cluster's CTAs share tokens: where a step has no second tile of them.
 func (o *PrefillOptions) apart() bool {
-	return o.Cluster == 2 && o.Tokens <= tasks.PrefillTokens(o.Groups)
+	return o.Cluster == 2 && o.Tokens <= prefill.Tokens(o.Groups)
 }
 
 // Padded is the number of tokens that the kernel works on at once: a step has room for a multiple of it.
 func (o *PrefillOptions) Padded() int {
 	if o.apart() {
-		return tasks.PrefillTokens(o.Groups)
+		return prefill.Tokens(o.Groups)
 	}
-	return tasks.PrefillTokens(o.Groups) * o.Cluster
+	return prefill.Tokens(o.Groups) * o.Cluster
 }
 
 // Names of a prefill kernel's own buffers; BufferPrompt are the step's tokens, BufferPrefillTable the sequence's
@@ -96,7 +97,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	o.Sequences = max(o.Sequences, 1)
 	if o.Cluster == 0 {
 		o.Cluster = 1
-		if mk.Options.SMs%2 == 0 && mk.Options.Page >= tasks.PrefillPage {
+		if mk.Options.SMs%2 == 0 && mk.Options.Page >= attention.PrefillPage {
 			o.Cluster = 2
 		}
 	}
@@ -119,9 +120,9 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return refuse("an MLP of %q, want weights packed by rows", mk.Options.MLP)
 	case mk.Options.graph():
 		return refuse("a graph of kernels, want one kernel")
-	case o.Cluster > 1 && mk.Options.Page < tasks.PrefillPage:
+	case o.Cluster > 1 && mk.Options.Page < attention.PrefillPage:
 		return refuse("pages of %d tokens and clusters of %d, want at least %d tokens for clusters", mk.Options.Page,
-			o.Cluster, tasks.PrefillPage)
+			o.Cluster, attention.PrefillPage)
 	case o.Activations != "" && o.Activations != pipeline.FormatBF16 && !o.coded():
 		return refuse("activations in %q, want bf16 or e4m3", o.Activations)
 	case o.coded() && mk.Options.otherWeights() != string(pipeline.FormatE4M3):
@@ -212,7 +213,7 @@ func (p *Prefill) choose() {
 		m, best, rows := p.matrix(i), 0, 0
 		by := 16
 		if i == MatrixQKV && p.byHead() {
-			by = p.Of.Config.HeadDim // whole heads, see tasks.PrefillQKV
+			by = p.Of.Config.HeadDim // whole heads, see attention.PrefillQKV
 		}
 		for n := by; n <= p.most(); n += by {
 			if n > by && n-by >= m.Rows || i == prefillHead && n > slices.Max(p.Columns[:prefillHead]) {
@@ -250,7 +251,7 @@ func (p *Prefill) waves(i, pieces int) int {
 // its rest.
 func (p *Prefill) tileCost(n int) int {
 	// what a stage's tokens and rows are fetched by, each
-	tokens, shared := tasks.PrefillTokens(p.Options.Groups), p.Options.Cluster
+	tokens, shared := prefill.Tokens(p.Options.Groups), p.Options.Cluster
 	if p.Options.apart() {
 		tokens, shared = tokens/p.Options.Cluster, 1
 	}
@@ -259,7 +260,7 @@ func (p *Prefill) tileCost(n int) int {
 
 // queryBytes is the shared memory beside the ring for queries of attention.
 func (p *Prefill) queryBytes() int {
-	return tasks.PrefillQueryBytes(p.Of.Config.HeadDim, p.Options.Groups)
+	return attention.PrefillQueryBytes(p.Of.Config.HeadDim, p.Options.Groups)
 }
 
 // most is the largest number of rows of a tile: those with which there is room for four stages, but whole heads.
@@ -270,7 +271,7 @@ func (p *Prefill) most() int {
 	return 256
 }
 
-// tiled is the number of matrices that are multiplied in tiles: an LM head with codes is not, see tasks.PrefillHead.
+// tiled is the number of matrices that are multiplied in tiles: an LM head with codes is not, see prefill.Head.
 func (p *Prefill) tiled() int {
 	if p.Of.Options.otherHead() != "" {
 		return layerMatrices
@@ -319,13 +320,13 @@ func (p *Prefill) Scratch() int64 {
 }
 
 // gemm is the product of matrix i, without its maps.
-func (p *Prefill) gemm(i int) *tasks.PrefillGEMM {
+func (p *Prefill) gemm(i int) *prefill.GEMM {
 	m := p.matrix(i)
-	var input *tasks.PrefillCodes
+	var input *prefill.Codes
 	if p.coded(i) {
-		input = &tasks.PrefillCodes{K: m.KPadded, T: p.Room()}
+		input = &prefill.Codes{K: m.KPadded, T: p.Room()}
 	}
-	return &tasks.PrefillGEMM{Name: m.Name, Input: input, M: m, Plan: p.plan(i), Final: i == prefillHead,
+	return &prefill.GEMM{Name: m.Name, Input: input, M: m, Plan: p.plan(i), Final: i == prefillHead,
 		Late:    p.plan(i) == p.image,
 		Columns: p.Columns[i], Depth: p.Depth[i],
 		Groups: p.Options.Groups, Cluster: p.Options.Cluster, Apart: p.Options.apart()}

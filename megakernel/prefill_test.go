@@ -12,7 +12,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,11 +25,11 @@ func TestThePrefillKernelOf8BDoesNotSpill(t *testing.T) {
 		weights pipeline.Format // of the LM head, too
 		scratch int64
 		of      int // sequences
-		kv      tasks.KVType
+		kv      attention.KVType
 	}{
-		{tokens: 128, of: 16, kv: tasks.KVE4M3},
+		{tokens: 128, of: 16, kv: attention.KVE4M3},
 		{1024, pipeline.FormatI4G128, 2 * (6144*4096 + 4096*4096 + 3*14336*4096), 1, ""}, {tokens: 512},
-		{tokens: 1024, of: 16}, {128, pipeline.FormatE4M3, 436207616, 1, tasks.KVE4M3},
+		{tokens: 1024, of: 16}, {128, pipeline.FormatE4M3, 436207616, 1, attention.KVE4M3},
 		{128, "i4g32-zeros-f16", 436207616, 1, ""},
 	}, 2) {
 		mk, err := megakernel.Build(c, megakernel.Options{Weights: x.weights, Head: x.weights, KV: x.kv})

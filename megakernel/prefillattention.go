@@ -5,14 +5,14 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // prefillAttentionLacks names what layers' attention has and that of prefill kernels does not; nothing where there is
 // none.
 func (mk *Kernel) prefillAttentionLacks() string {
 	for _, s := range mk.specs {
-		// see tasks.PrefillAttention.Variant
+		// see attention.PrefillAttention.Variant
 		if v := mk.variant(s.scoring(), &buffers{}, Tables{}); v != nil && (v.Query != nil || v.Key != nil ||
 			v.Value != nil || v.Mask != nil || v.Output != nil) {
 			return fmt.Sprintf("attention %q", s)
@@ -39,8 +39,8 @@ func (s attentionSpec) scoring() (of attentionSpec) {
 // attends gives attention the windows and sinks of the layers, and queries their factors.
 func (f *prefillFlow) attends() {
 	f.mk.declareHooked(f.k, f.bufs)
-	of := func(number func(s attentionSpec) int) func(s tasks.Step) dsl.Val[dsl.U32] {
-		return func(s tasks.Step) dsl.Val[dsl.U32] {
+	of := func(number func(s attentionSpec) int) func(s attention.Step) dsl.Val[dsl.U32] {
+		return func(s attention.Step) dsl.Val[dsl.U32] {
 			v := f.k.U32(number(f.mk.specs[0]))
 			for class := 1; class < len(f.mk.specs); class++ {
 				v = dsl.Select(f.isClass(s, class), f.k.U32(number(f.mk.specs[class])), v)
@@ -55,22 +55,22 @@ func (f *prefillFlow) attends() {
 			}
 			return maxWindow // no context is longer
 		})
-		f.att.Window = func(s tasks.Step) dsl.Val[dsl.U32] { return windows(s).Named("window") }
+		f.att.Window = func(s attention.Step) dsl.Val[dsl.U32] { return windows(s).Named("window") }
 	}
 	if f.mk.has(termSinks) {
 		sinks := of(func(s attentionSpec) int { _, n := s.window(); return n })
-		f.att.Sinks = func(s tasks.Step) dsl.Val[dsl.U32] { return sinks(s).Named("sinks") }
+		f.att.Sinks = func(s attention.Step) dsl.Val[dsl.U32] { return sinks(s).Named("sinks") }
 	}
 }
 
 // isClass is whether a step's layer is of a class.
-func (f *prefillFlow) isClass(s tasks.Step, class int) dsl.Pred {
-	return tasks.Turns(f.mk.pattern).Is(f.k, s.Layer, class)
+func (f *prefillFlow) isClass(s attention.Step, class int) dsl.Pred {
+	return attention.Turns(f.mk.pattern).Is(f.k, s.Layer, class)
 }
 
 // attention calls body with the attention of a step's layer: once, or for each class where they change scores in other
 // ways.
-func (f *prefillFlow) attention(s tasks.Step, body func(att *tasks.PrefillAttention)) {
+func (f *prefillFlow) attention(s attention.Step, body func(att *attention.PrefillAttention)) {
 	of := func(class int) {
 		own := *f.att
 		own.Variant = f.mk.variant(f.mk.specs[class].scoring(), f.bufs, Tables{})
@@ -85,11 +85,11 @@ func (f *prefillFlow) attention(s tasks.Step, body func(att *tasks.PrefillAttent
 }
 
 // scaled are QKV's queries of layers that multiply them by a factor of each head; nil where none does.
-func (f *prefillFlow) scaled() tasks.QueryHook {
+func (f *prefillFlow) scaled() attention.QueryHook {
 	if !f.mk.has(termHeadScale) {
 		return nil
 	}
-	return func(q *tasks.Query, dim dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) (a, b dsl.Val[dsl.F32]) {
+	return func(q *attention.Query, dim dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) (a, b dsl.Val[dsl.F32]) {
 		for class, spec := range f.mk.specs {
 			if !spec.has(termHeadScale) {
 				continue

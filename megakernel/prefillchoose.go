@@ -2,7 +2,8 @@ package megakernel
 
 import (
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/prefill"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // declareArgmax declares the choice of a token behind the one sequence of a step.
@@ -12,7 +13,7 @@ func (f *prefillFlow) declareArgmax() {
 	}
 	mk, k, o := f.mk, f.k, &f.mk.Options
 	c := &mk.Config
-	f.argmax = &tasks.Argmax{Vocab: c.Vocab,
+	f.argmax = &product.Argmax{Vocab: c.Vocab,
 		Logits: dsl.Global[dsl.F32](k, "logits", elements(c.Vocab), dsl.Align(16),
 			bufDoc("[%d] out, of the last token", c.Vocab)),
 		Best:  dsl.Global[dsl.F32](k, "best", elements(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
@@ -26,8 +27,8 @@ func (f *prefillFlow) declareChoice() {
 	buf := func(name string, n int64, format string, args ...any) dsl.Buf[dsl.U32] {
 		return dsl.Global[dsl.U32](k, name, n, bufDoc(format, args...))
 	}
-	f.several.head = tasks.PrefillActivations{K: c.Hidden, T: o.Padded()}
-	f.several.choice = &tasks.PrefillChoice{Vocab: c.Vocab, T: o.Sequences,
+	f.several.head = prefill.Activations{K: c.Hidden, T: o.Padded()}
+	f.several.choice = &prefill.Choice{Vocab: c.Vocab, T: o.Sequences,
 		Logits: dsl.Global[dsl.F32](k, "logits", elements(o.Sequences, c.Vocab), dsl.Align(16),
 			bufDoc("[%d][%d] out, of each sequence's last token", o.Sequences, c.Vocab)),
 		Best: dsl.Global[dsl.F32](k, "best", elements(sms, 16),
@@ -48,12 +49,12 @@ func (f *prefillFlow) declareChoice() {
 const BufferPicked = "picked"
 
 // only is the span of the last tile of tokens, or of picked ones.
-func (f *prefillFlow) only() tasks.PrefillSpan {
+func (f *prefillFlow) only() prefill.Span {
 	if f.p.Options.several() {
-		return tasks.PrefillSpan{N: f.several.count}
+		return prefill.Span{N: f.several.count}
 	}
 	always := f.count.GeC(1)
-	return tasks.PrefillSpan{N: f.count, Last: &always}
+	return prefill.Span{N: f.count, Last: &always}
 }
 
 // choose is the LM head for the last token, and the largest of its logits.
@@ -78,9 +79,9 @@ func (f *prefillFlow) choose() {
 			}
 		}
 		if g := f.gemms[prefillHead]; g != nil {
-			g.Consume(e, f.cons, f.ring, f.k.U32(0), f.only(), f.p.stageBytes, tasks.PrefillLogits(e, f.count, search))
+			g.Consume(e, f.cons, f.ring, f.k.U32(0), f.only(), f.p.stageBytes, prefill.Logits(e, f.count, search))
 		} else {
-			(&tasks.PrefillHead{M: head, Plan: f.mk.Plan, Weights: f.bufs.weights, In: f.activations(head.K),
+			(&prefill.Head{M: head, Plan: f.mk.Plan, Weights: f.bufs.weights, In: f.activations(head.K),
 				X: f.normed}).Emit(e, f.count.SubC(1), search)
 		}
 		publish()

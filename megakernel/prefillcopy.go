@@ -2,7 +2,7 @@ package megakernel
 
 import (
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Names of what a prefill kernel has where attention reads keys and values from a copy of a layer's: the copy, which
@@ -21,7 +21,7 @@ func (p *Prefill) KVCopyBytes(pages int) int64 {
 	if !p.copies() {
 		return 0
 	}
-	l := (&tasks.PrefillCopy{KV: p.Of.KV}).Layout()
+	l := (&attention.PrefillCopy{KV: p.Of.KV}).Layout()
 	return int64(pages) * int64(l.PageBytes())
 }
 
@@ -32,7 +32,7 @@ func (f *prefillFlow) declareCopy() {
 	}
 	c, o, k := &f.mk.Config, &f.mk.Options, f.k
 	f.bufs.scales = f.mk.declareScales(k)
-	f.copy = &tasks.PrefillCopy{KV: f.mk.KV,
+	f.copy = &attention.PrefillCopy{KV: f.mk.KV,
 		To: dsl.Global[dsl.B128](k, BufferKVCopy, 0, dsl.Align(128),
 			bufDoc("[pages][%d KV heads][%d slots][K, V][%d] bf16 of the running layer, without scales", c.KVHeads, o.Page,
 				c.HeadDim)),
@@ -50,7 +50,7 @@ func (f *prefillFlow) keys() dsl.Buf[dsl.B128] {
 }
 
 // reads is a layer's step as attention has it.
-func (f *prefillFlow) reads(s tasks.Step) tasks.Step {
+func (f *prefillFlow) reads(s attention.Step) attention.Step {
 	s.Cache = f.keys()
 	return s
 }

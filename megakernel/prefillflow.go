@@ -6,7 +6,10 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/prefill"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // prefillFlow assembles the kernel of a prefill step.
@@ -16,22 +19,22 @@ type prefillFlow struct {
 	ring *pipeline.TileRing
 
 	prompt    dsl.Buf[dsl.U32]
-	image     dsl.Buf[dsl.B128]     // of a layer in bf16, see Prefill.Scratch
-	normed    dsl.Buf[dsl.BF16]     // the residual vectors times the next norm's gains
-	norms     [2]*tasks.PrefillNorm // of the inputs of QKV and of gate and up; nil where these have none
-	final     *tasks.PrefillNorm    // of the LM head's input
+	image     dsl.Buf[dsl.B128] // of a layer in bf16, see Prefill.Scratch
+	normed    dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
+	norms     [2]*prefill.Norm  // of the inputs of QKV and of gate and up; nil where these have none
+	final     *prefill.Norm     // of the LM head's input
 	count     dsl.Val[dsl.U32]
 	chooses   dsl.Val[dsl.U32]
-	gemms     [prefillMatrices]*tasks.PrefillGEMM
-	att       *tasks.PrefillAttention
-	copy      *tasks.PrefillCopy // of keys and values for attention; nil where it reads the cache
-	argmax    *tasks.Argmax
+	gemms     [prefillMatrices]*prefill.GEMM
+	att       *attention.PrefillAttention
+	copy      *attention.PrefillCopy // of keys and values for attention; nil where it reads the cache
+	argmax    *product.Argmax
 	chosen    dsl.Buf[dsl.U32]
 	codes     dsl.Buf[dsl.U32] // of the next product's input, with PrefillOptions.Activations of e4m3
 	scales    dsl.Buf[dsl.F32] // of its tokens
 	inputs    map[int]dsl.Buf[dsl.BF16]
-	residuals map[int]*tasks.PrefillResidual // behind o and behind down
-	branches  map[int]*tasks.PrefillBranch   // the same, with norms behind attention and the MLP; else none
+	residuals map[int]*prefill.Residual // behind o and behind down
+	branches  map[int]*prefill.Branch   // the same, with norms behind attention and the MLP; else none
 	syncs     prefillSyncs
 	cons      *pipeline.TileConsumer
 	prod      *pipeline.TileProducer
@@ -54,7 +57,7 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 		fmt.Sprintf("A prefill step of %s: up to %d tokens of %s; %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d.",
 			c.Name, p.Options.Tokens, p.Options.of(), c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate),
 		fmt.Sprintf("%d CTAs in clusters of %d; %d stages of %d bytes; tiles of %d tokens by %v rows; KV pages of %d tokens.",
-			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, tasks.PrefillTokens(p.Options.Groups), p.Columns, o.Page)}
+			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, prefill.Tokens(p.Options.Groups), p.Columns, o.Page)}
 	k := dsl.New("mkgen_prefill", dsl.Options{Warps: consumers + prefillProducers, Grid: o.SMs, Cluster: p.Options.Cluster,
 		SharedLimit: o.SharedLimit, Doc: doc})
 	f := &prefillFlow{builder: &builder{mk: p.Of, k: k}, p: p}
@@ -63,7 +66,7 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 	notes := dsl.Shared[dsl.U32](k, regionNotes, pipeline.NoteWords*k.Warps(), dsl.Align(16),
 		dsl.Doc("what each warp waited for when it gave up"))
 	f.watch = pipeline.NewWatch(k, f.bufs.abort, f.bufs.records, notes)
-	f.env = tasks.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers))
+	f.env = grid.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers))
 	if f.argmax != nil {
 		f.argmax.SharedIndex = dsl.Shared[dsl.U32](k, regionIndex, consumers)
 	}
@@ -73,8 +76,8 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 }
 
 // activations is the form of a matrix's input of n columns.
-func (f *prefillFlow) activations(n int) tasks.PrefillActivations {
-	return tasks.PrefillActivations{K: n, T: f.p.Room()}
+func (f *prefillFlow) activations(n int) prefill.Activations {
+	return prefill.Activations{K: n, T: f.p.Room()}
 }
 
 // declare declares the buffers, the scalars, and what is made of them.
@@ -142,7 +145,7 @@ func (f *prefillFlow) declare() {
 		}
 		f.gemms[i].Maps(k, w, in, from)
 	}
-	f.att = &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(qRows), To: f.bufs.attn,
+	f.att = &attention.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(qRows), To: f.bufs.attn,
 		Groups: f.p.Options.Groups, Cluster: f.p.Options.Cluster, Stage: f.p.stageBytes, Producers: mk.KV.Producers()}
 	if n := f.att.QueryBytes(); n > 0 {
 		f.att.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024),
@@ -187,8 +190,8 @@ func (f *prefillFlow) assemble() {
 }
 
 // step is what a layer's templates know.
-func (f *prefillFlow) step(layer dsl.Val[dsl.U32]) tasks.Step {
-	return tasks.Step{Pos: f.bufs.pos, Pages: f.bufs.pages, Layer: layer, Table: f.bufs.table, Cache: f.bufs.kv,
+func (f *prefillFlow) step(layer dsl.Val[dsl.U32]) attention.Step {
+	return attention.Step{Pos: f.bufs.pos, Pages: f.bufs.pages, Layer: layer, Table: f.bufs.table, Cache: f.bufs.kv,
 		Scales: f.bufs.scales}
 }
 
@@ -206,14 +209,14 @@ func (f *prefillFlow) consumers() {
 		k.MoreRegisters(prefillConsumerRegisters)
 	}
 	f.cons = f.ring.Consumer()
-	f.bar = tasks.NewGridBarrier(e, f.bufs.barrier, f.epochNow())
+	f.bar = grid.NewGridBarrier(e, f.bufs.barrier, f.epochNow())
 	f.bar.Watch = f.watch
 	f.phase("embed", true, func() {
 		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(),
 			func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, f.embedding().Row)
 		f.dequantize(MatrixQKV, k.U32(0))
 	})
-	qkv := &tasks.PrefillQKV{QKV: f.qkv(), Input: f.norms[0]}
+	qkv := &attention.PrefillQKV{QKV: f.qkv(), Input: f.norms[0]}
 	qkv.Copy, qkv.Queries = f.copy, f.scaled()
 	if f.p.Options.several() {
 		qkv.Place = func(token dsl.Val[dsl.U32]) (pos, page dsl.Val[dsl.U32]) {
@@ -234,7 +237,7 @@ func (f *prefillFlow) consumers() {
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))
 		f.watch.Layer(s.Layer)
-		f.product(MatrixQKV, s, tasks.PrefillSpan{N: f.count}, qkv.Epilogue(e, s, f.count), func() {
+		f.product(MatrixQKV, s, prefill.Span{N: f.count}, qkv.Epilogue(e, s, f.count), func() {
 			if f.copy != nil {
 				k.If(f.goesOn(l), func() { f.copy.Emit(e, s) })
 			}
@@ -245,8 +248,8 @@ func (f *prefillFlow) consumers() {
 		k.If(f.goesOn(l), func() {
 			span := f.span(l)
 			f.phase("attention", true, func() {
-				f.attention(s, func(att *tasks.PrefillAttention) {
-					f.each(f.reads(s), span, func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
+				f.attention(s, func(att *attention.PrefillAttention) {
+					f.each(f.reads(s), span, func(e *grid.Env, s attention.Step, span prefill.Span) {
 						att.Consume(e, f.cons, f.ring.Data, s, span, f.p.Options.Padded())
 					})
 				})
@@ -255,7 +258,7 @@ func (f *prefillFlow) consumers() {
 			f.product(MatrixO, s, span, f.residual(s, MatrixO, f.gainRow(l, models.RolePreMLP)),
 				func() { f.dequantize(MatrixGateUp, l) })
 			f.add(s, MatrixO, span)
-			f.product(MatrixGateUp, s, span, tasks.PrefillGLU(f.glu(s), e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
+			f.product(MatrixGateUp, s, span, prefill.GLU(f.glu(s), e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]),
 				func() { f.dequantize(MatrixDown, l) })
 			f.product(MatrixDown, s, span, f.residual(s, MatrixDown, f.gainRow(l.AddC(1), models.RolePreAttn)), func() {
 				if f.p.image != nil {
@@ -275,7 +278,7 @@ func (f *prefillFlow) consumers() {
 
 // residual is the epilogue of matrix i, a projection back into the residual vectors; norm is the row of gains of the
 // norm that these go through next.
-func (f *prefillFlow) residual(s tasks.Step, i int, norm dsl.Val[dsl.U32]) tasks.PrefillEpilogue {
+func (f *prefillFlow) residual(s attention.Step, i int, norm dsl.Val[dsl.U32]) prefill.Epilogue {
 	if b := f.branches[i]; b != nil {
 		dsl.Optional(norm)
 		return b.Epilogue(f.env, f.biasRows(s, i))
@@ -291,12 +294,12 @@ func (f *prefillFlow) goesOn(layer dsl.Val[dsl.U32]) dsl.Pred {
 
 // span is the tokens whose vectors are wanted behind a layer's keys and values: of one sequence behind those of the
 // last layer of the last token alone.
-func (f *prefillFlow) span(layer dsl.Val[dsl.U32]) tasks.PrefillSpan {
+func (f *prefillFlow) span(layer dsl.Val[dsl.U32]) prefill.Span {
 	last := layer.EqC(f.p.Of.Config.Layers - 1)
 	if f.p.Options.several() {
 		last = last.And(f.several.count.EqC(1))
 	}
-	return tasks.PrefillSpan{N: f.count, Last: &last}
+	return prefill.Span{N: f.count, Last: &last}
 }
 
 // phase runs a phase and its sync. fence is whether tensor maps read what it writes.
@@ -312,11 +315,11 @@ func (f *prefillFlow) phase(name string, fence bool, body func()) {
 
 // product is the phase of matrix i, behind which comes then, unless nil. In e4m3 the one that rounds its input comes
 // first.
-func (f *prefillFlow) product(i int, s tasks.Step, span tasks.PrefillSpan, epilogue tasks.PrefillEpilogue,
+func (f *prefillFlow) product(i int, s attention.Step, span prefill.Span, epilogue prefill.Epilogue,
 	then func()) {
 	g := f.gemms[i]
 	if g.Input != nil {
-		q := &tasks.PrefillQuantise{From: f.activations(g.M.K), X: f.inputs[i], To: *g.Input}
+		q := &prefill.Quantise{From: f.activations(g.M.K), X: f.inputs[i], To: *g.Input}
 		f.phase("quantise "+g.Name, true, func() { q.Emit(f.env, span, f.p.Options.Padded()) })
 	}
 	f.phase(g.Name, true, func() {
@@ -334,7 +337,7 @@ func (f *prefillFlow) dequantize(i int, layer dsl.Val[dsl.U32]) {
 	if p.image == nil {
 		return
 	}
-	d := &tasks.Dequantize{M: &p.Of.Plan.Layer[i], Plan: p.Of.Plan, To: p.matrix(i), Weights: f.bufs.weights,
+	d := &prefill.Dequantize{M: &p.Of.Plan.Layer[i], Plan: p.Of.Plan, To: p.matrix(i), Weights: f.bufs.weights,
 		Dst: dsl.View[dsl.BF16](f.image)}
 	f.k.Region("dequantize "+d.M.Name, func() { d.Emit(f.env, layer) })
 }
@@ -357,7 +360,7 @@ func (f *prefillFlow) producer() {
 				dsl.Acquire(dsl.GPUScope))
 			k.FenceProxyAsyncGlobal()
 		}
-		produce := func(i int, layer dsl.Val[dsl.U32], weights dsl.Val[dsl.U32], span tasks.PrefillSpan) {
+		produce := func(i int, layer dsl.Val[dsl.U32], weights dsl.Val[dsl.U32], span prefill.Span) {
 			if f.gemms[i].Late {
 				weights = k.U32(0)
 			}
@@ -368,7 +371,7 @@ func (f *prefillFlow) producer() {
 		layers := f.p.Of.Config.Layers
 		k.For(k.U32(0), k.U32(layers), func(l dsl.Val[dsl.U32]) {
 			f.watch.Layer(l)
-			produce(MatrixQKV, l, l, tasks.PrefillSpan{N: f.count})
+			produce(MatrixQKV, l, l, prefill.Span{N: f.count})
 			k.If(f.goesOn(l), func() {
 				k.Region("attention", func() {
 					ready := func() { input(l, f.syncs.keys) }
@@ -376,7 +379,7 @@ func (f *prefillFlow) producer() {
 						ready()
 						ready = func() {}
 					}
-					f.each(f.reads(f.step(l)), f.span(l), func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan) {
+					f.each(f.reads(f.step(l)), f.span(l), func(e *grid.Env, s attention.Step, span prefill.Span) {
 						f.att.Produce(e, f.prod, s, span, f.p.Options.Padded(), ready)
 					})
 				})

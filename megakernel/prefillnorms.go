@@ -3,7 +3,8 @@ package megakernel
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
 // prefillSyncs are the barriers of a layer of a prefill kernel: how many, and which of them keys and values, and a
@@ -43,16 +44,16 @@ func (p *Prefill) layerSyncs() (s prefillSyncs) {
 func (f *prefillFlow) declareNorms() {
 	mk, k, room := f.mk, f.k, f.p.Room()
 	c, l := &mk.Config, f.mk.kind()
-	norm := func(name, of string, i int, n models.Norm) *tasks.PrefillNorm {
+	norm := func(name, of string, i int, n models.Norm) *prefill.Norm {
 		parts := f.gemms[i].Tiles()
 		sq := dsl.Global[dsl.F32](k, name, elements(room, parts), dsl.Align(16),
 			bufDoc("[%d][%d] sums of squares of %s, in parts", room, parts, of))
-		return &tasks.PrefillNorm{N: c.Hidden, Eps: n.Eps, SQ: sq, Parts: parts}
+		return &prefill.Norm{N: c.Hidden, Eps: n.Eps, SQ: sq, Parts: parts}
 	}
-	f.residuals, f.branches = map[int]*tasks.PrefillResidual{}, map[int]*tasks.PrefillBranch{}
+	f.residuals, f.branches = map[int]*prefill.Residual{}, map[int]*prefill.Branch{}
 	for n, i := range [...]int{MatrixDown, MatrixO} { // what QKV's norm has is behind down, or the embedding
 		of, post := [...]models.Norm{mk.arch.Final, l.PreMLP}[n], [...]models.Norm{l.PostMLP, l.PostAttn}[n]
-		r := &tasks.PrefillResidual{Out: f.activations(c.Hidden), X: f.bufs.x, Next: f.normed, Gain: f.bufs.gains,
+		r := &prefill.Residual{Out: f.activations(c.Hidden), X: f.bufs.x, Next: f.normed, Gain: f.bufs.gains,
 			PlusOne: mk.plusOne(mk.arch.Final),
 			None:    [...]models.Norm{l.PreAttn, l.PreMLP}[n].Kind == models.NoNorm}
 		if of.Kind != models.NoNorm {
@@ -61,7 +62,7 @@ func (f *prefillFlow) declareNorms() {
 		}
 		f.residuals[i] = r
 		if post.Kind != models.NoNorm {
-			f.branches[i] = &tasks.PrefillBranch{N: c.Hidden, Norm: *norm([...]string{"squares_down", "squares_o"}[n],
+			f.branches[i] = &prefill.Branch{N: c.Hidden, Norm: *norm([...]string{"squares_down", "squares_o"}[n],
 				"what is added", i, post),
 				PlusOne: mk.plusOne(post), Factor: l.Residual, Unscaled: mk.Options.Fault == FaultPostNorm && i == MatrixO}
 		}
@@ -85,12 +86,12 @@ func (f *prefillFlow) declareNorms() {
 
 // add is the phase that adds what matrix i has made behind its norm, where it has one: for the next product, or behind
 // the last layer for the LM head.
-func (f *prefillFlow) add(s tasks.Step, i int, span tasks.PrefillSpan) {
+func (f *prefillFlow) add(s attention.Step, i int, span prefill.Span) {
 	b := f.branches[i]
 	if b == nil {
 		return
 	}
-	add := func(r *tasks.PrefillResidual, next, own dsl.Val[dsl.U32]) {
+	add := func(r *prefill.Residual, next, own dsl.Val[dsl.U32]) {
 		r.Add(f.env, span, next, f.p.Options.Padded(), b, own)
 	}
 	r, l := f.residuals[i], f.mk.kind()

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
 // What a prefill step of a Hopper GPU takes, measured on an H100 (docs/prefill.md): seconds of a column of a wave of
@@ -118,5 +118,5 @@ func (p *Prefill) attends(n, seen float64) (seconds float64) {
 // tileTokens is how many tokens of a sequence attention takes at once: one that has fewer takes as long.
 func (p *Prefill) tileTokens() int {
 	c := &p.Of.Config
-	return tasks.PrefillTokens(p.Options.Groups) * p.Options.Cluster / (c.Heads / c.KVHeads)
+	return prefill.Tokens(p.Options.Groups) * p.Options.Cluster / (c.Heads / c.KVHeads)
 }

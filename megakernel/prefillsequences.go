@@ -4,7 +4,9 @@ import (
 	"fmt"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
 // BufferPrefillRows and BufferPrefillSequences are where the rows of a step of several sequences stand: the position
@@ -36,8 +38,8 @@ const prefillTurn = 0.618034
 type prefillSeveral struct {
 	rows, sequences dsl.Buf[dsl.U32]
 	count           dsl.Val[dsl.U32] // of sequences
-	choice          *tasks.PrefillChoice
-	head            tasks.PrefillActivations // of the picked vectors
+	choice          *prefill.Choice
+	head            prefill.Activations // of the picked vectors
 }
 
 // declareSeveral declares where rows and sequences stand.
@@ -51,8 +53,8 @@ func (f *prefillFlow) declareSeveral() {
 }
 
 // each calls body for the sequences of a step: theirs is e, whose CTAs are dealt out from another one on each time.
-func (f *prefillFlow) each(s tasks.Step, span tasks.PrefillSpan,
-	body func(e *tasks.Env, s tasks.Step, span tasks.PrefillSpan)) {
+func (f *prefillFlow) each(s attention.Step, span prefill.Span,
+	body func(e *grid.Env, s attention.Step, span prefill.Span)) {
 	if !f.p.Options.several() {
 		body(f.env, s, span)
 		return
@@ -70,7 +72,7 @@ func (f *prefillFlow) each(s tasks.Step, span tasks.PrefillSpan,
 		first, n := word(PrefillFirst, "first_row"), word(PrefillCount, "tokens")
 		end := dsl.Select(i.AddC(1).Eq(all), room, first.Add(n).Min(room)).Named("end_row") // the last one's pad the step
 		k.Claim("a sequence of a step has no row", func() dsl.Pred { return first.Lt(end) })
-		body(&turned, own, tasks.PrefillSpan{N: n, Last: span.Last, Begin: &tasks.PrefillBegin{Row: first,
+		body(&turned, own, prefill.Span{N: n, Last: span.Last, Begin: &prefill.Begin{Row: first,
 			Entry: dsl.Optional(word(PrefillEntry, "entry")), End: &end}})
 	}, dsl.Unroll(1))
 }

@@ -2,7 +2,8 @@ package megakernel
 
 import (
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // The buffers of Options.Probe, which hold the last step of a launch.
@@ -61,7 +62,7 @@ func (mk *Kernel) declareProbe(k *dsl.Kernel, b *buffers) {
 }
 
 // probeResidual stores what o (the phase phaseO) or down adds up; nothing without a probe.
-func (f *single) probeResidual(s tasks.Step, phase string) []tasks.Keep {
+func (f *single) probeResidual(s attention.Step, phase string) []product.Keep {
 	if !f.mk.Options.Probe {
 		return nil
 	}
@@ -69,25 +70,25 @@ func (f *single) probeResidual(s tasks.Step, phase string) []tasks.Keep {
 	if phase == phaseDown {
 		which = 1
 	}
-	return []tasks.Keep{func(row dsl.Val[dsl.U32], sum []dsl.Val[dsl.F32]) {
+	return []product.Keep{func(row dsl.Val[dsl.U32], sum []dsl.Val[dsl.F32]) {
 		f.bufs.probeResiduals.StoreN(s.Layer.MulC(2*hidden).Add(row).AddC(which*hidden), sum)
 	}}
 }
 
 // seesAttention is that of an input in fixed point: it stores the elements as they come.
-func (f *single) seesAttention(s tasks.Step) func(i dsl.Val[dsl.U32], x []dsl.Val[dsl.F32]) {
+func (f *single) seesAttention(s attention.Step) func(i dsl.Val[dsl.U32], x []dsl.Val[dsl.F32]) {
 	format := f.mk.matrix(MatrixO).Format
 	if !f.mk.Options.Probe || !format.Integers() {
 		return nil
 	}
 	n := f.mk.Config.Heads * f.mk.Config.HeadDim
-	return tasks.CopyFours(f.env, format, f.bufs.probeOutputs, s.Layer.MulC(n))
+	return product.CopyFours(f.env, format, f.bufs.probeOutputs, s.Layer.MulC(n))
 }
 
 // probeAttention stores attention's output, which has just been staged as o's input.
-func (f *single) probeAttention(s tasks.Step) {
+func (f *single) probeAttention(s attention.Step) {
 	if f.mk.Options.Probe && !f.mk.matrix(MatrixO).Format.Integers() {
 		n := f.mk.Config.Heads * f.mk.Config.HeadDim
-		tasks.CopyInput(f.env, f.x, n, f.bufs.probeOutputs, s.Layer.MulC(n))
+		product.CopyInput(f.env, f.x, n, f.bufs.probeOutputs, s.Layer.MulC(n))
 	}
 }

@@ -3,7 +3,7 @@ package megakernel
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // producer streams every step's weights and KV. It fetches the first matrix of
@@ -43,7 +43,7 @@ func (b *builder) producer() {
 	b.watch.Publish(k)
 }
 
-func (b *builder) produce(s tasks.Step, phases ...phase) {
+func (b *builder) produce(s attention.Step, phases ...phase) {
 	for _, p := range phases {
 		if p.produce != nil {
 			b.k.Region(p.Name, func() {

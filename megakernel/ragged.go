@@ -6,7 +6,8 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // Names of a ragged kernel's shared-memory regions.
@@ -25,20 +26,20 @@ const (
 
 // ragged is the flow of a kernel whose steps have several query rows, each a
 // token of any sequence. Inputs of matrices lie in global memory, all rows of
-// them, and the norms are made where their vectors are: see tasks.GEMM.
+// them, and the norms are made where their vectors are: see product.GEMM.
 type ragged struct {
 	*builder
-	rows *tasks.ColumnRows
-	work *tasks.Work
+	rows *product.ColumnRows
+	work *attention.Work
 
 	first   dsl.Buf[dsl.U32] // shared memory: the rows as the host wrote them
-	part    tasks.Partials
+	part    product.Partials
 	scales  dsl.Buf[dsl.F32]
 	sums    dsl.Buf[dsl.F32]
 	scratch dsl.Buf[dsl.F32]
 	chosen  dsl.Buf[dsl.U32] // each row's token
 
-	argmax *tasks.ArgmaxColumns
+	argmax *product.ArgmaxColumns
 	embed  phase
 	final  phase
 }
@@ -50,13 +51,13 @@ func newRagged(b *builder) *ragged {
 	f := &ragged{builder: b}
 	f.scratch = dsl.Shared[dsl.F32](k, regionScratchOrPartials, words(regionScratchOrPartials),
 		at(regionScratchOrPartials), dsl.Align(16), dsl.Doc("attention scratch, or the consumer warps' partial dot products"))
-	f.part = tasks.Partials{Buf: f.scratch}
+	f.part = product.Partials{Buf: f.scratch}
 	f.first = dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16),
 		dsl.Doc("the query rows, as they are in the launch's first step"))
-	f.rows = &tasks.ColumnRows{T: o.Tokens, Count: b.bufs.count,
+	f.rows = &product.ColumnRows{T: o.Tokens, Count: b.bufs.count,
 		Words: dsl.Shared[dsl.U32](k, regionPages, words(regionPages), at(regionPages), dsl.Align(16),
 			dsl.Doc("the query rows, and the page of each"))}
-	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first,
+	f.work = &attention.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first,
 		Selection: o.Selection, Positions: b.bufs.positions, Items: dsl.Shared[dsl.U32](k, regionItems, words(regionItems),
 			at(regionItems), dsl.Align(16), dsl.Doc("this SM's attention work"))}
 	f.work.Fresh = pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
@@ -74,30 +75,31 @@ func newRagged(b *builder) *ragged {
 
 // raggedRegions are the regions a ragged kernel has of its own.
 func (mk *Kernel) raggedRegions() []pipeline.Region {
-	o, l, pad := &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
+	o, l, pad := &mk.Options, mk.Limits(0), product.ColumnsPadded(mk.Options.Tokens)
 	att, tiles := mk.attention(0), 0
-	if slices.ContainsFunc(o.formats(), func(f pipeline.Format) bool { return tasks.SumsInShared(f, pad) }) {
-		tiles = tasks.DefaultBatchTiles(pad)
+	if slices.ContainsFunc(o.formats(), func(f pipeline.Format) bool { return product.SumsInShared(f, pad) }) {
+		tiles = product.DefaultBatchTiles(pad)
 	}
 	return append([]pipeline.Region{
 		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers),
-			tasks.ColumnPartialsLen(o.Consumers, pad, tiles), mk.drawScratch()/4), Align: 16},
+			product.ColumnPartialsLen(o.Consumers, pad, tiles), mk.drawScratch()/4), Align: 16},
 		{Name: regionRows, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
-		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},
+		{Name: regionItems, Bytes: 4 * attention.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},
 		{Name: regionFresh, Bytes: pipeline.LandingBytes, Align: 8},
-		{Name: regionScales, Bytes: 4 * tasks.ScaleColumnsLen(o.Consumers, pad), Align: 16},
-		{Name: regionSums, Bytes: 4 * tasks.ColumnSumsLen(o.Consumers, pad), Align: 16},
+		{Name: regionScales, Bytes: 4 * product.ScaleColumnsLen(o.Consumers, pad), Align: 16},
+		{Name: regionSums, Bytes: 4 * product.ColumnSumsLen(o.Consumers, pad), Align: 16},
 		{Name: regionChosen, Bytes: 4 * o.Tokens, Align: 16},
 	}, mk.drawRegions()...)
 }
 
 // attention is the template of a class's shape, without its buffers. The chunk is
 // unknown while the planner is asked.
-func (mk *Kernel) attention(class int) *tasks.Attention {
+func (mk *Kernel) attention(class int) *attention.Attention {
 	c := &mk.Config
-	a := &tasks.Attention{Heads: c.Heads, KV: mk.KV, Tokens: mk.Options.Tokens, Class: class, Variant: mk.classes[class],
-		Work: &tasks.Work{Classes: len(mk.classes)}}
+	a := &attention.Attention{Heads: c.Heads, KV: mk.KV, Tokens: mk.Options.Tokens, Class: class,
+		Variant: mk.classes[class],
+		Work:    &attention.Work{Classes: len(mk.classes)}}
 	if mk.Plan != nil {
 		a.PerStage = mk.ChunkTokens()
 	}
@@ -121,13 +123,13 @@ func (f *ragged) start() { f.work.Start() }
 
 func (f *ragged) init() { f.work.Init() }
 
-func (f *ragged) step(s dsl.Val[dsl.U32]) tasks.Step {
-	return tasks.Step{Index: s, Pages: f.bufs.pages, Table: f.bufs.entries, Cache: f.bufs.kv, Scales: f.bufs.scales}
+func (f *ragged) step(s dsl.Val[dsl.U32]) attention.Step {
+	return attention.Step{Index: s, Pages: f.bufs.pages, Table: f.bufs.entries, Cache: f.bufs.kv, Scales: f.bufs.scales}
 }
 
 // begin looks up where the step's keys and values go, and makes the residual
 // vectors of its tokens: the host's, or those that the step before chose.
-func (f *ragged) begin(s dsl.Val[dsl.U32], at tasks.Step) {
+func (f *ragged) begin(s dsl.Val[dsl.U32], at attention.Step) {
 	k, e, chosen := f.k, f.env, f.chosen
 	f.rows.Grown = s
 	if f.sample != nil {
@@ -144,16 +146,16 @@ func (f *ragged) begin(s dsl.Val[dsl.U32], at tasks.Step) {
 	f.consume(inLayer(at, k.U32(0)), f.embed)
 }
 
-func (f *ragged) wanted(tasks.Step) dsl.Pred { return f.bufs.chooses.NeC(0) }
+func (f *ragged) wanted(attention.Step) dsl.Pred { return f.bufs.chooses.NeC(0) }
 
-func (f *ragged) finish(s dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
+func (f *ragged) finish(s dsl.Val[dsl.U32], at attention.Step, running *dsl.Var[dsl.U32]) {
 	f.k.If(f.wanted(at), func() {
 		f.consume(inLayer(at, f.k.U32(0)), f.final)
 		f.choose(s, running)
 	})
 }
 
-func (f *ragged) done(s dsl.Val[dsl.U32], _ tasks.Step) dsl.Val[dsl.U32] { return s.AddC(1) }
+func (f *ragged) done(s dsl.Val[dsl.U32], _ attention.Step) dsl.Val[dsl.U32] { return s.AddC(1) }
 
 // choose takes the tokens the step chose; the launch ends when one of them ends
 // its text.

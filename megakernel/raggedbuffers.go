@@ -4,7 +4,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // Ragged is whether a step may have several query rows, of any number of
@@ -80,7 +80,7 @@ func (mk *Kernel) declareWork(k *dsl.Kernel, b *buffers) {
 }
 
 func (mk *Kernel) declareRows(k *dsl.Kernel, b *buffers) {
-	c, o, l, pad := &mk.Config, &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
+	c, o, l, pad := &mk.Config, &mk.Options, mk.Limits(0), product.ColumnsPadded(mk.Options.Tokens)
 	group, qRows := c.Heads/c.KVHeads, c.Heads*c.HeadDim
 	b.x = dsl.Global[dsl.F32](k, "x", elements(o.Tokens, c.Hidden), dsl.Align(16),
 		bufDoc("[%d][%d] residual vectors", o.Tokens, c.Hidden))
@@ -113,6 +113,6 @@ func (mk *Kernel) fragments(k *dsl.Kernel, name string, n int, what string) dsl.
 }
 
 // activations is the form of a matrix's input of n columns.
-func (mk *Kernel) activations(n int) tasks.Activations {
-	return tasks.Activations{K: n, T: mk.Options.Tokens, Format: mk.Options.Weights}
+func (mk *Kernel) activations(n int) product.Activations {
+	return product.Activations{K: n, T: mk.Options.Tokens, Format: mk.Options.Weights}
 }

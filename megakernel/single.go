@@ -6,27 +6,28 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
-// single is the flow of a kernel whose steps have one query row, of one sequence.
+// Single is the flow of a kernel whose steps have one query row, of one sequence.
 type single struct {
 	*builder
-	argmax *tasks.Argmax
+	argmax *product.Argmax
 	token  *dsl.Var[dsl.U32] // the step's token
 
 	x         dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
 	units     dsl.Buf[dsl.F32]  // shared memory: its units where it is in fixed point
 	inputSums *dsl.Buf[dsl.I32] // shared memory: sums of it, where weights have zero points
 	shared    dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
-	part      tasks.Partials
+	part      product.Partials
 	tail      dsl.Buf[dsl.B128]
 
-	early *tasks.Early // what products need of memory beside their input
-	gains *tasks.Gains // what their norms do
+	early *product.Early // what products need of memory beside their input
+	gains *product.Gains // what their norms do
 
 	residual dsl.Buf[dsl.F32] // shared memory: the residual vector, where it is kept there
-	added    *tasks.Gains     // what the norms behind branches do then
+	added    *product.Gains   // what the norms behind branches do then
 
 	mlp mlpFlow
 }
@@ -35,11 +36,11 @@ func newSingle(b *builder) *single {
 	k, p := b.k, b.mk.Plan
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
-	f := &single{builder: b, early: &tasks.Early{}, gains: &tasks.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}}
+	f := &single{builder: b, early: &product.Early{}, gains: &product.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}}
 	f.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16),
 		dsl.Doc("input vector (bf16) or attention scratch (f32)"))
 	f.x = dsl.View[dsl.BF16](f.shared)
-	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials),
+	f.part = product.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials),
 		dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail),
 		dsl.Doc("the query token's own K and V"))
@@ -63,18 +64,18 @@ func newSingle(b *builder) *single {
 	if b.mk.kept() {
 		f.residual = dsl.Shared[dsl.F32](k, regionResidual, words(regionResidual), at(regionResidual), dsl.Align(16),
 			dsl.Doc("the residual vector"))
-		f.added = &tasks.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}
+		f.added = &product.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}
 	}
 	f.sample = f.sampler(k.U32(1), f.shared)
 	return f
 }
 
 // fixed is where the input of n elements of a product of a format's weights is, nil where it is in x.
-func (f *single) fixed(n int, of pipeline.Format) *tasks.FixedInput {
+func (f *single) fixed(n int, of pipeline.Format) *product.FixedInput {
 	if !of.Integers() {
 		return nil
 	}
-	in := &tasks.FixedInput{K: pipeline.CeilDiv(n, of.Columns()) * of.Columns(), T: 1, Wide: of.Bits() == 8,
+	in := &product.FixedInput{K: pipeline.CeilDiv(n, of.Columns()) * of.Columns(), T: 1, Wide: of.Bits() == 8,
 		Bytes: dsl.View[dsl.U32](f.shared), Units: f.units}
 	if zerosOf(of) {
 		in.Sums = f.inputSums
@@ -87,24 +88,24 @@ func (f *single) prologue() { f.mlp.begin() }
 func (f *single) init() {}
 
 // gemv is the template for matrix i of the plan table.
-func (f *single) gemv(i int) *tasks.GEMV {
+func (f *single) gemv(i int) *product.GEMV {
 	m := f.mk.matrix(i)
-	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Prefetch: f.held,
+	return &product.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Prefetch: f.held,
 		Exchanged: f.mk.exchanged(i)}
 }
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its
 // epilogue in the consumer warps.
-func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epilogue, after func()) phase {
+func (f *single) matrixPhase(p Phase, i int, finish func(s attention.Step) product.Epilogue, after func()) phase {
 	g := f.gemv(i)
 	p.Matrix = g.Name
-	var hold func(tasks.Step)
+	var hold func(attention.Step)
 	if f.held != nil {
-		hold = func(tasks.Step) { g.Hold(f.env, f.cons, f.ring, f.own.matrix(i)) }
+		hold = func(attention.Step) { g.Hold(f.env, f.cons, f.ring, f.own.matrix(i)) }
 	}
 	return phase{Phase: p, hold: hold,
-		produce: func(s tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.weightsOf(s, i)) },
-		consume: func(s tasks.Step) {
+		produce: func(s attention.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.weightsOf(s, i)) },
+		consume: func(s attention.Step) {
 			epilogue := finish(s)
 			g.Scales = f.scalesOf(s, i)
 			g.Consume(f.env, f.cons, f.ring, f.own.matrix(i), epilogue)
@@ -115,9 +116,9 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 }
 
 // norm stages the normalised residual vector x; which is the row of gains of n.
-func (f *single) norm(x tasks.Source, n models.Norm, which dsl.Val[dsl.U32], of pipeline.Format) dsl.Val[dsl.F32] {
+func (f *single) norm(x product.Source, n models.Norm, which dsl.Val[dsl.U32], of pipeline.Format) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
-	in := tasks.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x,
+	in := product.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x,
 		Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of, Fixed: f.fixed(c.Hidden, of)}
 	var scale dsl.Val[dsl.F32]
 	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
@@ -125,7 +126,7 @@ func (f *single) norm(x tasks.Source, n models.Norm, which dsl.Val[dsl.U32], of 
 }
 
 // plain stages the input of matrix i of the plan table.
-func (f *single) plain(i int, in tasks.PlainInput) {
+func (f *single) plain(i int, in product.PlainInput) {
 	in.Dst, in.Format = f.x, f.mk.matrix(i).Format
 	in.Fixed = f.fixed(in.N, in.Format)
 	f.env.Part("input vector", func() { in.Emit(f.env) })
@@ -145,20 +146,20 @@ func (f *single) layerPhases() []phase {
 	qkv := &projection
 	qkv.Early = f.earlyOf(MatrixQKV)
 	if o.Queries == SyncWords {
-		qkv.Packets = &tasks.QKVPackets{LL: f.packets(0), Q: bufs.qWords, KV: bufs.kvWords}
+		qkv.Packets = &attention.QKVPackets{LL: f.packets(0), Q: bufs.qWords, KV: bufs.kvWords}
 		if qkv.Norm != nil {
 			qkv.Packets.Normed = qkv
 		}
 	}
 	to := &vectors{f}
-	var atts []*tasks.Attention
-	var merges []*tasks.Merge
+	var atts []*attention.Attention
+	var merges []*attention.Merge
 	of := func(i int) pipeline.Format { return f.mk.matrix(i).Format }
 	for _, v := range f.mk.classes {
 		v = f.withoutFirstPage(v)
-		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan),
+		att := &attention.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan),
 			Variant: v, Q: bufs.q, Packets: qkv.Packets, States: bufs.states, Scratch: f.shared, Tail: f.tail}
-		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn,
+		merge := &attention.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn,
 			Packets: to.output(0), Variant: v, Format: of(MatrixO)}
 		f.plant(qkv, merge)
 		if o.Merge == MergeWords {
@@ -171,7 +172,7 @@ func (f *single) layerPhases() []phase {
 	}
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV,
-			func(s tasks.Step) tasks.Epilogue {
+			func(s attention.Step) product.Epilogue {
 				return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] {
 					return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), of(MatrixQKV))
 				})
@@ -180,23 +181,23 @@ func (f *single) layerPhases() []phase {
 				qkv.Publish(e)
 			}),
 		{Phase: per("attention", "attention, split along KV"),
-			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
-			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
+			produce: func(s attention.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
+			consume: func(s attention.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
 		{Phase: per("merge", "merge of partial states"),
-			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
-		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			f.plain(MatrixO, tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn,
+			consume: func(s attention.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
+		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s attention.Step) product.Epilogue {
+			f.plain(MatrixO, product.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn,
 				Packets: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
 			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp,
-			func(s tasks.Step) tasks.Epilogue {
+			func(s attention.Step) product.Epilogue {
 				return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), of(MatrixDown),
 					f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), of(MatrixGateUp)))
 			}, nil),
-		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
-			f.plain(MatrixDown, tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
+		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s attention.Step) product.Epilogue {
+			f.plain(MatrixDown, product.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
 			return to.afterDown(s)
 		}, nil),
 	}
@@ -215,11 +216,11 @@ func (f *single) layerPhases() []phase {
 }
 
 // readAhead gives a phase of a layer what it reads before its input is there.
-func (f *single) readAhead(p *phase, qkv *tasks.QKV, to *vectors) {
+func (f *single) readAhead(p *phase, qkv *attention.QKV, to *vectors) {
 	e := f.env
 	switch p.Matrix {
 	case f.mk.matrix(MatrixQKV).Name:
-		p.early = func(s tasks.Step) {
+		p.early = func(s attention.Step) {
 			f.fetchGains(s, models.RolePreAttn)
 			f.fetchAdded(s, models.RolePostMLP)
 			qkv.Early.Fetch(e, f.own.matrix(MatrixQKV),
@@ -228,7 +229,7 @@ func (f *single) readAhead(p *phase, qkv *tasks.QKV, to *vectors) {
 	case f.mk.matrix(MatrixO).Name:
 		p.residual = f.fetchResidual(MatrixO, to.addedToInO)
 	case f.mk.matrix(MatrixGateUp).Name:
-		p.early = func(s tasks.Step) {
+		p.early = func(s attention.Step) {
 			f.fetchGains(s, models.RolePreMLP)
 			f.fetchAdded(s, models.RolePostAttn)
 		}
@@ -240,13 +241,13 @@ func (f *single) readAhead(p *phase, qkv *tasks.QKV, to *vectors) {
 // finalPhase is the phase after the last layer.
 func (f *single) finalPhase() phase {
 	c, bufs, e := &f.mk.Config, f.bufs, f.env
-	f.argmax = &tasks.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex,
+	f.argmax = &product.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex,
 		SharedIndex: f.indices}
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Sync: gridBarrier}
-	final := f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
+	final := f.matrixPhase(head, layerMatrices, func(attention.Step) product.Epilogue {
 		scale := f.norm((&vectors{f}).last(), f.mk.arch.Final, f.k.U32(f.mk.finalGain()), f.mk.Options.Head)
-		var epilogue tasks.Epilogue
+		var epilogue product.Epilogue
 		if f.mk.plainLogits() {
 			epilogue, publish = f.argmax.Start(e, scale)
 			return epilogue
@@ -256,15 +257,15 @@ func (f *single) finalPhase() phase {
 			epilogue(row, f.logit(y0.Mul(scale)), f.logit(y1.Mul(scale)))
 		}
 	}, func() { f.publish(publish) })
-	final.early = func(tasks.Step) {
+	final.early = func(attention.Step) {
 		f.gains.Fetch(e, f.k.U32(f.mk.finalGain()))
-		f.fetchAdded(inLayer(tasks.Step{}, f.k.U32(c.Layers)), models.RolePostMLP)
+		f.fetchAdded(inLayer(attention.Step{}, f.k.U32(c.Layers)), models.RolePostMLP)
 	}
 	return final
 }
 
 // fetchGains fetches the gains of a layer's norm, where it has that.
-func (f *single) fetchGains(s tasks.Step, r models.Role) {
+func (f *single) fetchGains(s attention.Step, r models.Role) {
 	if slices.Contains(f.mk.NormRoles(), r) {
 		f.gains.Fetch(f.env, f.gainRow(s.Layer, r))
 	}
@@ -272,7 +273,7 @@ func (f *single) fetchGains(s tasks.Step, r models.Role) {
 
 // fetchAdded fetches the gains of the norm behind the branch that a phase adds to the residual vector first: the
 // layer's own attention, or the MLP of the layer before.
-func (f *single) fetchAdded(s tasks.Step, r models.Role) {
+func (f *single) fetchAdded(s attention.Step, r models.Role) {
 	if f.added != nil {
 		f.added.Fetch(f.env, f.addedRow(s.Layer, r))
 	}
@@ -303,7 +304,7 @@ func (f *single) startEarly() {
 }
 
 // earlyOf is what is fetched for matrix i's product.
-func (f *single) earlyOf(i int) *tasks.Fetched {
+func (f *single) earlyOf(i int) *product.Fetched {
 	if !f.mlp.addsEarly(i) {
 		return nil
 	}
@@ -315,24 +316,24 @@ func (f *single) earlyOf(i int) *tasks.Fetched {
 
 // fetchResidual fetches the residual vector's elements that matrix i's product is added to; nil
 // where that is not done early.
-func (f *single) fetchResidual(i int, old func(s tasks.Step) tasks.Vector) func(s tasks.Step) {
+func (f *single) fetchResidual(i int, old func(s attention.Step) product.Vector) func(s attention.Step) {
 	early := f.earlyOf(i)
 	if early == nil {
 		return nil
 	}
-	return func(s tasks.Step) {
+	return func(s attention.Step) {
 		early.Fetch(f.env, f.own.matrix(i), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return old(s)(row, 2) })
 	}
 }
 
-func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
+func (f *single) step(s dsl.Val[dsl.U32]) attention.Step {
 	f.mlp.step(s)
 	pos := f.bufs.pos.Add(s).Named("pos_now")
-	return tasks.Step{Pos: pos, Index: s, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table,
+	return attention.Step{Pos: pos, Index: s, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table,
 		Cache: f.bufs.kv, Scales: f.bufs.scales}
 }
 
-func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {
+func (f *single) begin(s dsl.Val[dsl.U32], at attention.Step) {
 	f.k.If(at.Pos.Lt(f.bufs.known), func() {
 		f.token.Set(dsl.Uniform(f.bufs.tokens.Load(at.Pos), dsl.GPUScope))
 	})
@@ -344,9 +345,9 @@ func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {
 }
 
 // wanted: logits are of no use before the last token that is known.
-func (f *single) wanted(at tasks.Step) dsl.Pred { return at.Pos.AddC(1).Ge(f.bufs.known) }
+func (f *single) wanted(at attention.Step) dsl.Pred { return at.Pos.AddC(1).Ge(f.bufs.known) }
 
-func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
+func (f *single) finish(_ dsl.Val[dsl.U32], at attention.Step, running *dsl.Var[dsl.U32]) {
 	f.mlp.finish()
 	f.k.If(f.wanted(at), func() {
 		f.consume(inLayer(at, f.k.U32(0)), f.after...)
@@ -354,7 +355,7 @@ func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.
 	})
 }
 
-func (f *single) done(_ dsl.Val[dsl.U32], at tasks.Step) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }
+func (f *single) done(_ dsl.Val[dsl.U32], at attention.Step) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }
 
 // choose takes the token the step chose and ends the launch if it ends the text.
 func (f *single) choose(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {

@@ -4,7 +4,8 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // singleRegions are the regions a kernel of one query row a step has of its own.
@@ -12,9 +13,9 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	c, o := &mk.Config, &mk.Options
 	widest := max(c.Hidden, c.Heads*c.HeadDim, o.mlp().staged(c))
 	widest = pipeline.CeilDiv(widest, o.inputColumns()) * o.inputColumns()
-	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
+	att := attention.Attention{Heads: c.Heads, KV: mk.KV}
 	if o.Queries == SyncWords {
-		att.Packets = &tasks.QKVPackets{}
+		att.Packets = &attention.QKVPackets{}
 	}
 	input := max(2*widest, 4*att.ScratchLen(o.Consumers), mk.drawScratch())
 	if mk.kept() {
@@ -22,11 +23,11 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	}
 	regions := []pipeline.Region{
 		{Name: regionInput, Bytes: input, Align: 16},
-		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
+		{Name: regionPartials, Bytes: 4 * product.PartialsLen(o.Consumers), Align: 16},
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
 	}
 	if mk.fixed() {
-		_, units, sums := tasks.FixedLen(widest, 1)
+		_, units, sums := product.FixedLen(widest, 1)
 		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16})
 		if mk.zeros() {
 			regions = append(regions, pipeline.Region{Name: regionInputSums, Bytes: 4 * sums, Align: 16})

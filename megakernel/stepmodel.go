@@ -81,7 +81,7 @@ func (mk *Kernel) kvChunks(sm, layer, context, sequences int) (chunks []int) {
 		return chunks
 	}
 	splits, groups := mk.Options.Splits, mk.AttentionItems()
-	for item := sm; item < groups*splits; item += mk.Plan.SMs { // as tasks.Attention deals them out
+	for item := sm; item < groups*splits; item += mk.Plan.SMs { // as attention.Attention deals them out
 		split := item / groups
 		for _, n := range tokens[split*len(tokens)/splits : (split+1)*len(tokens)/splits] {
 			chunks = append(chunks, n*mk.KV.TokenBytes())

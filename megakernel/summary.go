@@ -9,7 +9,7 @@ import (
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // contexts are the lengths of the KV cache for which times are predicted, as
@@ -63,7 +63,7 @@ func (mk *Kernel) reportModel(r *report) {
 	if mk.Ragged() {
 		split = ""
 	}
-	if o.KV != tasks.KVBF16 {
+	if o.KV != attention.KVBF16 {
 		kv = " of " + string(o.KV)
 	}
 	r.text("%s of %d threads (%s and a producer warp), KV cache%s in pages of %s%s.",

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Names of the buffers of attention that is not plain. Each is there only where some
@@ -13,7 +13,7 @@ import (
 const (
 	BufferSlopes     = "alibi_slopes" // [Heads] f32: the table of that name
 	BufferHeadScales = "head_scales"  // [Heads] f32: a query head's factor, the same in all layers
-	BufferMask       = "mask_bits"    // u32, as many as the host likes: see tasks.CustomMask
+	BufferMask       = "mask_bits"    // u32, as many as the host likes: see attention.CustomMask
 )
 
 // hooked is what variants read.
@@ -58,7 +58,7 @@ type Tables struct {
 
 // LayerAttention is the attention of a layer, to compute with in float64 (Attend);
 // nil is plain attention. Its hooks that emit code belong to the kernel.
-func (mk *Kernel) LayerAttention(layer int, t Tables) *tasks.Variant {
+func (mk *Kernel) LayerAttention(layer int, t Tables) *attention.Variant {
 	return mk.variant(mk.specs[mk.pattern[layer%len(mk.pattern)]], &buffers{}, t)
 }
 
@@ -69,9 +69,9 @@ func (mk *Kernel) Unrotated(layer int) bool {
 }
 
 // variant makes what a class's terms say; nil for plain attention.
-func (mk *Kernel) variant(s attentionSpec, b *buffers, t Tables) *tasks.Variant {
-	var parts []*tasks.Variant
-	add := func(v *tasks.Variant) { parts = append(parts, v) }
+func (mk *Kernel) variant(s attentionSpec, b *buffers, t Tables) *attention.Variant {
+	var parts []*attention.Variant
+	add := func(v *attention.Variant) { parts = append(parts, v) }
 	window, sinks := s.window()
 	for _, term := range s {
 		switch term.name {
@@ -79,20 +79,20 @@ func (mk *Kernel) variant(s attentionSpec, b *buffers, t Tables) *tasks.Variant 
 			if t.HeadScales == nil {
 				t.HeadScales = mk.HeadScales()
 			}
-			add(tasks.HeadScale(b.headScales, t.HeadScales))
+			add(attention.HeadScale(b.headScales, t.HeadScales))
 		case termStreaming:
-			add(tasks.StreamingRoPE(window, sinks, b.invFreq, mk.InvFreq()))
+			add(attention.StreamingRoPE(window, sinks, b.invFreq, mk.InvFreq()))
 		case termWindow:
-			add(tasks.SlidingWindow(window, sinks))
+			add(attention.SlidingWindow(window, sinks))
 		case termSinks: // the window's
 		case termMask:
-			add(tasks.CustomMask(b.mask, t.Visible))
+			add(attention.CustomMask(b.mask, t.Visible))
 		case termSoftCap:
-			add(tasks.SoftCap(term.value))
+			add(attention.SoftCap(term.value))
 		case termALiBi:
-			add(tasks.ALiBi(b.slopes, tasks.ALiBiSlopes(mk.Config.Heads)))
+			add(attention.ALiBi(b.slopes, attention.ALiBiSlopes(mk.Config.Heads)))
 		case termSigmoid:
-			add(tasks.Sigmoid(term.value))
+			add(attention.Sigmoid(term.value))
 		default:
 			panic("BUG: term " + term.name)
 		}
@@ -103,7 +103,7 @@ func (mk *Kernel) variant(s attentionSpec, b *buffers, t Tables) *tasks.Variant 
 	case 1:
 		return parts[0]
 	}
-	v, err := tasks.Combine(parts...)
+	v, err := attention.Combine(parts...)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
@@ -131,7 +131,7 @@ func (mk *Kernel) Slopes() []float32 {
 	if !mk.has(termALiBi) {
 		return nil
 	}
-	return tasks.ALiBiSlopes(mk.Config.Heads)
+	return attention.ALiBiSlopes(mk.Config.Heads)
 }
 
 // Classes is what a planner of attention work is told of the classes of layers.
@@ -146,19 +146,19 @@ func (mk *Kernel) Classes() []kv.Class {
 
 // eachClass calls body for the class of the step's layer: for all of them, each
 // where the layer is of that class.
-func (b *builder) eachClass(s tasks.Step, body func(class int)) {
+func (b *builder) eachClass(s attention.Step, body func(class int)) {
 	name := func(class int) string { return "layers of " + b.mk.specs[class].String() }
-	tasks.Turns(b.mk.pattern).Each(b.k, s.Layer, name, body)
+	attention.Turns(b.mk.pattern).Each(b.k, s.Layer, name, body)
 }
 
 // rotatedFor is the position that a layer's queries and keys are rotated for before
 // keys are cached: nil where that is always their own. Turned by nothing they stay as
 // they are, bit by bit.
-func (b *builder) rotatedFor() func(s tasks.Step, pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+func (b *builder) rotatedFor() func(s attention.Step, pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 	if !b.mk.has(termStreaming) {
 		return nil
 	}
-	return func(s tasks.Step, pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+	return func(s attention.Step, pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 		zero := b.k.U32(0)
 		for class, spec := range b.mk.specs {
 			switch {
@@ -166,7 +166,7 @@ func (b *builder) rotatedFor() func(s tasks.Step, pos dsl.Val[dsl.U32]) dsl.Val[
 			case len(b.mk.specs) == 1:
 				return zero
 			default:
-				pos = dsl.Select(tasks.Turns(b.mk.pattern).Is(b.k, s.Layer, class), zero, pos)
+				pos = dsl.Select(attention.Turns(b.mk.pattern).Is(b.k, s.Layer, class), zero, pos)
 			}
 		}
 		return pos

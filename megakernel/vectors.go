@@ -7,7 +7,8 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // VectorPhases are the phases whose output vector can be passed in LL packets. That of
@@ -86,17 +87,17 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 }
 
 // outputPlanes is how many planes attention's output is passed in.
-func (mk *Kernel) outputPlanes() int { return tasks.InputPlanes(mk.matrix(MatrixO).Format) }
+func (mk *Kernel) outputPlanes() int { return product.InputPlanes(mk.matrix(MatrixO).Format) }
 
 // vectors are what phases pass to all SMs: the residual vector, and attention's output.
 type vectors struct{ f *single }
 
 // output is attention's output as words with the tag of n changes ago; nil behind a
 // barrier.
-func (v *vectors) output(ago int) *tasks.VectorPackets {
+func (v *vectors) output(ago int) *product.VectorPackets {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.handsOn(phaseAttention) {
-		return &tasks.VectorPackets{LL: f.packets(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2,
+		return &product.VectorPackets{LL: f.packets(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2,
 			Planes: f.mk.outputPlanes(), What: "waits for attention's output, word %d"}
 	}
 	return nil
@@ -104,17 +105,17 @@ func (v *vectors) output(ago int) *tasks.VectorPackets {
 
 // handed is the residual vector behind o or down, as it was passed n changes of
 // the tag ago.
-func (v *vectors) handed(phase string, ago int) *tasks.VectorPackets {
+func (v *vectors) handed(phase string, ago int) *product.VectorPackets {
 	buf := v.f.bufs.vectorWords.o
 	if phase == phaseDown {
 		buf = v.f.bufs.vectorWords.down
 	}
-	return &tasks.VectorPackets{LL: v.f.packets(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
+	return &product.VectorPackets{LL: v.f.packets(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
 		What: "waits for the residual vector, word %d"}
 }
 
 // source is that vector for all consumers, right behind the phase.
-func (v *vectors) source(phase string) tasks.Source {
+func (v *vectors) source(phase string) product.Source {
 	if v.f.mk.Options.handsOn(phase) {
 		return v.handed(phase, v.f.mk.Options.flagsSince(phase,
 			map[string]string{phaseO: phaseGateUp, phaseDown: phaseQKV}[phase]))
@@ -122,111 +123,111 @@ func (v *vectors) source(phase string) tasks.Source {
 	if phase == phaseO {
 		return v.f.mlp.middle()
 	}
-	return tasks.FromBuf(v.f.bufs.x)
+	return product.FromBuf(v.f.bufs.x)
 }
 
 // some is that vector for a few elements, some changes of the tag later.
-func (v *vectors) some(phase string, ago int) tasks.Vector {
+func (v *vectors) some(phase string, ago int) product.Vector {
 	if v.f.mk.Options.handsOn(phase) {
 		return v.handed(phase, ago).Vector(v.f.env)
 	}
-	return tasks.FromBuf(v.f.bufs.x)
+	return product.FromBuf(v.f.bufs.x)
 }
 
-func (v *vectors) embedding() tasks.Vector {
+func (v *vectors) embedding() product.Vector {
 	return v.f.embedding().Row(v.f.env, v.f.token.Get())
 }
 
 // first is the residual vector before attention: the token's embedding in the first
 // layer, so that no sync is needed to begin a step.
-func (v *vectors) first(s tasks.Step) tasks.Source {
+func (v *vectors) first(s attention.Step) product.Source {
 	if v.f.mk.kept() {
 		after := v.kept(s, models.RolePostMLP)
-		return tasks.EitherSource(s.Layer.EqC(0), after.Begin(v.embedding()), v.plus(after, s.Layer, models.RolePostMLP))
+		return product.EitherSource(s.Layer.EqC(0), after.Begin(v.embedding()), v.plus(after, s.Layer, models.RolePostMLP))
 	}
-	return tasks.EitherSource(s.Layer.EqC(0), v.embedding(), v.before(s.Layer))
+	return product.EitherSource(s.Layer.EqC(0), v.embedding(), v.before(s.Layer))
 }
 
 // before is the residual vector that a layer begins with, but for the first.
-func (v *vectors) before(layer dsl.Val[dsl.U32]) tasks.Source {
+func (v *vectors) before(layer dsl.Val[dsl.U32]) product.Source {
 	return v.f.mlp.before(v, layer)
 }
 
 // middle is the residual vector behind attention, last the one behind the last layer.
-func (v *vectors) middle(s tasks.Step) tasks.Source {
+func (v *vectors) middle(s attention.Step) product.Source {
 	if v.f.mk.kept() {
 		return v.plus(v.kept(s, models.RolePostAttn), s.Layer, models.RolePostAttn)
 	}
 	return v.source(phaseO)
 }
 
-func (v *vectors) last() tasks.Source {
+func (v *vectors) last() product.Source {
 	layers := v.f.k.U32(v.f.mk.Config.Layers)
 	if v.f.mk.kept() {
-		return v.plus(v.kept(inLayer(tasks.Step{}, layers), models.RolePostMLP), layers, models.RolePostMLP)
+		return v.plus(v.kept(inLayer(attention.Step{}, layers), models.RolePostMLP), layers, models.RolePostMLP)
 	}
 	return v.before(layers)
 }
 
 // afterO and afterDown add a projection to the residual vector.
-func (v *vectors) afterO(s tasks.Step) tasks.Epilogue {
+func (v *vectors) afterO(s attention.Step) product.Epilogue {
 	return v.f.mlp.afterO(v, s)
 }
 
-func (v *vectors) afterDown(s tasks.Step) tasks.Epilogue {
-	return v.add(s, phaseDown, v.f.earlyOf(MatrixDown).Vector(func() tasks.Vector { return v.addedToInDown(s) }))
+func (v *vectors) afterDown(s attention.Step) product.Epilogue {
+	return v.add(s, phaseDown, v.f.earlyOf(MatrixDown).Vector(func() product.Vector { return v.addedToInDown(s) }))
 }
 
 // addedToInO and addedToInDown are what o's and down's products are added to: the residual vector and the biases, or
 // where the vector is kept in shared memory these alone.
-func (v *vectors) addedToInO(s tasks.Step) tasks.Vector {
+func (v *vectors) addedToInO(s attention.Step) product.Vector {
 	if v.f.mk.kept() {
 		return v.biased(s, MatrixO, v.nothing(), 1)
 	}
 	return v.biased(s, MatrixO, v.oldInO(s), v.f.mk.kind().Residual)
 }
 
-func (v *vectors) addedToInDown(s tasks.Step) tasks.Vector {
+func (v *vectors) addedToInDown(s attention.Step) product.Vector {
 	if v.f.mk.kept() {
 		return v.biased(s, MatrixDown, v.nothing(), 1)
 	}
 	return v.biased(s, MatrixDown, v.oldInDown(), v.f.mk.kind().Residual)
 }
 
-func (v *vectors) biased(s tasks.Step, i int, to tasks.Vector, factor float64) tasks.Vector {
-	return tasks.Plus(v.f.env, to, v.f.biasRows(s, i), factor)
+func (v *vectors) biased(s attention.Step, i int, to product.Vector, factor float64) product.Vector {
+	return product.Plus(v.f.env, to, v.f.biasRows(s, i), factor)
 }
 
-func (v *vectors) nothing() tasks.Vector {
+func (v *vectors) nothing() product.Vector {
 	return func(_ dsl.Val[dsl.U32], n int) []dsl.Val[dsl.F32] {
 		return slices.Repeat([]dsl.Val[dsl.F32]{v.f.k.F32(0)}, n)
 	}
 }
 
 // oldInO and oldInDown are the residual vector that o's and down's products are added to.
-func (v *vectors) oldInO(s tasks.Step) tasks.Vector {
-	return tasks.Either(v.f.env, s.Layer.EqC(0), v.embedding(),
+func (v *vectors) oldInO(s attention.Step) product.Vector {
+	return product.Either(v.f.env, s.Layer.EqC(0), v.embedding(),
 		v.some(phaseDown, v.f.mk.Options.flagsSince(phaseDown, phaseO)))
 }
 
-func (v *vectors) oldInDown() tasks.Vector {
+func (v *vectors) oldInDown() product.Vector {
 	return v.some(phaseO, v.f.mk.Options.flagsSince(phaseO, phaseDown))
 }
 
-func (v *vectors) add(s tasks.Step, phase string, old tasks.Vector) tasks.Epilogue {
+func (v *vectors) add(s attention.Step, phase string, old product.Vector) product.Epilogue {
 	keep, factor := v.f.probeResidual(s, phase), v.f.mk.kind().Residual
 	if v.f.mk.kept() {
 		keep, factor = nil, 1
 	}
-	epilogue := tasks.AddResidual(v.f.bufs.x, old, keep...)
+	epilogue := product.AddResidual(v.f.bufs.x, old, keep...)
 	if v.f.mk.Options.handsOn(phase) {
-		epilogue = tasks.HandResidual(v.f.env, v.handed(phase, 0), old, keep...)
+		epilogue = product.HandResidual(v.f.env, v.handed(phase, 0), old, keep...)
 	}
-	return tasks.Biased(v.f.env, nil, factor, epilogue)
+	return product.Biased(v.f.env, nil, factor, epilogue)
 }
 
 // actAt is where a layer's act begins in the buffer.
-func (f *single) actAt(s tasks.Step) dsl.Val[dsl.U32] {
+func (f *single) actAt(s attention.Step) dsl.Val[dsl.U32] {
 	if f.mk.Options.ordered(phaseDown, phaseGateUp) {
 		return f.k.U32(0)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // Tensors delivers a model's weights by their Hugging Face names. Row fills
@@ -91,20 +92,20 @@ func (r *rounded) Row(tensor string, row int, dst []half.BF16) error {
 func (mk *Kernel) RoundInput(matrix string, v []float64) {
 	own := mk.Options.Weights.For(matrix)
 	if mk.Ragged() {
-		tasks.RoundColumns(mk.Options.Weights.For(""), own, v)
+		product.RoundColumns(mk.Options.Weights.For(""), own, v)
 		return
 	}
-	tasks.RoundInput(own, v, matrix == "o" || matrix == "down")
+	product.RoundInput(own, v, matrix == "o" || matrix == "down")
 }
 
 // RoundHeadInput rounds the input of the LM head as the kernel does, in place: with several rows it has been passed
 // through memory, in the type of the layers' products.
 func (mk *Kernel) RoundHeadInput(v []float64) {
 	if mk.Ragged() {
-		tasks.RoundColumns(mk.Options.Weights.For(""), mk.Options.Head, v)
+		product.RoundColumns(mk.Options.Weights.For(""), mk.Options.Head, v)
 		return
 	}
-	tasks.RoundInput(mk.Options.Head, v, false)
+	product.RoundInput(mk.Options.Head, v, false)
 }
 
 // WeightBytes is what a step of one row must read of weights: all matrices and gains once, and one
@@ -154,12 +155,12 @@ func (mk *Kernel) origin(i int) origin {
 	}
 	switch i {
 	case MatrixQKV:
-		t := tasks.QKV{Heads: c.Heads, KV: mk.KV}
+		t := attention.QKV{Heads: c.Heads, KV: mk.KV}
 		return origin{[]part{mk.part(models.RoleQ), mk.part(models.RoleK), mk.part(models.RoleV)}, t.SourceRow}
 	case MatrixO:
 		return whole(models.RoleO)
 	case MatrixGateUp:
-		return origin{[]part{mk.part(models.RoleGate), mk.part(models.RoleUp)}, tasks.GateUpSource(c.Intermediate)}
+		return origin{[]part{mk.part(models.RoleGate), mk.part(models.RoleUp)}, product.GateUpSource(c.Intermediate)}
 	case MatrixDown:
 		return whole(models.RoleDown)
 	case layerMatrices:

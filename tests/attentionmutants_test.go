@@ -8,7 +8,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/lab/attend"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // attentionPlays are attention-only kernels of one class of layers, or of two, and
@@ -20,7 +20,9 @@ func attentionPlays(t *testing.T, classes int) (all []*attentionPlay) {
 		c := attend.Config{Heads: 5, KVHeads: 1, HeadDim: 16, Layers: 3, Page: 4, Rows: 16, SMs: 2, Consumers: 3,
 			StageBytes: 1024, Stages: 3, InFlight: 2, ItemsPerCTA: 40, Partials: 256}
 		if classes == 2 {
-			c.Variants = func(*dsl.Kernel) []*tasks.Variant { return []*tasks.Variant{tasks.SlidingWindow(40, 4), nil} }
+			c.Variants = func(*dsl.Kernel) []*attention.Variant {
+				return []*attention.Variant{attention.SlidingWindow(40, 4), nil}
+			}
 		}
 		change(&c)
 		all = append(all, newAttentionPlay(t, c, launches...))

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/product"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +35,7 @@ func TestHeldChunksGiveTheSameBits(t *testing.T) {
 				return decode(t, mk, g.Seed, tokens, seed)
 			}
 			want := run(megakernel.HeldNone, 1)
-			for held := 0; held <= tasks.MaxPrefetch; held++ {
+			for held := 0; held <= product.MaxPrefetch; held++ {
 				got := run(held, uint64(held))
 				require.Equal(t, want.next, got.next, "%d held", held)
 				require.Equal(t, want.logits, got.logits, "%d held", held)

@@ -12,7 +12,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -48,7 +48,7 @@ func shippedKernels(t *testing.T, of ...family) (all []shippedKernel) {
 // shippedAs is a format of weights and the steps that kernels are made for.
 type shippedAs struct {
 	weights, head pipeline.Format
-	kv            tasks.KVType
+	kv            attention.KVType
 	rows          []int
 	activations   pipeline.Format // of prefill kernels; "": those of bf16, and kernels of rows beside them
 }
@@ -73,9 +73,9 @@ func shipped() (all []shippedAs) {
 	for _, f := range append(own, "i4g128,down=i8", "i4g32,qkv=nvfp4,down=i8") {
 		all = append(all, shippedAs{weights: f, rows: fewRows})
 	}
-	all = append(all, shippedAs{weights: pipeline.FormatBF16, kv: tasks.KVE4M3, rows: fewRows},
+	all = append(all, shippedAs{weights: pipeline.FormatBF16, kv: attention.KVE4M3, rows: fewRows},
 		shippedAs{weights: pipeline.FormatE4M3, activations: pipeline.FormatE4M3, rows: rows},
-		shippedAs{weights: pipeline.FormatE4M3, activations: pipeline.FormatE4M3, kv: tasks.KVE4M3, rows: fewRows})
+		shippedAs{weights: pipeline.FormatE4M3, activations: pipeline.FormatE4M3, kv: attention.KVE4M3, rows: fewRows})
 	for _, f := range codes {
 		all = append(all, shippedAs{head: f, rows: fewRows})
 	}

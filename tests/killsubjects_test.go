@@ -9,7 +9,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -126,9 +126,10 @@ func killSubjects(t *testing.T) []killSubject {
 		}), with(ships, func(o *megakernel.Options) { o.Weights, o.StageBytes, o.Consumers = "i4g128", 2048, 2 }), 2),
 		ofOneRow("wide bf16", wide,
 			with(ships, func(o *megakernel.Options) { o.Consumers, o.Held = 1, megakernel.HeldNone }), 2),
-		ofOneRow("KV e4m3", smallConfig(t, vocab(320)), with(ships, func(o *megakernel.Options) { o.KV = tasks.KVE4M3 }), 2),
+		ofOneRow("KV e4m3", smallConfig(t, vocab(320)),
+			with(ships, func(o *megakernel.Options) { o.KV = attention.KVE4M3 }), 2),
 		ofOneRow("KV e4m3, all waits watched", smallConfig(t, vocab(320)),
-			with(ships, func(o *megakernel.Options) { o.KV, o.Watchdog = tasks.KVE4M3, megakernel.WatchAll }), 2),
+			with(ships, func(o *megakernel.Options) { o.KV, o.Watchdog = attention.KVE4M3, megakernel.WatchAll }), 2),
 		ofOneRow("few tiles", smallConfig(t, vocab(16)), with(ships, func(o *megakernel.Options) { o.SMs = 4 }), 3),
 		ofOneRow("more SMs than tiles", smallConfig(t, vocab(16)),
 			with(ships, func(o *megakernel.Options) { o.SMs, o.Consumers = 110, 1 }), 3),
@@ -168,7 +169,7 @@ func killSubjects(t *testing.T) []killSubject {
 		ofRows("bf16, 4 rows of 128 dimensions", heads(96, 120, 128), 0,
 			with(rows, func(o *megakernel.Options) { o.Tokens, o.Consumers, o.StageBytes = 4, 8, 0 })),
 		ofRows("bf16, 16 rows", heads(96, 120, 16), 32, with(rows, func(o *megakernel.Options) { o.Tokens = 16 })),
-		ofRows("KV e4m3, 8 rows", heads(96, 120, 16), 0, with(rows, func(o *megakernel.Options) { o.KV = tasks.KVE4M3 })),
+		ofRows("KV e4m3, 8 rows", heads(96, 120, 16), 0, with(rows, func(o *megakernel.Options) { o.KV = attention.KVE4M3 })),
 		ofRows("more SMs than tiles, 5 rows", heads(96, 16, 16), 0,
 			with(rows, func(o *megakernel.Options) { o.SMs, o.Tokens, o.Consumers = 50, 5, 1 })),
 		ofRows("more SMs than tiles, 5 rows, all waits watched", heads(96, 16, 16), 0, with(rows,
@@ -214,7 +215,7 @@ func killSubjects(t *testing.T) []killSubject {
 		x := promptSubjects[3]
 		x.several = several
 		all = append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, x))
-		cache := promptSubject{sms: 2, room: 64, cached: 56, kv: tasks.KVE4M3, several: several}
+		cache := promptSubject{sms: 2, room: 64, cached: 56, kv: attention.KVE4M3, several: several}
 		all = append(all, ofPrompts("KV e4m3, cached tokens", pipeline.FormatBF16, cache))
 		for i, x := range append(slices.Clone(promptSubjects), cache) {
 			if x.several, x.coded = several, true; x.hidden > 0 {

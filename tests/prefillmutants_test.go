@@ -17,7 +17,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -125,9 +125,9 @@ type promptSubject struct {
 	heads                     int  // three for each KV head; 0: as many as tiny has
 	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
 	head                      pipeline.Format
-	kv                        tasks.KVType // of the cache; "": bf16
-	coded                     bool         // inputs of products in e4m3
-	several                   bool         // sequences: the 40 tokens are of three, see parts
+	kv                        attention.KVType // of the cache; "": bf16
+	coded                     bool             // inputs of products in e4m3
+	several                   bool             // sequences: the 40 tokens are of three, see parts
 }
 
 // promptPart is a sequence's tokens of a step, behind cached ones.
@@ -223,7 +223,7 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 			wide.Reseed(seed)
 			scalars := map[string]uint64{megakernel.ScalarRows: 40, megakernel.ScalarPages: uint64(pages),
 				megakernel.ScalarChooses: 1}
-			if x.kv == tasks.KVE4M3 {
+			if x.kv == attention.KVE4M3 {
 				scalars[megakernel.ScalarKept] = uint64(kept)
 			}
 			if x.several {

@@ -17,7 +17,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/product"
 	"github.com/mkgen/mkgen/tests/families"
 	"github.com/stretchr/testify/require"
 )
@@ -149,9 +149,9 @@ func asKernel(t *testing.T, shape models.Config, w reference.Weights, format, he
 	t.Helper()
 	m, err := reference.NewModel(shape, w,
 		reference.AsKernelWith(shape, func(matrix string, v []float64) {
-			tasks.RoundInput(format, v, matrix == "o" || matrix == "down")
+			product.RoundInput(format, v, matrix == "o" || matrix == "down")
 		},
-			func(v []float64) { tasks.RoundInput(head, v, false) }))
+			func(v []float64) { product.RoundInput(head, v, false) }))
 	require.NoError(t, err)
 	for _, token := range tokens {
 		row := make([]float32, shape.Vocab)

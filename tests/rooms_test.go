@@ -26,21 +26,22 @@ const module = "github.com/mkgen/mkgen"
 var mayImport = map[string][]string{
 	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/verify/explore", "megakernel/reference", "engine",
 		"engine/runtime", "engine/runtime/cuda", "engine/randomize", "engine/compile", "engine/sampling", "lab/bench",
-		"lab/attend", "lab/tune", "lab/sweep", "lab/gate", "lab/perplexity", "lab/probe", "lab/trace", "lab/budget", "tasks",
+		"lab/attend", "lab/tune", "lab/sweep", "lab/gate", "lab/perplexity", "lab/probe", "lab/trace", "lab/budget",
 		"pipeline", "pipeline/machine", "models", "models/quant", "models/quantise", "dsl", "dsl/ir", "dsl/interp", "emit",
 		"internal", "serve"},
 	"serve": {"engine", "engine/grammar", "engine/sampling", "models"},
-	"lab/bench": {"kv", "megakernel", "lab/gate", "lab/attend", "engine/runtime", "engine/batch", "tasks",
-		"pipeline", "pipeline/machine", "models", "models/half", "dsl", "dsl/ir", "internal", "engine/sampling", "tasks/draw"},
+	"lab/bench": {"kv", "megakernel", "lab/gate", "lab/attend", "engine/runtime", "engine/batch",
+		"tasks/attention", "tasks/grid", "tasks/prefill", "tasks/product", "pipeline", "pipeline/machine", "models", "models/half",
+		"dsl", "dsl/ir", "internal", "engine/sampling", "tasks/draw"},
 	"lab/tune":  {"megakernel", "lab/gate", "lab/bench", "engine/runtime", "pipeline", "models", "internal"},
 	"lab/sweep": {"megakernel", "lab/gate", "lab/bench", "lab/tune", "engine/runtime", "models", "internal"},
 	"lab/gate": {"kv", "megakernel", "lab/probe", "megakernel/reference", "pipeline", "models", "models/half",
 		"internal"},
-	"lab/probe":      {"megakernel", "megakernel/reference", "models", "models/half", "tasks"},
+	"lab/probe":      {"megakernel", "megakernel/reference", "models", "models/half", "tasks/attention", "tasks/product"},
 	"lab/perplexity": {"megakernel/reference", "models", "models/half"},
 	"lab/trace":      {"pipeline", "internal"},
 	"lab/budget":     {"megakernel", "pipeline", "pipeline/machine", "lab/trace", "internal"},
-	"lab/attend":     {"kv", "tasks", "pipeline", "dsl", "dsl/ir"},
+	"lab/attend":     {"kv", "tasks/attention", "tasks/grid", "tasks/prefill", "pipeline", "dsl", "dsl/ir"},
 	"engine": {"kv", "megakernel", "engine/runtime", "engine/batch", "engine/pages", "engine/sampling",
 		"models", "tasks/draw"},
 	"engine/runtime": {"kv", "megakernel", "engine/batch", "engine/compile", "engine/runtime/cuda",
@@ -53,14 +54,21 @@ var mayImport = map[string][]string{
 	"engine/grammar":      {},
 	"engine/compile":      {"megakernel", "dsl/ir", "emit", "emit/sass", "internal"},
 	"engine/randomize":    {"megakernel", "pipeline", "models", "dsl", "dsl/ir"},
-	"megakernel": {"kv", "tasks", "pipeline", "pipeline/machine", "models", "models/half", "dsl", "dsl/ir", "emit", "internal",
-		"tasks/draw"},
+	"megakernel": {"kv", "tasks/attention", "tasks/grid", "tasks/prefill", "tasks/product", "tasks/sample",
+		"tasks/draw", "pipeline", "pipeline/machine", "models", "models/half", "dsl", "dsl/ir", "emit", "internal"},
 	"megakernel/reference": {"models", "models/half"},
-	"megakernel/verify": {"kv", "megakernel", "megakernel/reference", "engine/runtime", "engine/batch", "tasks", "pipeline",
-		"models", "models/half", "dsl/ir", "dsl/interp", "internal", "engine/sampling", "tasks/draw"},
-	"megakernel/verify/explore": {"megakernel", "megakernel/verify", "tasks", "pipeline", "models", "dsl", "dsl/ir",
+	"megakernel/verify": {"kv", "megakernel", "megakernel/reference", "engine/runtime", "engine/batch",
+		"tasks/attention", "pipeline", "models", "models/half", "dsl/ir", "dsl/interp", "internal", "engine/sampling", "tasks/draw"},
+	"megakernel/verify/explore": {"megakernel", "megakernel/verify", "tasks/grid", "pipeline", "models", "dsl", "dsl/ir",
 		"dsl/interp", "emit/promela", "internal"},
-	"tasks":            {"pipeline", "models/half", "dsl", "kv", "tasks/draw"},
+	"tasks":               {},
+	"tasks/internal/rule": {},
+	"tasks/grid":          {"pipeline", "dsl"},
+	"tasks/product":       {"kv", "tasks/grid", "tasks/internal/rule", "pipeline", "models/half", "dsl"},
+	"tasks/prefill":       {"tasks/product", "tasks/grid", "tasks/internal/rule", "pipeline", "models/half", "dsl"},
+	"tasks/attention": {"tasks/prefill", "tasks/product", "tasks/grid", "tasks/internal/rule", "pipeline", "models/half",
+		"dsl", "kv"},
+	"tasks/sample":     {"tasks/product", "tasks/grid", "tasks/internal/rule", "tasks/draw", "pipeline", "dsl"},
 	"tasks/draw":       {},
 	"kv":               {},
 	"pipeline":         {"models/half", "dsl", "dsl/ir"},
@@ -78,11 +86,11 @@ var mayImport = map[string][]string{
 	"internal":         {},
 	"out":              {}, // what mkgen writes by default; not committed
 	// Nobody imports these, so they may import everything.
-	"tests": nil, "docs": nil, "examples": nil, "bench": nil, "scripts": nil,
+	"tests": nil, "docs": nil, "examples": nil, "bench": nil, "scripts": nil, "tasks/internal/rig": nil,
 }
 
 // outer are the rooms that may import everything and that only tests may import.
-var outer = []string{"tests", "docs", "examples", "bench", "scripts"}
+var outer = []string{"tests", "docs", "examples", "bench", "scripts", "tasks/internal/rig"}
 
 // meetOnlyInIR are pairs of a room and one that it never reaches, over any number of imports.
 // External tests (package x_test) may use the builder to make what they test.
@@ -137,7 +145,8 @@ func TestImportsTheWrongWayAreReported(t *testing.T) {
 	}
 	for want, packages := range map[string][]pkg{
 		"dsl/ir (room dsl/ir) imports dsl (room dsl)":                   {at("dsl/ir", "dsl")},
-		"tasks (room tasks) imports models (room models)":               {at("tasks", "models")},
+		"tasks/grid (room tasks/grid) imports models (room models)":     {at("tasks/grid", "models")},
+		"tasks/product (room tasks/product) imports tasks/attention":    {at("tasks/product", "tasks/attention")},
 		"models/synth (room models) imports internal/x (room internal)": {at("models/synth", "internal/x")},
 		"megakernel (room megakernel) imports tests/gpu (room tests)":   {at("megakernel", "tests/gpu")},
 		"surprise is in no room":                                        {at("surprise")},
@@ -153,7 +162,7 @@ func TestImportsTheWrongWayAreReported(t *testing.T) {
 	require.Empty(t, violations([]pkg{
 		at("dsl", "dsl/ir"), at("dsl/ir", "dsl/ir/table"), at("dsl/ir/table"), at("emit", "dsl/ir"),
 		at("tests/gpu", "models", "emit"),
-		{ImportPath: module + "/tasks", Imports: []string{"fmt", module + "/dsl"},
+		{ImportPath: module + "/tasks/grid", Imports: []string{"fmt", module + "/dsl"},
 			TestImports: []string{module + "/dsl/interp"}},
 	}))
 }
@@ -255,7 +264,7 @@ func room(path string) string {
 }
 
 // mapped are large packages whose comment has a map of their files.
-var mapped = []string{"tasks", "megakernel", "pipeline", "engine/runtime"}
+var mapped = []string{"tasks/grid", "tasks/product", "tasks/prefill", "tasks/attention", "tasks/sample", "megakernel", "pipeline", "engine/runtime"}
 
 // A reader who knows what to look for finds the file in the package comment: it names every file, or all that begin
 // alike, and none that is not there.

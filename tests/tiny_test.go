@@ -15,7 +15,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -185,7 +185,7 @@ func TestTinyDecodesOnTheExecutor(t *testing.T) {
 					test.seeds[0], seed)
 			}
 			requireRight(t, c, g, first)
-			all := tasks.StateLSE(first.memory[megakernel.BufferStates], c.HeadDim)
+			all := attention.StateLSE(first.memory[megakernel.BufferStates], c.HeadDim)
 			require.Len(t, all, 2*c.Heads)
 			for i, lse := range all {
 				require.False(t, math.IsInf(float64(lse), 0), "split %d of head %d is empty", i/c.Heads, i%c.Heads)

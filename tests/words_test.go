@@ -8,7 +8,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models/synth"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,7 +18,7 @@ func TestSyncsGiveTheSameBits(t *testing.T) {
 	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:12]
-	for _, kv := range tasks.KVTypes() {
+	for _, kv := range attention.KVTypes() {
 		for _, splits := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d splits", kv, splits), func(t *testing.T) {
 				t.Parallel()

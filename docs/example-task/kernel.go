@@ -4,7 +4,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/grid"
 )
 
 // Options are what the kernel around the template is built for.
@@ -33,13 +33,13 @@ func Kernel(n int, temperature float64, o Options) (*ir.Kernel, *Softmax, error)
 	epoch := dsl.Scalar[dsl.U32](k, "epoch", "the barrier's value at launch")
 	ring := pipeline.NewRing(k, plan, o.Consumers)
 	t.Scratch = dsl.Shared[dsl.F32](k, "scratch", 2*o.Consumers)
-	e := tasks.NewEnv(k, o.CTAs, o.Consumers, t.Scratch)
+	e := grid.NewEnv(k, o.CTAs, o.Consumers, t.Scratch)
 
 	k.If(e.Tid.EqC(0), ring.Init)
 	k.Barrier()
 	k.Roles(
 		dsl.Role{Name: "consumers", First: 0, End: o.Consumers, Body: func() {
-			c, bar := ring.Consumer(), tasks.NewGridBarrier(e, counter, epoch)
+			c, bar := ring.Consumer(), grid.NewGridBarrier(e, counter, epoch)
 			k.Region("reduce", func() { t.Reduce(e, c, ring) })
 			if !o.NoSync {
 				k.Region("sync", bar.Sync)

@@ -9,7 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/grid"
 )
 
 // Short names for device types.
@@ -64,7 +64,7 @@ func (t *Softmax) problem(r *pipeline.Ring) string {
 
 // eachChunk calls body for this CTA's chunks with the first element and the
 // number of elements.
-func (t *Softmax) eachChunk(e *tasks.Env, body func(from, n u32)) {
+func (t *Softmax) eachChunk(e *grid.Env, body func(from, n u32)) {
 	first := dsl.Uniform(t.Shares.Load(e.CTA), dsl.CTAScope).Named("first")
 	end := dsl.Uniform(t.Shares.Load(e.CTA.AddC(1)), dsl.CTAScope).Named("end")
 	e.K.For(first, end, func(c u32) {
@@ -75,7 +75,7 @@ func (t *Softmax) eachChunk(e *tasks.Env, body func(from, n u32)) {
 
 // Produce streams this CTA's chunks once. It runs in the producer warp, once
 // for Reduce and once for Write.
-func (t *Softmax) Produce(e *tasks.Env, p *pipeline.Producer) {
+func (t *Softmax) Produce(e *grid.Env, p *pipeline.Producer) {
 	if t.problem(p.Ring()) != "" {
 		return // Reduce says so
 	}
@@ -90,7 +90,7 @@ func (t *Softmax) Produce(e *tasks.Env, p *pipeline.Producer) {
 
 // eachElement drains this CTA's chunks; the consumer threads share a chunk's
 // elements, four at a time.
-func (t *Softmax) eachElement(e *tasks.Env, c *pipeline.Consumer, r *pipeline.Ring, body func(at u32, x []f32)) {
+func (t *Softmax) eachElement(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, body func(at u32, x []f32)) {
 	data := dsl.View[dsl.F32](r.Data)
 	t.eachChunk(e, func(from, n u32) {
 		c.Drain(func(base u32) {
@@ -128,7 +128,7 @@ func (s state) add(k *dsl.Kernel, top, sum f32) {
 
 // Reduce runs in the consumer warps and leaves this CTA's maximum and sum in
 // Partial. A sync must follow.
-func (t *Softmax) Reduce(e *tasks.Env, c *pipeline.Consumer, r *pipeline.Ring) {
+func (t *Softmax) Reduce(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring) {
 	k := e.K
 	if p := t.problem(r); p != "" {
 		k.Require(false, "softmax: %s", p)
@@ -159,7 +159,7 @@ func (t *Softmax) Reduce(e *tasks.Env, c *pipeline.Consumer, r *pipeline.Ring) {
 
 // Write runs in the consumer warps after the sync and writes this CTA's
 // share of P.
-func (t *Softmax) Write(e *tasks.Env, c *pipeline.Consumer, r *pipeline.Ring) {
+func (t *Softmax) Write(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring) {
 	k := e.K
 	if t.problem(r) != "" {
 		return // Reduce has said so

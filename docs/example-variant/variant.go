@@ -6,7 +6,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 type (
@@ -15,27 +15,27 @@ type (
 )
 
 // Chunked sees the keys of the query's own chunk of size positions.
-func Chunked(size int) *tasks.Variant {
-	return &tasks.Variant{Name: "chunked",
-		Mask: func(q *tasks.Query, k *tasks.Key) dsl.Pred {
+func Chunked(size int) *attention.Variant {
+	return &attention.Variant{Name: "chunked",
+		Mask: func(q *attention.Query, k *attention.Key) dsl.Pred {
 			return k.Position.DivC(size).Eq(q.Position.DivC(size))
 		},
-		Means: tasks.Meaning{Mask: func(q, k tasks.Place) bool { return k.Position/size == q.Position/size }}}
+		Means: attention.Meaning{Mask: func(q, k attention.Place) bool { return k.Position/size == q.Position/size }}}
 }
 
 // Temperature multiplies the logits of a query at position p by
 // 1 + scale·ln(1 + ⌊(p+1)/floor⌋), so that attention over many keys stays sharp.
-func Temperature(scale float64, floor int) *tasks.Variant {
-	return &tasks.Variant{Name: "temperature",
-		Prepare: func(q *tasks.Query) []f32 {
+func Temperature(scale float64, floor int) *attention.Variant {
+	return &attention.Variant{Name: "temperature",
+		Prepare: func(q *attention.Query) []f32 {
 			k := q.Env.K
 			steps := dsl.Cast[dsl.F32](q.Position.AddC(1).DivC(floor).AddC(1))
 			return []f32{dsl.FMA(dsl.Log2(steps), k.F32(scale*math.Ln2), k.F32(1))}
 		},
-		Logits: func(q *tasks.Query, _ *tasks.Key, score f32) f32 {
+		Logits: func(q *attention.Query, _ *attention.Key, score f32) f32 {
 			return score.Mul(q.Prepared[0])
 		},
-		Means: tasks.Meaning{Logits: func(q, _ tasks.Place, logit float64) float64 {
+		Means: attention.Meaning{Logits: func(q, _ attention.Place, logit float64) float64 {
 			return logit * (1 + scale*math.Log(1+float64((q.Position+1)/floor)))
 		}}}
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/interp"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // bf16 rounds to nearest even, and wide is its value.
@@ -30,7 +30,7 @@ type scene struct {
 func newScene(s Shape, pos int) *scene {
 	rng := rand.New(rand.NewPCG(uint64(pos), 1))
 	x := &scene{Shape: s, pos: pos}
-	l := tasks.KVLayout{Layers: 1, Heads: s.KVHeads, D: s.D, Page: s.Page}
+	l := attention.KVLayout{Layers: 1, Heads: s.KVHeads, D: s.D, Page: s.Page}
 	pages := pos/s.Page + 1
 	kv := make([]byte, pages*l.PageBytes())
 	var q, table []byte
@@ -59,7 +59,7 @@ func newScene(s Shape, pos int) *scene {
 	return x
 }
 
-func (x *scene) run(t *testing.T, v *tasks.Variant, seed uint64) []byte {
+func (x *scene) run(t *testing.T, v *attention.Variant, seed uint64) []byte {
 	kernel, err := Kernel(x.Shape, v)
 	if err != nil {
 		t.Fatal(err)
@@ -86,13 +86,13 @@ func (x *scene) run(t *testing.T, v *tasks.Variant, seed uint64) []byte {
 
 // check compares with the variant in float64. Weights are rounded to bf16, and
 // so is the output: 2⁻⁷ of the weighted mean of |v|.
-func (x *scene) check(t *testing.T, v *tasks.Variant, out []byte) {
+func (x *scene) check(t *testing.T, v *attention.Variant, out []byte) {
 	for head := range x.Heads {
 		h := head / (x.Heads / x.KVHeads)
-		var at []tasks.Place
+		var at []attention.Place
 		var keys, vals, size [][]float64
 		for i := range x.pos + 1 {
-			at = append(at, tasks.Place{Head: h, Index: i, Position: i})
+			at = append(at, attention.Place{Head: h, Index: i, Position: i})
 			keys, vals = append(keys, x.keys[i][h*x.D:(h+1)*x.D]), append(vals, x.vals[i][h*x.D:(h+1)*x.D])
 			abs := make([]float64, x.D)
 			for d := range abs {
@@ -100,7 +100,7 @@ func (x *scene) check(t *testing.T, v *tasks.Variant, out []byte) {
 			}
 			size = append(size, abs)
 		}
-		query := tasks.Place{Head: head, Heads: x.Heads, Position: x.pos, First: x.pos}
+		query := attention.Place{Head: head, Heads: x.Heads, Position: x.pos, First: x.pos}
 		want, _ := v.Attend(query, x.q[head*x.D:(head+1)*x.D], at, keys, vals)
 		scale, _ := v.Attend(query, x.q[head*x.D:(head+1)*x.D], at, keys, size)
 		for d := range want {
@@ -113,12 +113,12 @@ func (x *scene) check(t *testing.T, v *tasks.Variant, out []byte) {
 }
 
 func TestVariants(t *testing.T) {
-	both, err := tasks.Combine(Chunked(48), Temperature(0.5, 16))
+	both, err := attention.Combine(Chunked(48), Temperature(0.5, 16))
 	if err != nil {
 		t.Fatal(err)
 	}
 	shape := Shape{Heads: 4, KVHeads: 2, D: 32, Page: 16, CTAs: 2, Consumers: 2, Splits: 2}
-	for _, v := range []*tasks.Variant{nil, Chunked(48), Temperature(0.5, 16), both} {
+	for _, v := range []*attention.Variant{nil, Chunked(48), Temperature(0.5, 16), both} {
 		for _, pos := range []int{0, 15, 16, 47, 48, 49, 100, 143} {
 			x := newScene(shape, pos)
 			first := x.run(t, v, 0)
@@ -137,7 +137,7 @@ func TestTheMaskMatters(t *testing.T) {
 	shape := Shape{Heads: 2, KVHeads: 1, D: 32, Page: 16, CTAs: 1, Consumers: 2, Splits: 1}
 	x := newScene(shape, 100)
 	seen := map[string]bool{}
-	for _, v := range []*tasks.Variant{nil, Chunked(48), Chunked(64)} {
+	for _, v := range []*attention.Variant{nil, Chunked(48), Chunked(64)} {
 		seen[string(x.run(t, v, 0))] = true
 	}
 	if len(seen) != 3 {

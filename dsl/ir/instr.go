@@ -143,7 +143,7 @@ type Region struct {
 type Note struct {
 	Pos  Pos
 	Text string
-	From string // the template: "tasks/held.go, GEMV.Hold"
+	From string // the template: "product/held.go, GEMV.Hold"
 }
 
 func (*Instr) stmt()  {}

@@ -15,7 +15,7 @@ type Pos struct {
 	Caller string
 }
 
-// String is "tasks/gemv.go:40 (called from megakernel/build.go:12)".
+// String is "product/gemv.go:40 (called from megakernel/build.go:12)".
 func (p Pos) String() string {
 	switch {
 	case p.Line == "":

@@ -15,12 +15,12 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
 // kvSession is a session of tiny whose cache is of a format and has these scales.
-func kvSession(t *testing.T, kv tasks.KVType, scales []float32) (*runtime.Sequence, *megakernel.Kernel, error) {
+func kvSession(t *testing.T, kv attention.KVType, scales []float32) (*runtime.Sequence, *megakernel.Kernel, error) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -70,13 +70,13 @@ func TestDecodingWithAnE4M3Cache(t *testing.T) {
 	deep.Only(t)
 	ofValues(t)
 	tokens := synth.Tokens(3, 0, 24, 320)
-	plain, mk, err := kvSession(t, tasks.KVBF16, nil)
+	plain, mk, err := kvSession(t, attention.KVBF16, nil)
 	require.NoError(t, err)
 	bf16 := logitsOf(t, plain, mk, tokens)
 	shape := mk.Config
 	for name, scale := range map[string]float32{"1": 1, "a thirtieth": 1. / 30} {
 		scales := slices.Repeat([]float32{scale}, 2*shape.Layers*shape.KVHeads)
-		s, mk, err := kvSession(t, tasks.KVE4M3, scales)
+		s, mk, err := kvSession(t, attention.KVE4M3, scales)
 		require.NoError(t, err)
 		got := logitsOf(t, s, mk, tokens)
 		model, err := reference.NewModel(shape, reference.Synthetic(shape, 1),
@@ -104,10 +104,10 @@ func TestScalesOfTheCacheAreChecked(t *testing.T) {
 		"scale 0 of the KV cache is +Inf, want a positive number": append([]float32{float32(math.Inf(1))},
 			make([]float32, n-1)...),
 	} {
-		_, _, err := kvSession(t, tasks.KVE4M3, scales)
+		_, _, err := kvSession(t, attention.KVE4M3, scales)
 		require.EqualError(t, err, want)
 	}
-	_, _, err := kvSession(t, tasks.KVBF16, make([]float32, 3)) // has none and does not look
+	_, _, err := kvSession(t, attention.KVBF16, make([]float32, 3)) // has none and does not look
 	require.NoError(t, err)
 }
 
@@ -121,7 +121,7 @@ type withScales struct {
 func (w withScales) KVScales() ([]float32, error) { return w.scales, w.err }
 
 func TestScalesComeWithTheWeights(t *testing.T) {
-	_, mk, err := kvSession(t, tasks.KVE4M3, nil)
+	_, mk, err := kvSession(t, attention.KVE4M3, nil)
 	require.NoError(t, err)
 	scales := []float32{1, 2, 3, 4, 5, 6, 7, 8}
 	open := func(w withScales, given []float32) ([]byte, error) {
@@ -170,7 +170,7 @@ func TestRowsOfSeveralTokensWithAnE4M3Cache(t *testing.T) {
 		scales = append(scales, 0.02*float32(2+i))
 	}
 	for _, rows := range []int{4, 16} {
-		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: rows, Page: 4, KV: tasks.KVE4M3})
+		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: rows, Page: 4, KV: attention.KVE4M3})
 		require.NoError(t, err)
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,7 +35,7 @@ func TestAPromptThroughThePrefillKernelIntoAnE4M3Cache(t *testing.T) {
 			continue
 		}
 		tokens := synth.Tokens(3, 0, 96, 320)
-		r, s, wide, _, mk := prefillWith(t, megakernel.Options{SMs: 4, Page: x.page, KV: tasks.KVE4M3},
+		r, s, wide, _, mk := prefillWith(t, megakernel.Options{SMs: 4, Page: x.page, KV: attention.KVE4M3},
 			runtime.Options{KVScales: ownScales}, x.o, x.pages)
 		ref := func(hooks reference.Hooks) (want [][]float64) {
 			m, err := reference.NewModel(mk.Config, reference.Synthetic(mk.Config, 1), hooks)
@@ -86,7 +86,7 @@ func TestAPrefillStepOfSeveralSequencesOfAnE4M3Cache(t *testing.T) {
 	require.NoError(t, err)
 	tokens, want := raggedPrompts(t, c, reference.WithE4M3Cache(reference.AsKernel(c), c, ownScales))
 	for seed, page := range []int{16, 4} {
-		runRagged(t, c, megakernel.Options{Page: page, KV: tasks.KVE4M3}, ownScales,
+		runRagged(t, c, megakernel.Options{Page: page, KV: attention.KVE4M3}, ownScales,
 			megakernel.PrefillOptions{Tokens: 128, Groups: 1, Cluster: max(1, page/8), Sequences: 4}, uint64(seed), tokens, want)
 	}
 }

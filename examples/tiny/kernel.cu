@@ -616,7 +616,7 @@ mkgen_step(const __grid_constant__ Params p) {
         }
         // ---- chunks held for qkv ----
         {
-          // qkv: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
+          // qkv: its first chunks, from the ring to registers while the input is on its way  [product/held.go, GEMV.Hold]
           held = 0u;
           held_2 = 0u;
           held_3 = 0u;
@@ -698,7 +698,7 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 slot = pos_now % 16;
             const u32 v175 = token % 8;
             const u32 swizzle = v175 >> 1;
-            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [tasks/vector.go, NormInput.Emit]
+            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
             const u32 v185 = tid * 2;
             const u32 first = (v185 & 0xfffffffcu) | ((v185 & 1u) << 1) | ((v185 >> 1) & 1u);
@@ -720,7 +720,7 @@ mkgen_step(const __grid_constant__ Params p) {
               if (tid < 24) {
                 const u32 v234 = tid + 24;
                 const u32 flag = (epoch_target - 4) * 2 + 1;
-                // packets of 16 bytes: each is there when its last word is the flag  [tasks/ll.go, LL.All]
+                // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
                 uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
                 uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
                 if (packet.w != flag) {
@@ -743,7 +743,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 input_bf16x2[first + 2] = ptx::pack_bf16(v278 * ptx::bf16_lo(gain_2), v279 * ptx::bf16_hi(gain_2));
               }
             }
-            // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
+            // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
             const float v297 = __shfl_xor_sync(0xffffffffu, squares, 16u);
             const float v298 = squares + v297;
             const float v299 = __shfl_xor_sync(0xffffffffu, v298, 8u);
@@ -761,7 +761,7 @@ mkgen_step(const __grid_constant__ Params p) {
             const float scale = ptx::rsqrt(__fmul_rn(v320 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            // qkv: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            // qkv: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
             const u32 v332 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
@@ -825,7 +825,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tiles = min(tile_count - i_2, 16u);
               const u32 v500 = half_2 * 1024;
               const u32 v502 = v500 + warp * 128;
-              // qkv: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
+              // qkv: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f, acc_34 = 0.0f, acc_35 = 0.0f, acc_36 = 0.0f, acc_37 = 0.0f, acc_38 = 0.0f,
@@ -855,7 +855,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   *(float2*)&partials[v502 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
-              // qkv: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
+              // qkv: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
@@ -874,7 +874,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 row = (first_tile + i_2) * 8 + v569;
                   const float v611 = v606 * scale;
                   const float v612 = __fmul_rn(v607, scale);
-                  // rotate a pair of q or k and hand it on; append k and v to the cache  [tasks/qkv.go, QKV.finish]
+                  // rotate a pair of q or k and hand it on; append k and v to the cache  [attention/qkv.go, QKV.finish]
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
@@ -919,7 +919,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 end = (split + 1) * v714 / 2;
               if (tid < 48) {
                 const u32 v726 = kv_head * 3 * 16 + tid;
-                // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
+                // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
                 const uint4 v727 = ptx::ld_relaxed_gpu_b128(&query_words[v726]);
                 const uint4 v731 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v726], epoch_target * 2 + 1, v727,
                     abort, notes, 2, layer, v726);
@@ -933,7 +933,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 v750 = pos_now % 16;
                 if (tid < 16) {
                   const u32 v754 = kv_head * 2 * 16 + tid;
-                  // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
+                  // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
                   const uint4 v755 = ptx::ld_relaxed_gpu_b128(&kv_words[v754]);
                   const uint4 v759 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v754], epoch_target * 2 + 1, v755,
                       abort, notes, 3, layer, v754);
@@ -944,7 +944,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 }
                 if (tid < 16) {
                   const u32 v785 = (kv_head * 2 + 1) * 16 + tid;
-                  // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
+                  // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
                   const uint4 v786 = ptx::ld_relaxed_gpu_b128(&kv_words[v785]);
                   const uint4 v790 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v785], epoch_target * 2 + 1, v786,
                       abort, notes, 3, layer, v785);
@@ -952,7 +952,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 }
               }
               ptx::bar_sync<1, 256>();
-              // attention: queries to registers  [tasks/attention.go, Attention.stream]
+              // attention: queries to registers  [attention/attention.go, Attention.stream]
               const u32 v806 = min(lane / 4, 2u);
               const bf16x2 v812 = input_bf16x2[v806 * 20 + 816 + lane % 4];
               const bf16x2 v818 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 4];
@@ -961,7 +961,7 @@ mkgen_step(const __grid_constant__ Params p) {
               float o = 0.0f, o_2 = 0.0f, o_3 = 0.0f, o_4 = 0.0f, o_5 = 0.0f, o_6 = 0.0f, o_7 = 0.0f, o_8 = 0.0f;
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
-              // attention: the running state of the new token  [tasks/attention.go, Attention.stream]
+              // attention: the running state of the new token  [attention/attention.go, Attention.stream]
               if (warp == 7 && split == 1) {
                 const u32 v834 = pos_now % 16;
                 const u32 v835 = lane / 8;
@@ -1012,7 +1012,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 const float4 v970 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v958.z, v958.w, o_7, o_8, 0.0f, 0.0f);
                 o_7 = v970.x; o_8 = v970.y;
               }
-              // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [tasks/attention.go, Attention.stream]
+              // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [attention/attention.go, Attention.stream]
               const u32 chunks = end - first;
               const u32 v984 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
               const u32 blocks = chunks == 0 ? chunks : v984;
@@ -1092,7 +1092,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 v1174 = drain + chunks;
               drain = v1174 % 23;
               drain_parity = drain_parity ^ ((v1174 / 23) & 1u);
-              // attention: the warps' states become one  [tasks/attention.go, Attention.Consume]
+              // attention: the warps' states become one  [attention/attention.go, Attention.Consume]
               const u32 v1180 = lane / 4;
               const u32 v1182 = lane % 4 * 2;
               const float v1184 = __shfl_xor_sync(0xffffffffu, l, 2u);
@@ -1157,7 +1157,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               ptx::bar_sync<1, 256>();
             }
-            // attention: merge the states of all splits as their packets arrive  [tasks/attention.go, Attention.Consume]
+            // attention: merge the states of all splits as their packets arrive  [attention/attention.go, Attention.Consume]
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
@@ -1178,7 +1178,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
                     const u32 v1378 = (i_4 + i_5 / words) * 96 + v1366 + i_5 % words;
-                    // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
+                    // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
                     const uint4 v1379 = ptx::ld_relaxed_gpu_b128(&states[v1378]);
                     const uint4 v1383 = ptx::wait_packet_relaxed_gpu_noted(&states[v1378], epoch_target * 2 + 1, v1379,
                         abort, notes, 4, layer, v1378);
@@ -1219,7 +1219,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after attention ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
             const bool v1449 = tid == 0;
             if (v1449) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
@@ -1242,7 +1242,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 } else {
                   const u32 v1488 = row / 2;
                   const u32 v1492 = v1488 % 2 * 24 + v1488 / 2;
-                  // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
+                  // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
                   const uint4 v1493 = ptx::ld_relaxed_gpu_b128(&down_words[v1492]);
                   const uint4 v1498 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1492], (epoch_target - 8) * 2 + 1,
                       v1493, abort, notes, 5, layer, v1492);
@@ -1258,7 +1258,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             // ---- chunks held for o ----
             {
-              // o: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
+              // o: its first chunks, from the ring to registers while the input is on its way  [product/held.go, GEMV.Hold]
               held = 0u;
               held_2 = 0u;
               held_3 = 0u;
@@ -1324,13 +1324,13 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- o ----
           {
-            // input of a product, to shared memory  [tasks/vector.go, PlainInput.Emit]
+            // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 24) {
               const u32 v1590 = tid + 24;
               const u32 v1591 = tid + 48;
               const u32 v1592 = tid + 72;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/ll.go, LL.All]
+              // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
               uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
               uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
@@ -1375,7 +1375,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            // o: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            // o: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
             const u32 v1708 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
@@ -1425,7 +1425,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tiles = min(tile_count - i_2, 16u);
               const u32 v1835 = half_2 * 1024;
               const u32 v1837 = v1835 + warp * 128;
-              // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
+              // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
                 float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
@@ -1455,7 +1455,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   *(float2*)&partials[v1837 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
-              // o: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
+              // o: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
@@ -1484,7 +1484,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after o ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
             const bool v1965 = tid == 0;
             if (v1965) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
@@ -1501,7 +1501,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             // ---- chunks held for gate_up ----
             {
-              // gate_up: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
+              // gate_up: its first chunks, from the ring to registers while the input is on its way  [product/held.go, GEMV.Hold]
               held = 0u;
               held_2 = 0u;
               held_3 = 0u;
@@ -1587,14 +1587,14 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- gate_up ----
           {
             const u32 v2083 = ((i * 2 + layer) & 1u) * 352;
-            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [tasks/vector.go, NormInput.Emit]
+            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
             const u32 v2086 = tid * 2;
             const u32 first = (v2086 & 0xfffffffcu) | ((v2086 & 1u) << 1) | ((v2086 >> 1) & 1u);
             if (tid < 24) {
               const u32 v2097 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/ll.go, LL.All]
+              // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
               uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
               if (packet.w != flag) {
@@ -1616,7 +1616,7 @@ mkgen_step(const __grid_constant__ Params p) {
               input_bf16x2[first] = ptx::pack_bf16(v2134 * ptx::bf16_lo(gain), v2135 * ptx::bf16_hi(gain));
               input_bf16x2[first + 2] = ptx::pack_bf16(v2141 * ptx::bf16_lo(gain_2), v2142 * ptx::bf16_hi(gain_2));
             }
-            // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
+            // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
             const float v2160 = __shfl_xor_sync(0xffffffffu, squares, 16u);
             const float v2161 = squares + v2160;
             const float v2162 = __shfl_xor_sync(0xffffffffu, v2161, 8u);
@@ -1635,7 +1635,7 @@ mkgen_step(const __grid_constant__ Params p) {
             const float scale = ptx::rsqrt(v2189);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            // gate_up: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            // gate_up: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
             const u32 v2195 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
@@ -1699,7 +1699,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tiles = min(tile_count - i_2, 16u);
               const u32 v2363 = half_2 * 1024;
               const u32 v2365 = v2363 + warp * 128;
-              // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
+              // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f, acc_34 = 0.0f, acc_35 = 0.0f, acc_36 = 0.0f, acc_37 = 0.0f, acc_38 = 0.0f,
@@ -1729,7 +1729,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   *(float2*)&partials[v2365 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
-              // gate_up: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
+              // gate_up: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
@@ -1759,7 +1759,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
             const bool v2489 = tid == 0;
             if (v2489) {
               ptx::red_release_gpu_add_u32(barrier, 1);
@@ -1772,7 +1772,7 @@ mkgen_step(const __grid_constant__ Params p) {
               if (tid < tile_count * 4 && row < 96) {
                 const u32 v2501 = row / 2;
                 const u32 v2505 = v2501 % 2 * 24 + v2501 / 2;
-                // a packet of 16 bytes: it is there when its last word is the flag  [tasks/ll.go, LL.load]
+                // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
                 const uint4 v2506 = ptx::ld_relaxed_gpu_b128(&o_words[v2505]);
                 const uint4 v2511 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2505], (epoch_target - 8) * 2 + 1,
                     v2506, abort, notes, 10, layer, v2505);
@@ -1785,7 +1785,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             // ---- chunks held for down ----
             {
-              // down: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
+              // down: its first chunks, from the ring to registers while the input is on its way  [product/held.go, GEMV.Hold]
               held_5 = 0u;
               held_6 = 0u;
               held_7 = 0u;
@@ -1857,7 +1857,7 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- down ----
           {
-            // input of a product, to shared memory  [tasks/vector.go, PlainInput.Emit]
+            // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 44) {
               const uint4 v2631 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
               *(uint4*)&input_u32[tid * 4] = make_uint4(v2631.x, v2631.z, v2631.y, v2631.w);
@@ -1865,7 +1865,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            // down: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            // down: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
             const u32 v2640 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
@@ -1917,7 +1917,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tiles = min(tile_count - i_2, 16u);
               const u32 v2780 = half_2 * 1024;
               const u32 v2782 = v2780 + warp * 128;
-              // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
+              // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
@@ -1967,7 +1967,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   *(float2*)&partials[v2782 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
-              // down: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
+              // down: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
@@ -1996,7 +1996,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after down ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
             const bool v2957 = tid == 0;
             if (v2957) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
@@ -2031,7 +2031,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               // ---- chunks held for qkv ----
               {
-                // qkv: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
+                // qkv: its first chunks, from the ring to registers while the input is on its way  [product/held.go, GEMV.Hold]
                 held = 0u;
                 held_2 = 0u;
                 held_3 = 0u;
@@ -2123,7 +2123,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 }
                 // ---- chunks held for lm_head ----
                 {
-                  // lm_head: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
+                  // lm_head: its first chunks, from the ring to registers while the input is on its way  [product/held.go, GEMV.Hold]
                   held = 0u;
                   held_2 = 0u;
                   held_3 = 0u;
@@ -2230,14 +2230,14 @@ mkgen_step(const __grid_constant__ Params p) {
         if (pos_now + 1 >= known) {
           // ---- lm_head ----
           {
-            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [tasks/vector.go, NormInput.Emit]
+            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
             const u32 v3215 = tid * 2;
             const u32 first = (v3215 & 0xfffffffcu) | ((v3215 & 1u) << 1) | ((v3215 >> 1) & 1u);
             if (tid < 24) {
               const u32 v3226 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [tasks/ll.go, LL.All]
+              // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
               uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
               if (packet.w != flag) {
@@ -2259,7 +2259,7 @@ mkgen_step(const __grid_constant__ Params p) {
               input_bf16x2[first] = ptx::pack_bf16(v3263 * ptx::bf16_lo(gain), v3264 * ptx::bf16_hi(gain));
               input_bf16x2[first + 2] = ptx::pack_bf16(v3270 * ptx::bf16_lo(gain_2), v3271 * ptx::bf16_hi(gain_2));
             }
-            // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
+            // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
             const float v3289 = __shfl_xor_sync(0xffffffffu, squares, 16u);
             const float v3290 = squares + v3289;
             const float v3291 = __shfl_xor_sync(0xffffffffu, v3290, 8u);
@@ -2280,7 +2280,7 @@ mkgen_step(const __grid_constant__ Params p) {
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
-            // lm_head: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            // lm_head: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
             const u32 v3324 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
@@ -2344,7 +2344,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tiles = min(tile_count - i_2, 16u);
               const u32 v3492 = half_2 * 1024;
               const u32 v3494 = v3492 + warp * 128;
-              // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
+              // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f, acc_34 = 0.0f, acc_35 = 0.0f, acc_36 = 0.0f, acc_37 = 0.0f, acc_38 = 0.0f,
@@ -2374,7 +2374,7 @@ mkgen_step(const __grid_constant__ Params p) {
                   *(float2*)&partials[v3494 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
-              // lm_head: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
+              // lm_head: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
@@ -2405,7 +2405,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               half_2 = half_2 ^ 1u;
             }
-            // the CTA's largest logit, the lowest index of several  [tasks/lmhead.go, Argmax.publish]
+            // the CTA's largest logit, the lowest index of several  [product/lmhead.go, Argmax.publish]
             const float v3627 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
             const u32 v3629 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
             const bool v3636 = v3627 > best_2 || (v3627 == best_2 && v3629 < best_index_2);
@@ -2488,7 +2488,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 14, 2, epoch_target);
@@ -2497,7 +2497,7 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- choose ----
           {
-            // the largest of all CTAs: the next token, in every CTA alike  [tasks/lmhead.go, Argmax.Choose]
+            // the largest of all CTAs: the next token, in every CTA alike  [product/lmhead.go, Argmax.Choose]
             if (warp == 0) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
@@ -2650,7 +2650,7 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
             const u64 v3990 = (u64)layer * 18816;
-            // qkv: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
+            // qkv: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
@@ -2718,7 +2718,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [tasks/attention.go, Attention.Produce]
+            // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [attention/attention.go, Attention.Produce]
             const u32 v4081 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
@@ -2788,7 +2788,7 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             const u64 v4202 = (u64)layer * 18816 + 3840;
-            // o: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
+            // o: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
@@ -2839,7 +2839,7 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             const u64 v4276 = (u64)layer * 18816 + 6144;
-            // gate_up: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
+            // gate_up: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
@@ -2890,7 +2890,7 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
             const u64 v4350 = (u64)layer * 18816 + 14592;
-            // down: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
+            // down: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
@@ -2976,7 +2976,7 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           const u32 first_tile = own[8];
           const u32 tile_count = own[9];
-          // lm_head: the chunks of this SM's tiles, one after another  [tasks/gemv.go, GEMV.Produce]
+          // lm_head: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
             const u32 stage = fill;

@@ -6,7 +6,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/lab/attend"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -15,7 +15,7 @@ func config() attend.Config {
 }
 
 func TestWhatAKernelOfAttentionAloneRefuses(t *testing.T) {
-	window := tasks.SlidingWindow(32, 0)
+	window := attention.SlidingWindow(32, 0)
 	for want, change := range map[string]func(c *attend.Config){
 		"attend: KVHeads is 0, want at least 1": func(c *attend.Config) {
 			c.KVHeads = 0
@@ -27,10 +27,10 @@ func TestWhatAKernelOfAttentionAloneRefuses(t *testing.T) {
 			c.Rows = 17
 		},
 		"attend: no variants, want one at least; nil is plain attention": func(c *attend.Config) {
-			c.Variants = func(*dsl.Kernel) []*tasks.Variant { return nil }
+			c.Variants = func(*dsl.Kernel) []*attention.Variant { return nil }
 		},
 		`attend: variant "sliding window" has a window; with Selection want none`: func(c *attend.Config) {
-			c.Selection, c.Variants = true, func(*dsl.Kernel) []*tasks.Variant { return []*tasks.Variant{window} }
+			c.Selection, c.Variants = true, func(*dsl.Kernel) []*attention.Variant { return []*attention.Variant{window} }
 		},
 		"pipeline: InFlight is 99, want 0 to 32": func(c *attend.Config) { c.InFlight = 99 },
 	} {
@@ -43,8 +43,8 @@ func TestWhatAKernelOfAttentionAloneRefuses(t *testing.T) {
 
 func TestLayersOfOneVariantAreOneClass(t *testing.T) {
 	c := config()
-	near, far := tasks.SlidingWindow(16, 0), tasks.SlidingWindow(64, 4)
-	c.Variants = func(*dsl.Kernel) []*tasks.Variant { return []*tasks.Variant{near, far, near, nil} }
+	near, far := attention.SlidingWindow(16, 0), attention.SlidingWindow(64, 4)
+	c.Variants = func(*dsl.Kernel) []*attention.Variant { return []*attention.Variant{near, far, near, nil} }
 	k, err := attend.Build(c)
 	require.NoError(t, err)
 	require.Equal(t, []kv.Class{{Window: 16}, {Window: 64, Sinks: 4}, {}}, k.Classes())

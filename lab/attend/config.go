@@ -6,7 +6,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Config is what a kernel is built for. Zero fields from SMs on choose: the
@@ -17,12 +17,12 @@ type Config struct {
 	Layers         int
 	Page           int // tokens a page, a power of two
 	Rows           int // query rows at most, 1 to kv.MaxRows
-	KV             tasks.KVType
+	KV             attention.KVType
 	Selection      bool // sequences may select pages
 
 	// Variants makes the variants that the layers take in turn, with the buffers
 	// they read; the same pointer twice is one class of layers. nil: plain attention.
-	Variants func(k *dsl.Kernel) []*tasks.Variant
+	Variants func(k *dsl.Kernel) []*attention.Variant
 
 	SMs, Consumers                int
 	Stages, StageBytes, InFlight  int
@@ -47,7 +47,7 @@ func (c Config) complete() (Config, error) {
 		}
 	}
 	if c.KV == "" {
-		c.KV = tasks.KVBF16
+		c.KV = attention.KVBF16
 	}
 	for _, f := range []struct {
 		name string
@@ -73,8 +73,8 @@ func (c Config) complete() (Config, error) {
 	return c, nil
 }
 
-func (c *Config) layout() tasks.KVLayout {
-	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: c.Page, Type: c.KV}
+func (c *Config) layout() attention.KVLayout {
+	return attention.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: c.Page, Type: c.KV}
 }
 
 // The ring of attention alone has more copies in flight than a model's, which has matrix

@@ -9,7 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Kernel is an attention-only kernel.
@@ -20,8 +20,8 @@ type Kernel struct {
 
 	Traced []pipeline.TraceSite // what spans of a trace are of
 
-	variants []*tasks.Variant // the classes of layers
-	pattern  []int            // the class of layers in turn
+	variants []*attention.Variant // the classes of layers
+	pattern  []int                // the class of layers in turn
 }
 
 // The kernel's buffers, beside those of its variants. All but Cache (which the host
@@ -84,7 +84,7 @@ func Build(c Config) (*Kernel, error) {
 	}
 	k := dsl.New("mkgen_attention", dsl.Options{Warps: c.Consumers + 1, Grid: c.SMs, SharedLimit: c.Shared, Doc: []string{
 		fmt.Sprintf("Attention of %d query and %d KV heads of %d, %d layers, up to %d query rows; KV pages of %d tokens in %s.", c.Heads, c.KVHeads, c.HeadDim, c.Layers, c.Rows, c.Page, c.KV)}})
-	out := &Kernel{Config: c, variants: []*tasks.Variant{nil}, pattern: []int{0}}
+	out := &Kernel{Config: c, variants: []*attention.Variant{nil}, pattern: []int{0}}
 	if c.Variants != nil {
 		out.variants, out.pattern = classes(c.Variants(k))
 	}
@@ -108,7 +108,7 @@ func Build(c Config) (*Kernel, error) {
 }
 
 // classes makes equal variants one class.
-func classes(variants []*tasks.Variant) (distinct []*tasks.Variant, pattern []int) {
+func classes(variants []*attention.Variant) (distinct []*attention.Variant, pattern []int) {
 	for _, v := range variants {
 		i := slices.Index(distinct, v)
 		if i < 0 {

@@ -7,13 +7,15 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
 // PrefillConfig is what a kernel of the attention of prompts is built for. Zero fields from SMs on choose: what a
 // megakernel's prefill kernel has.
 type PrefillConfig struct {
-	Heads, KVHeads, HeadDim int // query heads, a multiple of KVHeads; at most tasks.MaxPrefillHead dimensions
+	Heads, KVHeads, HeadDim int // query heads, a multiple of KVHeads; at most attention.MaxPrefillHead dimensions
 	Page                    int // tokens a page, a power of two
 	SMs, Groups, Cluster    int
 	Shared                  int // bytes
@@ -50,11 +52,11 @@ type Prefill struct {
 	IR     *ir.Kernel
 }
 
-// The kernel's buffers, which the host sizes; BufferOut is of tasks.PrefillActivations.
+// The kernel's buffers, which the host sizes; BufferOut is of prefill.Activations.
 const (
 	BufferPrefillQ     = "q"          // in: [sequences][tokens][Heads][HeadDim] bf16, times log2(e)/√HeadDim; tokens: Room
 	BufferPrefillTable = "page_table" // in: [sequences][pages of a sequence]
-	BufferSlopes       = "slopes"     // in, with ALiBi: [Heads] float32, tasks.ALiBiSlopes
+	BufferSlopes       = "slopes"     // in, with ALiBi: [Heads] float32, attention.ALiBiSlopes
 )
 
 // prefillReserve is the shared memory beside the ring.
@@ -79,7 +81,7 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 	}
 	if c.Cluster == 0 {
 		c.Cluster = 1
-		if c.SMs%2 == 0 && c.Page >= tasks.PrefillPage {
+		if c.SMs%2 == 0 && c.Page >= attention.PrefillPage {
 			c.Cluster = 2
 		}
 	}
@@ -89,7 +91,7 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 			"want at least 1, at most 2, and a multiple", c.KVHeads, c.Groups, c.Cluster, c.SMs)
 	}
 	p := &Prefill{Config: c}
-	block, queries := prefillBlock, tasks.PrefillQueryBytes(c.HeadDim, c.Groups)
+	block, queries := prefillBlock, attention.PrefillQueryBytes(c.HeadDim, c.Groups)
 	if queries > 0 {
 		block /= 2
 	}
@@ -106,8 +108,8 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 }
 
 // Layout is that of the cache, of one layer.
-func (p *Prefill) Layout() tasks.KVLayout {
-	return tasks.KVLayout{Layers: 1, Heads: p.Config.KVHeads, D: p.Config.HeadDim, Page: p.Config.Page}
+func (p *Prefill) Layout() attention.KVLayout {
+	return attention.KVLayout{Layers: 1, Heads: p.Config.KVHeads, D: p.Config.HeadDim, Page: p.Config.Page}
 }
 
 // Room is the number of rows that a sequence of n tokens has in queries and outputs.
@@ -116,7 +118,7 @@ func (p *Prefill) Room(n int) int {
 	return (n + padded - 1) / padded * padded
 }
 
-func (p *Prefill) padded() int { return tasks.PrefillTokens(p.Config.Groups) * p.Config.Cluster }
+func (p *Prefill) padded() int { return prefill.Tokens(p.Config.Groups) * p.Config.Cluster }
 
 // Scalars are the parameters of a launch over sequences of n tokens, and a cache of the given pages.
 func (p *Prefill) Scalars(sequences, n, pages int) map[string]uint64 {
@@ -127,32 +129,32 @@ func (p *Prefill) Scalars(sequences, n, pages int) map[string]uint64 {
 }
 
 // vary puts the variant in.
-func (p *Prefill) vary(k *dsl.Kernel, att *tasks.PrefillAttention) {
+func (p *Prefill) vary(k *dsl.Kernel, att *attention.PrefillAttention) {
 	v, heads := p.Config.Variant, p.Config.Heads
 	k.Require(v.SoftCap == 0 || !v.ALiBi, "attention with a soft cap and ALiBi, want one")
 	if v.Window > 0 {
-		att.Window = func(tasks.Step) dsl.Val[dsl.U32] { return k.U32(v.Window) }
+		att.Window = func(attention.Step) dsl.Val[dsl.U32] { return k.U32(v.Window) }
 	}
 	switch {
 	case v.SoftCap > 0:
-		att.Variant = tasks.SoftCap(v.SoftCap)
+		att.Variant = attention.SoftCap(v.SoftCap)
 	case v.ALiBi:
-		att.Variant = tasks.ALiBi(dsl.Global[dsl.F32](k, BufferSlopes, int64(heads), dsl.ReadOnly(),
-			dsl.Doc("ALiBi's, of the heads")), tasks.ALiBiSlopes(heads))
+		att.Variant = attention.ALiBi(dsl.Global[dsl.F32](k, BufferSlopes, int64(heads), dsl.ReadOnly(),
+			dsl.Doc("ALiBi's, of the heads")), attention.ALiBiSlopes(heads))
 	}
 }
 
 func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 	c, consumers := &p.Config, 4*p.Config.Groups
-	e := tasks.NewEnv(k, c.SMs, consumers, dsl.Shared[dsl.F32](k, "scratch", consumers))
+	e := grid.NewEnv(k, c.SMs, consumers, dsl.Shared[dsl.F32](k, "scratch", consumers))
 	scalar := func(name, doc string) dsl.Val[dsl.U32] { return dsl.Scalar[dsl.U32](k, name, doc) }
 	sequences, n := scalar("sequences", "prompts"), scalar("tokens", "of each")
 	room, entries := scalar("room", "rows of a prompt in queries and outputs"), scalar("entries",
 		"of a prompt in the page table")
-	s := tasks.Step{Pos: k.U32(0), Layer: k.U32(0), Pages: scalar("pages", "of the cache"),
+	s := attention.Step{Pos: k.U32(0), Layer: k.U32(0), Pages: scalar("pages", "of the cache"),
 		Table: dsl.Global[dsl.U32](k, BufferPrefillTable, 0, dsl.ReadOnly(), dsl.Doc("pages of the prompts, in order")),
 		Cache: dsl.Global[dsl.B128](k, BufferCache, 0, dsl.ReadOnly(), dsl.Align(128), dsl.Doc("the KV cache"))}
-	att := &tasks.PrefillAttention{Heads: c.Heads, KV: p.Layout(), Out: tasks.PrefillActivations{K: c.Heads * c.HeadDim},
+	att := &attention.PrefillAttention{Heads: c.Heads, KV: p.Layout(), Out: prefill.Activations{K: c.Heads * c.HeadDim},
 		Q:      dsl.Global[dsl.BF16](k, BufferPrefillQ, 0, dsl.ReadOnly(), dsl.Align(16), dsl.Doc("queries, scaled")),
 		To:     dsl.Global[dsl.BF16](k, BufferOut, 0, dsl.Align(16), dsl.Doc("outputs, as tiles of 8 tokens")),
 		Groups: c.Groups, Cluster: c.Cluster, Stage: stage, Producers: p.Layout().Producers()}
@@ -166,13 +168,13 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 		Cluster: c.Cluster, Producers: att.Producers}, nil)
 	k.If(e.Tid.EqC(0), ring.Init)
 	k.ClusterBarrier()
-	each := func(body func(e *tasks.Env, span tasks.PrefillSpan)) {
+	each := func(body func(e *grid.Env, span prefill.Span)) {
 		clusters := c.SMs / c.Cluster
 		by := max(1, int(spread*float64(clusters)))
 		k.For(k.U32(0), sequences, func(q dsl.Val[dsl.U32]) {
 			turned := *e // the same CTAs, dealt out from another one on
 			turned.CTA = e.CTA.Add(q.MulC(by).RemC(clusters).MulC(c.Cluster)).RemC(c.SMs)
-			body(&turned, tasks.PrefillSpan{N: n, Begin: &tasks.PrefillBegin{Row: dsl.Optional(q.Mul(room)),
+			body(&turned, prefill.Span{N: n, Begin: &prefill.Begin{Row: dsl.Optional(q.Mul(room)),
 				Entry: dsl.Optional(q.Mul(entries))}})
 		}, dsl.Unroll(1))
 	}
@@ -181,14 +183,14 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 			k.MoreRegisters(232)
 		}
 		cons := ring.Consumer()
-		each(func(e *tasks.Env, span tasks.PrefillSpan) { att.Consume(e, cons, ring.Data, s, span, p.padded()) })
+		each(func(e *grid.Env, span prefill.Span) { att.Consume(e, cons, ring.Data, s, span, p.padded()) })
 	}}, dsl.Role{Name: "producer", First: consumers, End: consumers + 4, Body: func() {
 		if c.Groups == 2 {
 			k.FewerRegisters(40)
 		}
 		e.Producing(att.Producers, func() {
 			prod := ring.Producer()
-			each(func(e *tasks.Env, span tasks.PrefillSpan) { att.Produce(e, prod, s, span, p.padded(), func() {}) })
+			each(func(e *grid.Env, span prefill.Span) { att.Produce(e, prod, s, span, p.padded(), func() {}) })
 		})
 	}})
 	k.ClusterBarrier()

@@ -13,7 +13,8 @@ import (
 	"github.com/mkgen/mkgen/lab/attend"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/synth"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
 // PrefillAttentionSuite measures causal attention of prompts alone, by a kernel of the parts of a prefill kernel, and
@@ -184,7 +185,7 @@ func (r *attentionRun) fill() error {
 	}
 	if c.Variant.ALiBi {
 		var slopes []byte
-		for _, x := range tasks.ALiBiSlopes(c.Heads) {
+		for _, x := range attention.ALiBiSlopes(c.Heads) {
 			slopes = binary.LittleEndian.AppendUint32(slopes, math.Float32bits(x))
 		}
 		if err := r.dev.Write(attend.BufferSlopes, 0, slopes); err != nil {
@@ -226,7 +227,7 @@ func (r *attentionRun) queries(q int) (all []byte) {
 }
 
 // cache is a sequence's keys and values, page by page.
-func (r *attentionRun) cache(q, pages int, layout tasks.KVLayout) []byte {
+func (r *attentionRun) cache(q, pages int, layout attention.KVLayout) []byte {
 	c := &r.mk.Config
 	all := make([]byte, pages*layout.PageBytes())
 	for token := range r.n {
@@ -283,7 +284,7 @@ func (r *attentionRun) check(to *AttentionCase) error {
 // output reads a row of the kernel's.
 func (r *attentionRun) output(at AttentionSample) (out []float32, err error) {
 	c := &r.mk.Config
-	place := tasks.PrefillActivations{K: c.Heads * c.HeadDim}
+	place := prefill.Activations{K: c.Heads * c.HeadDim}
 	unit := make([]byte, 16)
 	for d := 0; d < c.HeadDim; d += 8 {
 		i := place.Index(at.Sequence*r.mk.Room(r.n)+at.Token, at.Head*c.HeadDim+d)
@@ -333,7 +334,7 @@ func varied(v *attend.PrefillVariant, score float64, at AttentionSample, key, he
 	case v.SoftCap > 0:
 		return v.SoftCap * math.Tanh(score*math.Ln2/v.SoftCap) * math.Log2E
 	case v.ALiBi:
-		return score + float64(tasks.ALiBiSlopes(heads)[at.Head])*float64(key-at.Token)*math.Log2E
+		return score + float64(attention.ALiBiSlopes(heads)[at.Head])*float64(key-at.Token)*math.Log2E
 	}
 	return score
 }

@@ -6,7 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // probe gives the subject what checks of single layers need, where they can be made: memory for
@@ -14,7 +14,7 @@ import (
 // attention that is not plain, nor of an e4m3 cache, of which an element that is rounded the
 // other way moves a row further than the limits of bf16 allow.
 func (s *Suite) probe(subject *gate.Subject) error {
-	if o := &s.Kernel.Options; !o.CanProbe() || o.Attention != "" || o.KV != tasks.KVBF16 || !s.Reference.HasRows() {
+	if o := &s.Kernel.Options; !o.CanProbe() || o.Attention != "" || o.KV != attention.KVBF16 || !s.Reference.HasRows() {
 		return nil
 	}
 	bytes := s.Kernel.ProbeBytes()

@@ -19,7 +19,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/half"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 const vocab, length, scored = 4, 600, 5
@@ -131,7 +131,7 @@ func scriptedSubject(t *testing.T) (*Subject, *scripted, *Reference) {
 	ref, err := OpenReference(dir)
 	require.NoError(t, err)
 	session := &scripted{t: t, table: []uint32{5, 6, 7}, gains: map[int64][]byte{}}
-	mk := &megakernel.Kernel{Config: models.Config{Layers: 3, Hidden: 2}, KV: tasks.KVLayout{Page: 4}}
+	mk := &megakernel.Kernel{Config: models.Config{Layers: 3, Hidden: 2}, KV: attention.KVLayout{Page: 4}}
 	return &Subject{Kernel: mk, Weights: twos{}, Session: session, Table: []uint32{5, 6, 7}, Plant: session.plant,
 		Write: func(buffer string, offset int64, src []byte) error {
 			require.Equal(t, "gains", buffer)

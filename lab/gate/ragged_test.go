@@ -17,7 +17,7 @@ import (
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 func TestStepsFeedEveryTokenOnceAndInOrder(t *testing.T) {
@@ -162,7 +162,7 @@ func raggedSubject(t *testing.T, rows int) (*RaggedSubject, *paged, *Reference) 
 	require.NoError(t, err)
 	p := &paged{t: t, cache: map[[2]int]uint32{}, page: 4}
 	return &RaggedSubject{Kernel: &megakernel.Kernel{Config: models.Config{Layers: 3, Hidden: 2},
-		KV: tasks.KVLayout{Page: 4}}, Weights: twos{},
+		KV: attention.KVLayout{Page: 4}}, Weights: twos{},
 		Runner: p, Rows: rows, Pages: RaggedPages(ref, 4), Write: func(buffer string, offset int64, src []byte) error {
 			require.Equal(t, "gains", buffer)
 			p.gains = slices.Clone(src)

@@ -4,7 +4,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // headOutput is one query head's attention over a token's keys and its own.
@@ -111,15 +111,15 @@ func explained(out, got, mass, sums []float64, total float64) []fit {
 }
 
 // variant is attention that is not plain, of which no page's share is known.
-func (w *view) variant(v *tasks.Variant, q []float64, head, heads, group int) headOutput {
+func (w *view) variant(v *attention.Variant, q []float64, head, heads, group int) headOutput {
 	n := w.before + 1
-	places, keys, values := make([]tasks.Place, n), make([][]float64, n), make([][]float64, n)
+	places, keys, values := make([]attention.Place, n), make([][]float64, n), make([][]float64, n)
 	for t := range n {
 		keys[t], values[t] = make([]float64, len(q)), make([]float64, len(q))
 		w.at(t, head/group, keys[t], values[t])
-		places[t] = tasks.Place{Head: head / group, Heads: heads, Index: t, Position: t, First: w.before}
+		places[t] = attention.Place{Head: head / group, Heads: heads, Index: t, Position: t, First: w.before}
 	}
-	out, _ := v.Attend(tasks.Place{Head: head, Heads: heads, Index: w.before, Position: w.before, First: w.before}, q,
+	out, _ := v.Attend(attention.Place{Head: head, Heads: heads, Index: w.before, Position: w.before, First: w.before}, q,
 		places, keys, values)
 	return headOutput{out: out}
 }

@@ -10,14 +10,14 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/half"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // Sample is what a kernel with Options.Probe left of a step.
 type Sample struct {
 	Position, Token int
 	residual        []byte // [Layers][2][Hidden] f32
-	output          []byte // [Layers][Heads][HeadDim], as o's input has it: tasks.InputValue
+	output          []byte // [Layers][Heads][HeadDim], as o's input has it: product.InputValue
 }
 
 // Take reads what the last step left, which fed this token.
@@ -187,7 +187,7 @@ func (s *Sample) outputOf(mk *megakernel.Kernel, l int) []float64 {
 	n := mk.Config.Heads * mk.Config.HeadDim
 	out, raw := make([]float64, n), s.output[2*n*l:]
 	for i := range out {
-		out[i] = tasks.InputValue(mk.Options.Weights.For("o"), binary.LittleEndian.Uint16(raw[2*i:]))
+		out[i] = product.InputValue(mk.Options.Weights.For("o"), binary.LittleEndian.Uint16(raw[2*i:]))
 	}
 	return out
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/half"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Read copies from a buffer of a kernel on its device.
@@ -117,7 +117,7 @@ func (s *Store) scales(layer int) ([]float64, error) {
 
 // placesOf is where the elements of a key and of a value lie in a token's bytes, in elements,
 // [slot][K, V][D].
-func placesOf(l tasks.KVLayout) [][2][]int {
+func placesOf(l attention.KVLayout) [][2][]int {
 	out := make([][2][]int, l.Page)
 	for slot := range out {
 		for v := range 2 {
@@ -130,9 +130,9 @@ func placesOf(l tasks.KVLayout) [][2][]int {
 }
 
 // decode reads a row whose elements lie at these places.
-func decode(l tasks.KVLayout, dst []float32, row []byte, places []int, scale float64) {
+func decode(l attention.KVLayout, dst []float32, row []byte, places []int, scale float64) {
 	for d, at := range places {
-		if l.Type == tasks.KVE4M3 {
+		if l.Type == attention.KVE4M3 {
 			dst[d] = float32(reference.FromE4M3(row[at]) * scale)
 		} else {
 			dst[d] = half.BF16At(row[2*at:]).Float32()

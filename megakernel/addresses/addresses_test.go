@@ -10,7 +10,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/addresses"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -66,7 +66,7 @@ func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 	}
 	for i, c := range models.Checked() {
 		for j, rows := range []int{2, 8, 16} {
-			for k, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: tasks.KVE4M3},
+			for k, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: attention.KVE4M3},
 				{Weights: pipeline.FormatI4G128}} {
 				tight := c.Name == "llama3-8b" && rows > 2
 				if (i+j+k)%3 != 0 && !tight && !*every {
@@ -95,7 +95,7 @@ func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
 	}
 	for _, c := range models.Checked() {
 		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {Weights: pipeline.FormatE4M3},
-			{Weights: pipeline.FormatI4G64}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
+			{Weights: pipeline.FormatI4G64}, {KV: attention.KVE4M3}, {Page: 1}, {Page: 256}} {
 			t.Run(fmt.Sprintf("%s %s %s %s page %d", c.Name, o.Launch, o.Weights, o.KV, o.Page),
 				func(t *testing.T) { proved(t, c.Name, o) })
 		}

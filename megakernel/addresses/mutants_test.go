@@ -3,6 +3,7 @@ package addresses_test
 import (
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"testing"
@@ -169,16 +170,16 @@ func line(t testing.TB, file, text string) string {
 	require.NoError(t, err)
 	require.Equal(t, 1, strings.Count(string(src), text), "%s: %s", file, text)
 	before, _, _ := strings.Cut(string(src), text)
-	return fmt.Sprintf("%s:%d ", file, 1+strings.Count(before, "\n"))
+	return fmt.Sprintf("%s:%d ", path.Join(path.Base(path.Dir(file)), path.Base(file)), 1+strings.Count(before, "\n"))
 }
 
 // Three of a review's mutants survived every other check together.
 func TestWideArithmeticDoneInThirtyTwoBits(t *testing.T) {
 	mk := kernel(t, "llama3-8b", megakernel.Options{})
 	for _, m := range []mutant{
-		{name: "KV index in 32 bits", at: line(t, "tasks/qkv.go", "p.kv.Store(base.Add(p.element(0, i, 8)), "),
+		{name: "KV index in 32 bits", at: line(t, "tasks/attention/qkv.go", "p.kv.Store(base.Add(p.element(0, i, 8)), "),
 			edit: short(1)},
-		{name: "KV row in 32-bit bytes", at: line(t, "tasks/kv.go", "return row.MulC(l.TokenUnits())"), edit: short(16)},
+		{name: "KV row in 32-bit bytes", at: line(t, "tasks/attention/kv.go", "return row.MulC(l.TokenUnits())"), edit: short(16)},
 		{name: "weight offset in 32-bit bytes",
 			at: line(t, "megakernel/assemble.go", "dsl.Cast[dsl.U64](s.Layer).MulC(int(p.LayerBytes / 16))"), edit: short(16)},
 	} {
@@ -192,21 +193,21 @@ func TestIndicesOneTooFar(t *testing.T) {
 	deep.Only(t)
 	mk := kernel(t, "tiny", megakernel.Options{})
 	for _, m := range []mutant{
-		{name: "a logit behind the vocabulary", at: line(t, "tasks/lmhead.go", "t.Logits.StoreN(row"), index: plus(2)},
+		{name: "a logit behind the vocabulary", at: line(t, "tasks/product/lmhead.go", "t.Logits.StoreN(row"), index: plus(2)},
 		{name: "a slot behind the page",
-			lines: []string{line(t, "tasks/qkv.go", `slot: s.Pos.RemC(t.KV.Page).Named("slot")`)}, op: ir.OpRem, edit: plus(1),
-			at: line(t, "tasks/qkv.go", "p.kv.Store(base.Add(p.element(0, i, 8)), ")},
+			lines: []string{line(t, "tasks/attention/qkv.go", `slot: s.Pos.RemC(t.KV.Page).Named("slot")`)}, op: ir.OpRem, edit: plus(1),
+			at: line(t, "tasks/attention/qkv.go", "p.kv.Store(base.Add(p.element(0, i, 8)), ")},
 		{name: "the page behind the last position's",
-			at: line(t, "tasks/qkv.go", "page := s.Table.Load(s.Pos.DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)},
+			at: line(t, "tasks/attention/qkv.go", "page := s.Table.Load(s.Pos.DivC(t.KV.Page))"), op: ir.OpDiv, edit: plus(1)},
 		{name: "states behind the last split's",
-			lines: []string{line(t, "tasks/attentionmerge.go",
+			lines: []string{line(t, "tasks/attention/attentionmerge.go",
 				"at: func(state, word u32) u32 { return state.MulC(t.Heads * d / 2).Add(word) }}")}, op: ir.OpMul, edit: plus(2048),
-			at: line(t, "tasks/ll.go", "first := b.Load(i, dsl.Relaxed(dsl.GPUScope))")},
+			at: line(t, "tasks/grid/ll.go", "first := b.Load(i, dsl.Relaxed(dsl.GPUScope))")},
 	} {
 		m.want = bounds.Outside
 		t.Run(m.name, func(t *testing.T) { m.reported(t, mk) })
 	}
-	m := mutant{at: line(t, "tasks/work.go", "first, end := it.split.Mul(chunks).DivC(t.Splits)"), op: ir.OpMul,
+	m := mutant{at: line(t, "tasks/attention/work.go", "first, end := it.split.Mul(chunks).DivC(t.Splits)"), op: ir.OpMul,
 		edit: short(1 << 14), want: bounds.Overflow}
 	t.Run("a product before its quotient",
 		func(t *testing.T) { m.reported(t, kernel(t, "llama3-8b", megakernel.Options{})) })

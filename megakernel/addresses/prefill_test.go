@@ -62,8 +62,8 @@ func TestPrefillIndicesOneTooFar(t *testing.T) {
 	for _, x := range []struct {
 		page       int
 		file, text string
-	}{{0, "tasks/prefillqkv.go", "return pos, s.Table.Load(pos.DivC(t.KV.Page))"},
-		{4, "tasks/prefillgather.go", "x.Set(g.page("}} {
+	}{{0, "tasks/attention/prefillqkv.go", "return pos, s.Table.Load(pos.DivC(t.KV.Page))"},
+		{4, "tasks/attention/prefillgather.go", "x.Set(g.page("}} {
 		p, err := megakernel.BuildPrefill(kernel(t, "tiny", megakernel.Options{SMs: 4, Page: x.page}),
 			megakernel.PrefillOptions{Tokens: 64})
 		require.NoError(t, err)

@@ -18,7 +18,7 @@ func AsKernel(c models.Config) Hooks {
 }
 
 // AsKernelByToken is AsKernel of a prefill kernel whose layers' products have inputs in e4m3 with a scale a token:
-// tasks.PrefillQuantise.
+// prefill.Quantise.
 func AsKernelByToken(c models.Config) Hooks {
 	return AsKernelWith(c, func(_ string, v []float64) { RoundByToken(v) }, roundBF16)
 }

@@ -5,7 +5,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // headScales are factors of query heads that are none of them the same, where a
@@ -28,7 +28,7 @@ func withAttention(h reference.Hooks, mk *megakernel.Kernel, t *Trial) reference
 	}
 	h.Unrotated = mk.Unrotated
 	h.Attend = func(layer int, q []float64, keys, values [][]float64) []float64 {
-		at := tasks.Place{Position: len(keys) - 1, First: len(keys) - 1}
+		at := attention.Place{Position: len(keys) - 1, First: len(keys) - 1}
 		return attend(mk, mk.LayerAttention(layer, megakernel.Tables{HeadScales: t.heads}), at, q, places(len(keys)), keys,
 			values, nil)
 	}
@@ -63,10 +63,11 @@ func (t *Trial) splits() int {
 // seenSplits is how many of the parts into which the visible chunks of n cached
 // tokens are cut have a token that v's mask shows to every head of the next query: the
 // last part always has that query's own.
-func seenSplits(v *tasks.Variant, seen kv.Visible, splits, chunk, cached, heads int) (n int) {
+func seenSplits(v *attention.Variant, seen kv.Visible, splits, chunk, cached, heads int) (n int) {
 	shows := func(head, from, to int) bool {
 		for i := from; i < min(to, cached); i++ {
-			q, k := tasks.Place{Head: head, Heads: heads, Position: cached, First: cached}, tasks.Place{Index: i, Position: i}
+			q, k := attention.Place{Head: head, Heads: heads, Position: cached, First: cached},
+				attention.Place{Index: i, Position: i}
 			if v == nil || v.Means.Mask == nil || v.Means.Mask(q, k) {
 				return true
 			}
@@ -94,10 +95,10 @@ func seenSplits(v *tasks.Variant, seen kv.Visible, splits, chunk, cached, heads 
 }
 
 // places are those of the tokens of a sequence.
-func places(n int) []tasks.Place {
-	out := make([]tasks.Place, n)
+func places(n int) []attention.Place {
+	out := make([]attention.Place, n)
 	for i := range out {
-		out[i] = tasks.Place{Index: i, Position: i}
+		out[i] = attention.Place{Index: i, Position: i}
 	}
 	return out
 }
@@ -105,8 +106,9 @@ func places(n int) []tasks.Place {
 // attend is the attention of all heads of a query, nil being plain attention, with the model's
 // own scale of scores. at is the query's place and keysAt those of the keys, but for the heads;
 // sees, unless nil, is whether a KV head reads the page of a key at all.
-func attend(mk *megakernel.Kernel, v *tasks.Variant, at tasks.Place, q []float64, keysAt []tasks.Place, keys,
-	values [][]float64, sees func(head int, k tasks.Place) bool) []float64 {
+func attend(mk *megakernel.Kernel, v *attention.Variant, at attention.Place, q []float64, keysAt []attention.Place,
+	keys,
+	values [][]float64, sees func(head int, k attention.Place) bool) []float64 {
 	c, d := &mk.Config, mk.Config.HeadDim
 	at.Heads = c.Heads
 	arch := c.Arch()
@@ -118,7 +120,7 @@ func attend(mk *megakernel.Kernel, v *tasks.Variant, at tasks.Place, q []float64
 	out := make([]float64, 0, len(q))
 	for h := range c.Heads {
 		head := h / (c.Heads / c.KVHeads)
-		var places []tasks.Place
+		var places []attention.Place
 		var ks, vs [][]float64
 		for i, place := range keysAt {
 			if place.Head = head; sees == nil || sees(head, place) {

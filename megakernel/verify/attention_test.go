@@ -9,7 +9,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,13 +38,13 @@ func TestAttentionOfLayersIsWhatItsSpellingMeans(t *testing.T) {
 
 // Parts of the cache that a mask hides have no token, whatever chunks they have.
 func TestSplitsWithTokensAreThoseAMaskShows(t *testing.T) {
-	shown := func(mask func(q, k tasks.Place) bool) *tasks.Variant {
-		return &tasks.Variant{Means: tasks.Meaning{Mask: mask}}
+	shown := func(mask func(q, k attention.Place) bool) *attention.Variant {
+		return &attention.Variant{Means: attention.Meaning{Mask: mask}}
 	}
-	chunked := shown(func(q, k tasks.Place) bool { return k.Position/48 == q.Position/48 })
-	odd := shown(func(q, k tasks.Place) bool { return q.Head == 0 || k.Position > 40 })
+	chunked := shown(func(q, k attention.Place) bool { return k.Position/48 == q.Position/48 })
+	odd := shown(func(q, k attention.Place) bool { return q.Head == 0 || k.Position > 40 })
 	for _, test := range []struct {
-		v                    *tasks.Variant
+		v                    *attention.Variant
 		class                kv.Class
 		cached, splits, want int
 	}{
@@ -52,7 +52,7 @@ func TestSplitsWithTokensAreThoseAMaskShows(t *testing.T) {
 		{chunked, kv.Class{}, 64, 4, 1}, // 48 to 63 are the last part's
 		{chunked, kv.Class{}, 90, 4, 2},
 		{odd, kv.Class{}, 64, 4, 2}, // of which the other head sees nothing
-		{tasks.SlidingWindow(20, 3), kv.Class{Window: 20, Sinks: 3}, 64, 2, 2},
+		{attention.SlidingWindow(20, 3), kv.Class{Window: 20, Sinks: 3}, 64, 2, 2},
 	} {
 		seen := test.class.Visible(16, test.cached, 0, test.cached)
 		require.Equal(t, test.want, seenSplits(test.v, seen, test.splits, 16, test.cached, 2), "%+v", test)
@@ -86,7 +86,7 @@ func TestAttentionOfWideAndOddHeads(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	for headDim, o := range map[int]megakernel.Options{48: {Attention: "streaming=24+sinks=2"},
-		80: {Attention: "streaming=40/head-scale+window=16", KV: tasks.KVE4M3}} {
+		80: {Attention: "streaming=40/head-scale+window=16", KV: attention.KVE4M3}} {
 		if headDim != 80 && !deep.On() {
 			continue
 		}
@@ -129,7 +129,8 @@ func TestAttentionHasTheModelsScale(t *testing.T) {
 	for range 5 {
 		keys, values = append(keys, vector(c.KVHeads*c.HeadDim)), append(values, vector(c.KVHeads*c.HeadDim))
 	}
-	got := attend(mk, mk.LayerAttention(0, megakernel.Tables{}), tasks.Place{Position: 4, First: 4}, q, places(5), keys,
+	got := attend(mk, mk.LayerAttention(0, megakernel.Tables{}), attention.Place{Position: 4, First: 4}, q, places(5),
+		keys,
 		values, nil)
 	want := reference.Concat(reference.AttentionOf(
 		&models.Attn{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Scale: 0.4, SoftCap: 1.5}, q, keys, values))

@@ -3,6 +3,7 @@ package verify
 import (
 	"fmt"
 	"os"
+	"path"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -20,11 +21,11 @@ import (
 // when text is empty.
 type place struct{ file, text string }
 
-// line is "tasks/vector.go:82", as positions have it.
+// line is "product/vector.go:82", as positions have it.
 func (p place) line(t *testing.T) string {
 	t.Helper()
 	if p.text == "" {
-		return p.file + ":"
+		return position(p.file) + ":"
 	}
 	data, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(p.file)))
 	require.NoError(t, err)
@@ -32,24 +33,27 @@ func (p place) line(t *testing.T) string {
 	for i, l := range strings.Split(string(data), "\n") {
 		if strings.Contains(l, p.text) {
 			require.Empty(t, found, "%q is in %s more than once", p.text, p.file)
-			found = fmt.Sprintf("%s:%d", p.file, i+1)
+			found = fmt.Sprintf("%s:%d", position(p.file), i+1)
 		}
 	}
 	require.NotEmpty(t, found, "%q is not in %s", p.text, p.file)
 	return found
 }
 
+// position is a file of the repository as positions name it: by its folder and itself.
+func position(file string) string { return path.Join(path.Base(path.Dir(file)), path.Base(file)) }
+
 var (
 	ringCopy     = place{"pipeline/ring.go", "dsl.BulkCopy(p.r.Data"}
 	ringFullWait = place{"pipeline/ring.go", "c.wait(stage, c.next.parity"}
-	weightCopy   = place{"tasks/gemv.go", "p.Copy(base, w, at"}
-	weightLoad   = place{"tasks/gemv.go", "[dsl.BF16x2](r.Data).LoadN("}
-	inputLoad    = place{"tasks/gemv.go", "[dsl.BF16x2](g.X).LoadN("}
-	inputStore   = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}
-	actStore     = place{"tasks/glu.go", "act.Store(from.Add("}
-	actLoad      = place{"tasks/vector.go", "stage(i, x.LoadN("}
-	cacheCopy    = place{"tasks/attention.go", "p.Copy(base.Add("}
-	cacheStore   = place{"tasks/qkv.go", ""}
+	weightCopy   = place{"tasks/product/gemv.go", "p.Copy(base, w, at"}
+	weightLoad   = place{"tasks/product/gemv.go", "[dsl.BF16x2](r.Data).LoadN("}
+	inputLoad    = place{"tasks/product/gemv.go", "[dsl.BF16x2](g.X).LoadN("}
+	inputStore   = place{"tasks/product/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}
+	actStore     = place{"tasks/product/glu.go", "act.Store(from.Add("}
+	actLoad      = place{"tasks/product/vector.go", "stage(i, x.LoadN("}
+	cacheCopy    = place{"tasks/attention/attention.go", "p.Copy(base.Add("}
+	cacheStore   = place{"tasks/attention/qkv.go", ""}
 )
 
 // A template broken in the ways that templates are broken in is reported, and
@@ -57,21 +61,21 @@ var (
 // schedule.
 func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 	for _, test := range []broken{
-		{"missing barrier", mutant("remove bar.sync", "o", "tasks/vector.go"),
+		{"missing barrier", mutant("remove bar.sync", "o", "product/vector.go"),
 			map[string][]place{"data race": {inputLoad, inputStore}}},
-		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "qkv", "tasks/gemv.go"),
+		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "qkv", "product/gemv.go"),
 			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad},
 				"deadlock": {ringFullWait}, "mbarrier phase skipped": {}}},
-		{"missing proxy fence", mutant("remove fence.proxy.async", "gate_up", "tasks/gemv.go"),
+		{"missing proxy fence", mutant("remove fence.proxy.async", "gate_up", "product/gemv.go"),
 			map[string][]place{"missing proxy fence": {ringCopy, weightCopy, weightLoad}}},
 		{"off-by-one page", nextPage,
 			map[string][]place{"data race": {cacheCopy, cacheStore}, "uninitialised read": {cacheCopy}}},
 		{"missing sync", noSync("sync after gate_up"), map[string][]place{"data race": {actLoad, actStore},
 			"uninitialised read": {actLoad}}},
 		{"stage released too early", releaseEarly, map[string][]place{"data race": {weightLoad, weightCopy}}},
-		{"too many bytes expected", mutant("bytes mbar.expect @full: 16 bytes more", "down", "tasks/gemv.go"),
+		{"too many bytes expected", mutant("bytes mbar.expect @full: 16 bytes more", "down", "product/gemv.go"),
 			map[string][]place{"deadlock": {ringFullWait}}},
-		{"too few bytes expected", mutant("bytes mbar.expect @full: 16 bytes less", "down", "tasks/gemv.go"),
+		{"too few bytes expected", mutant("bytes mbar.expect @full: 16 bytes less", "down", "product/gemv.go"),
 			map[string][]place{"deadlock": {ringFullWait}}},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.isReported(t, megakernel.HeldNone) })
@@ -81,13 +85,13 @@ func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 // The same of chunks held in registers.
 func TestBrokenHoldsAreReportedWithTheirLines(t *testing.T) {
 	for _, test := range []broken{
-		{"held before it has landed", mutant("remove wait.mbar @full", "chunks held for o", "tasks/held.go"),
+		{"held before it has landed", mutant("remove wait.mbar @full", "chunks held for o", "product/held.go"),
 			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad},
 				"mbarrier phase skipped": {}}},
-		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "chunks held for gate_up", "tasks/held.go"),
+		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "chunks held for gate_up", "product/held.go"),
 			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad},
 				"deadlock": {ringFullWait}, "mbarrier phase skipped": {}}},
-		{"stage not released", mutant("remove mbar.arrive @empty", "chunks held for down", "tasks/held.go"),
+		{"stage not released", mutant("remove mbar.arrive @empty", "chunks held for down", "product/held.go"),
 			map[string][]place{"deadlock": {}, "mbarrier misuse": {}}},
 	} {
 		t.Run(test.name, func(t *testing.T) { test.isReported(t, 2) })

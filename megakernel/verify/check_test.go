@@ -8,7 +8,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -45,7 +45,7 @@ func TestFormatsOfWeightsPass(t *testing.T) {
 		{Tokens: 3, Weights: "i4g64-zeros"}, {Weights: pipeline.FormatI8}, {Tokens: 4,
 			Weights: pipeline.FormatE4M3}, {Tokens: 9, Weights: pipeline.FormatE4M3B128}, {Tokens: 3,
 			Weights: pipeline.FormatE4M3B128}, {Weights: pipeline.FormatI4G32},
-		{Tokens: 10, Weights: pipeline.FormatI4G32, KV: tasks.KVE4M3}}, 2) {
+		{Tokens: 10, Weights: pipeline.FormatI4G32, KV: attention.KVE4M3}}, 2) {
 		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())
@@ -67,8 +67,8 @@ func TestOptionsAreKept(t *testing.T) {
 		"large stages":         {Config: tiny, Options: megakernel.Options{StageBytes: 40960}},
 		"few consumers":        {Config: tiny, Options: megakernel.Options{Consumers: 2}},
 		"no grouping, untied":  {Config: wide},
-		"e4m3 cache":           {Config: tiny, Options: megakernel.Options{KV: tasks.KVE4M3}},
-		"e4m3, wide heads":     {Config: wide, Options: megakernel.Options{KV: tasks.KVE4M3, Page: 1}},
+		"e4m3 cache":           {Config: tiny, Options: megakernel.Options{KV: attention.KVE4M3}},
+		"e4m3, wide heads":     {Config: wide, Options: megakernel.Options{KV: attention.KVE4M3, Page: 1}},
 		"one KV head, a layer": {Config: func() models.Config { c := wide; c.KVHeads, c.Layers = 1, 1; return c }()},
 	} {
 		test.Seeds, test.Steps = 2, 2

@@ -81,7 +81,7 @@ func TestEqualFindingsAreListedOnce(t *testing.T) {
 	race.Seed, race.Text = 2, "another element"
 	r.add(race)
 	require.Len(t, r.Findings, 1)
-	race.Sides[0].Pos.Line = "tasks/gemv.go:1"
+	race.Sides[0].Pos.Line = "product/gemv.go:1"
 	r.add(Finding{Kind: "deadlock", Sides: race.Sides})
 	require.Len(t, r.Findings, 2)
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // measured is what one schedule's run is seen to have exercised.
@@ -83,7 +83,7 @@ func (m *measured) memory(x *session, before []byte) error {
 		return err
 	}
 	c := &x.t.mk.Config
-	m.countSplits(tasks.StateLSE(states, c.HeadDim), c.Heads)
+	m.countSplits(attention.StateLSE(states, c.HeadDim), c.Heads)
 	counter, err := words("barrier")
 	if err != nil {
 		return err

@@ -10,7 +10,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -22,12 +22,12 @@ func TestPrefillKernelsPass(t *testing.T) {
 		weights, head pipeline.Format
 		dims          int // of a head; 0: tiny's
 		page          int // 0: the default
-		kv            tasks.KVType
+		kv            attention.KVType
 		attention     string
 		rows          int // and sequences of a step; 0: one
 		activations   pipeline.Format
-	}{{200, pipeline.FormatI4G64, pipeline.FormatI8, 0, 0, tasks.KVE4M3, "", 0, ""},
-		{tokens: 64, page: 1, kv: tasks.KVE4M3, attention: "window=40+sinks=3+alibi/softcap=3/sigmoid=-2+head-scale"},
+	}{{200, pipeline.FormatI4G64, pipeline.FormatI8, 0, 0, attention.KVE4M3, "", 0, ""},
+		{tokens: 64, page: 1, kv: attention.KVE4M3, attention: "window=40+sinks=3+alibi/softcap=3/sigmoid=-2+head-scale"},
 		{tokens: 200, dims: 256},
 		{64, pipeline.FormatE4M3, pipeline.FormatE4M3, 0, 0, "", "window=30+sinks=5+head-scale/head-scale", 0, ""},
 		{tokens: 64, rows: 16, weights: pipeline.FormatE4M3, activations: pipeline.FormatE4M3},
@@ -47,7 +47,7 @@ func TestABrokenPrefillKernelIsReported(t *testing.T) {
 	require.NoError(t, err)
 	r, err := check(t.Context(), Request{Config: c, Seeds: 1, Steps: 2, Prefill: 64},
 		func(k *ir.Kernel) (*ir.Kernel, error) {
-			return mutant("parity wait.mbar @tiles_full: the other parity", "qkv", "tasks/prefillgemm.go")(k)
+			return mutant("parity wait.mbar @tiles_full: the other parity", "qkv", "prefill/gemm.go")(k)
 		})
 	require.NoError(t, err)
 	require.NotEmpty(t, r.Findings)

@@ -9,7 +9,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +24,7 @@ func TestRaggedStepsAreWhatTheReferenceSays(t *testing.T) {
 		{Options: megakernel.Options{Tokens: 3, Attention: "streaming=24+sinks=2/alibi+softcap=2", Page: 8}},
 		{Options: megakernel.Options{Tokens: 2, Page: 1, Attention: "streaming=20"}},
 		{Options: megakernel.Options{Tokens: 8, Attention: "mask/sigmoid=-3", Page: 32}},
-		{Options: megakernel.Options{Tokens: 6, KV: tasks.KVE4M3, Attention: "head-scale/window=30"}},
+		{Options: megakernel.Options{Tokens: 6, KV: attention.KVE4M3, Attention: "head-scale/window=30"}},
 		{Options: megakernel.Options{Tokens: 4, Consumers: 3, Watchdog: megakernel.WatchAll}, Pin: 32},
 		{Options: megakernel.Options{Tokens: 16}},
 		{Options: megakernel.Options{Tokens: 2, Page: 128, Attention: "streaming=20+sinks=4/mask", Selection: true}},
@@ -60,7 +60,7 @@ func TestRaggedStepsOfWideGroups(t *testing.T) {
 	}
 }
 
-// wide is heads of 128 in groups of n.
+// Wide is heads of 128 in groups of n.
 func wide(group int) func(c *models.Config) {
 	return func(c *models.Config) { c.HeadDim, c.Heads, c.KVHeads = 128, 2*group, 2 }
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // scene is one run of a raggedTrial: a device and the sequences on it.
@@ -193,15 +193,15 @@ func (x *scene) attention(h reference.Hooks) reference.Hooks {
 	tables := megakernel.Tables{HeadScales: x.t.heads, Visible: x.visible}
 	h.Attend = func(layer int, q []float64, keys, values [][]float64) []float64 {
 		n := &x.now
-		at := tasks.Place{Row: n.row, Position: len(keys) - 1, First: n.first}
+		at := attention.Place{Row: n.row, Position: len(keys) - 1, First: n.first}
 		keysAt := places(len(keys))
 		for i, behind := range n.tree {
 			keysAt[n.first+i].Index = n.first + behind
 		}
 		v := mk.LayerAttention(layer, tables)
-		var sees func(head int, k tasks.Place) bool
+		var sees func(head int, k attention.Place) bool
 		if n.selected != nil && (v == nil || v.Window == 0) {
-			sees = func(head int, k tasks.Place) bool { return n.selected(head, k.Index) }
+			sees = func(head int, k attention.Place) bool { return n.selected(head, k.Index) }
 		}
 		return attend(mk, v, at, q, keysAt, keys, values, sees)
 	}

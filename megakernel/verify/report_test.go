@@ -53,17 +53,17 @@ func TestReportOfABrokenKernelNamesTheGoLines(t *testing.T) {
 	r := good()
 	r.Findings = []Finding{{Kind: "data race", Text: "element 3 of @x: not ordered", Seed: 3, Step: 1, Sides: []Side{
 		{What: "read", Op: "ld.f32", Thread: "cta 0 warp 1 lane 2",
-			Pos: ir.Pos{Line: "tasks/gemv.go:40", Caller: "megakernel/build.go:12"}},
-		{What: "earlier write", Pos: ir.Pos{Line: "tasks/vector.go:7"}}}},
+			Pos: ir.Pos{Line: "product/gemv.go:40", Caller: "megakernel/build.go:12"}},
+		{What: "earlier write", Pos: ir.Pos{Line: "product/vector.go:7"}}}},
 		{Kind: "data race"}, {Kind: "deadlock", Text: "no warp can go on"}}
 	require.EqualError(t, r.Err(), "tiny fails verification: 2 × data race; 1 × deadlock")
 	require.Contains(t, text(t, r), `
 Found
   1. data race (seed 3, starve, step 1): element 3 of @x: not ordered
        read, ld.f32, cta 0 warp 1 lane 2
-         tasks/gemv.go:40 (called from megakernel/build.go:12)
+         product/gemv.go:40 (called from megakernel/build.go:12)
        earlier write
-         tasks/vector.go:7
+         product/vector.go:7
 `)
 }
 

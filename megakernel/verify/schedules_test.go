@@ -32,7 +32,7 @@ func TestAFewSeedsAreAsManyPolicies(t *testing.T) {
 
 // What a finding names runs it again.
 func TestAFindingIsFoundAgainByItsSeed(t *testing.T) {
-	b := broken{edit: mutant("remove fence.proxy.async", "gate_up", "tasks/gemv.go")}
+	b := broken{edit: mutant("remove fence.proxy.async", "gate_up", "product/gemv.go")}
 	first, again := b.report(t, Request{Seeds: 3}), Request{Seeds: 1}
 	again.Seed = first.Findings[len(first.Findings)-1].Seed
 	require.Contains(t, b.report(t, again).Findings, first.Findings[len(first.Findings)-1])

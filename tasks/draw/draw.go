@@ -1,5 +1,5 @@
 // Package draw says which token a kernel draws from logits: the layout of a row's parameters and, in Go, the arithmetic
-// of the template tasks.Sample, operation by operation. The template's draws are these to the bit on the executor. A
+// of the template sample.Sample, operation by operation. The template's draws are these to the bit on the executor. A
 // GPU's logarithms and powers of 2 differ from Go's in the last bit, which changes a draw where two tokens all but tie.
 //
 // The draw is Gumbel-max: the token of the highest logit/T − log2(E), where E is exponentially distributed, one a

@@ -96,7 +96,7 @@ class Case:
 
     def dense(self, layer, s):
         """K and V of sequence s, [KV head][token][D] each: the pages in order, without the permutation of units, and in e4m3 of keys,
-        and times the scales (tasks/kv.go)."""
+        and times the scales (tasks/attention/kv.go)."""
         kv, n = self.layer(layer), self.tokens(s)
         units, m = kv.shape[3], 1
         while m < 8 and units % (2 * m) == 0:

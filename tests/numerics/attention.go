@@ -13,7 +13,7 @@ const (
 	stageTokens = 64
 )
 
-// attention is tasks.Attention and tasks.Merge in Go: tokens in blocks of 16, blocks
+// attention is attention.Attention and attention.Merge in Go: tokens in blocks of 16, blocks
 // round the warps, chunks split into parts, running softmaxes in base 2 merged
 // over warps, then over parts. What it rounds can be chosen.
 type attention struct {

@@ -61,7 +61,7 @@ const (
 	mmaSize = 16
 )
 
-// kernelProduct is W·x summed as tasks.GEMV does: groups of 32 columns go round the
+// kernelProduct is W·x summed as product.GEMV does: groups of 32 columns go round the
 // warps, each warp has two sums, of the lower and the upper four of every eight
 // columns, to which an mma adds 16 products at once, rounded by mma; the sums
 // are then added in float32. Products are exact.

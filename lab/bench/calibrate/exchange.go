@@ -2,7 +2,7 @@ package calibrate
 
 import (
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/grid"
 )
 
 // wordPayload is how many bytes of a vector a word of 16 bytes carries.
@@ -13,7 +13,7 @@ const wordPayload = 8
 // which others wrote when they had read the first. So each CTA must write some.
 type exchange struct {
 	b                 *builder
-	bar               *tasks.GridBarrier
+	bar               *grid.GridBarrier
 	phase             u32
 	wait, read, wrong *dsl.Var[dsl.U32]
 }
@@ -73,7 +73,7 @@ func (x *exchange) inWords() {
 	arrived := b.clock()
 	k.If(b.syncWay.EqC(int(Counted)), func() { x.bar.CountWhile(nil) })
 	released := b.clock()
-	words := &tasks.LL{Flag: func() u32 { return tag }}
+	words := &grid.LL{Flag: func() u32 { return tag }}
 	x.each(n, 2*unrolled, func(at []u32, in func(j int, store func())) {
 		var places []u32
 		for _, i := range at {

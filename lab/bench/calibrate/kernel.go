@@ -5,7 +5,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // Shape is what the measuring kernel is built for.
@@ -97,9 +98,9 @@ const (
 type builder struct {
 	Shape
 	k      *dsl.Kernel
-	e      *tasks.Env
+	e      *grid.Env
 	ring   *pipeline.Ring
-	gemv   *tasks.GEMV
+	gemv   *product.GEMV
 	passed barrierClock
 
 	data                   dsl.Buf[dsl.B128]
@@ -151,7 +152,7 @@ func (s *Shape) request() pipeline.Request {
 		Layer: []pipeline.Matrix{{Name: "work", Rows: pipeline.TileRows * s.SMs, K: s.K}}, StageBytes: s.StageBytes,
 		Stages: s.Stages, InFlight: s.InFlight, SharedLimit: sharedLimit, Fixed: []pipeline.Region{
 			{Name: regionVector, Bytes: s.VectorBytes, Align: 16},
-			{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(s.Consumers), Align: 16},
+			{Name: regionPartials, Bytes: 4 * product.PartialsLen(s.Consumers), Align: 16},
 			{Name: regionScratch, Bytes: 4 * s.Consumers, Align: 16},
 		}}
 }
@@ -162,11 +163,12 @@ func (b *builder) declare(p *pipeline.Plan) {
 	b.ring = pipeline.NewRing(k, p, b.Consumers)
 	b.staged = dsl.Shared[dsl.U32](k, regionVector, b.VectorBytes/4, at(regionVector), dsl.Align(16),
 		dsl.Doc("the vector, and the product's input"))
-	part := dsl.Shared[dsl.F32](k, regionPartials, tasks.PartialsLen(b.Consumers), at(regionPartials), dsl.Align(16),
+	part := dsl.Shared[dsl.F32](k, regionPartials, product.PartialsLen(b.Consumers), at(regionPartials), dsl.Align(16),
 		dsl.Doc("the consumer warps' partial dot products"))
-	b.e = tasks.NewEnv(k, b.SMs, b.Consumers, dsl.Shared[dsl.F32](k, regionScratch, b.Consumers, at(regionScratch)))
+	b.e = grid.NewEnv(k, b.SMs, b.Consumers, dsl.Shared[dsl.F32](k, regionScratch, b.Consumers, at(regionScratch)))
 	b.passed = newBarrierClock(k, "clock")
-	b.gemv = &tasks.GEMV{Name: "work", M: &p.Layer[0], X: dsl.View[dsl.BF16](b.staged), Part: tasks.Partials{Buf: part}}
+	b.gemv = &product.GEMV{Name: "work", M: &p.Layer[0], X: dsl.View[dsl.BF16](b.staged),
+		Part: product.Partials{Buf: part}}
 	b.data = dsl.Global[dsl.B128](k, bufferData, 0, dsl.Align(128), dsl.Doc("what is streamed"))
 	word := func(name string, n int64, doc string) dsl.Buf[dsl.U32] {
 		return dsl.Global[dsl.U32](k, name, n, dsl.Align(16), dsl.Doc(doc))
@@ -217,7 +219,7 @@ func (b *builder) measure() {
 }
 
 // share is what a CTA streams in a phase.
-func (b *builder) share() tasks.Share { return tasks.Share{First: b.k.U32(0), Count: b.tiles} }
+func (b *builder) share() product.Share { return product.Share{First: b.k.U32(0), Count: b.tiles} }
 
 func (b *builder) produce() {
 	k, e := b.k, b.e
@@ -234,7 +236,7 @@ func (b *builder) clock() u32 { return dsl.Cast[dsl.U32](b.k.Clock()) }
 func (b *builder) consume() {
 	k, e := b.k, b.e
 	c := b.ring.Consumer()
-	bar := tasks.NewGridBarrier(e, b.barrier, dsl.Uniform(b.epoch.Load(dsl.At(0)), dsl.GPUScope))
+	bar := grid.NewGridBarrier(e, b.barrier, dsl.Uniform(b.epoch.Load(dsl.At(0)), dsl.GPUScope))
 	first := e.Tid.EqC(0)
 	head := e.CTA.MulC(headWords)
 	stamp := func(at int) {

@@ -11,7 +11,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/grid"
 )
 
 // subject is a kernel that is small enough to be explored.
@@ -21,7 +21,7 @@ type subject struct {
 	ctas int
 	// warps counts those that are consumers; there is one more with a ring.
 	warps int
-	body  func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role
+	body  func(k *dsl.Kernel, e *grid.Env, ring *pipeline.Ring) []dsl.Role
 	ring  *pipeline.Plan
 	// want is what each word of "out" is at the end of every execution.
 	want  []uint32
@@ -103,8 +103,8 @@ func planted() (list []subject) {
 
 // ringBody streams chunks of ones and sums a lane's word of each. lost plants a fault: a consumer that releases
 // nothing.
-func ringBody(chunks, lost int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
-	return func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role {
+func ringBody(chunks, lost int) func(*dsl.Kernel, *grid.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *grid.Env, ring *pipeline.Ring) []dsl.Role {
 		in := dsl.Global[dsl.B128](k, "ones", int64(chunks*ring.StageBytes()/16), dsl.ReadOnly())
 		out := dsl.Global[dsl.U32](k, "out", int64(e.Consumers))
 		return []dsl.Role{
@@ -135,13 +135,13 @@ func ringBody(chunks, lost int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []
 
 // gridBody lets each CTA write a word a round and read all CTAs' behind a barrier. Faults: lost is a CTA, plus 1, that
 // does not arrive; a weak barrier orders nothing.
-func gridBody(rounds, lost int, weak bool) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
-	return func(k *dsl.Kernel, e *tasks.Env, _ *pipeline.Ring) []dsl.Role {
+func gridBody(rounds, lost int, weak bool) func(*dsl.Kernel, *grid.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *grid.Env, _ *pipeline.Ring) []dsl.Role {
 		words := dsl.Global[dsl.U32](k, "words", int64(rounds*e.Grid))
 		out := dsl.Global[dsl.U32](k, "out", int64(e.Grid))
 		counter := dsl.Global[dsl.U32](k, "barrier", 1)
 		return []dsl.Role{{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
-			bar, sum := tasks.NewGridBarrier(e, counter, k.U32(0)), dsl.NewVar(k.U32(0), "sum")
+			bar, sum := grid.NewGridBarrier(e, counter, k.U32(0)), dsl.NewVar(k.U32(0), "sum")
 			bar.Lost = lost
 			k.For(k.U32(0), k.U32(rounds), func(i dsl.Val[dsl.U32]) {
 				row := i.MulC(e.Grid)
@@ -162,17 +162,17 @@ func gridBody(rounds, lost int, weak bool) func(*dsl.Kernel, *tasks.Env, *pipeli
 
 // packetBody lets each CTA hand a packet to the others a round, by lane 0, of which each sums all. Flags go up by
 // steps; 0 plants a fault.
-func packetBody(rounds int, counted bool, steps int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
-	return func(k *dsl.Kernel, e *tasks.Env, _ *pipeline.Ring) []dsl.Role {
+func packetBody(rounds int, counted bool, steps int) func(*dsl.Kernel, *grid.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *grid.Env, _ *pipeline.Ring) []dsl.Role {
 		packets := dsl.Global[dsl.B128](k, "packets", int64(2*e.Grid))
 		out := dsl.Global[dsl.U32](k, "out", int64(e.Grid))
 		counter := dsl.Global[dsl.U32](k, "barrier", 1)
 		return []dsl.Role{{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
-			bar, sum := tasks.NewGridBarrier(e, counter, k.U32(0)), dsl.NewVar(k.U32(0), "sum")
+			bar, sum := grid.NewGridBarrier(e, counter, k.U32(0)), dsl.NewVar(k.U32(0), "sum")
 			flag := dsl.NewVar(k.U32(1), "flag")
 			k.For(k.U32(0), k.U32(rounds), func(i dsl.Val[dsl.U32]) {
 				row := i.AndC(1).MulC(e.Grid)
-				w := &tasks.LL{Flag: flag.Get}
+				w := &grid.LL{Flag: flag.Get}
 				k.If(e.Tid.EqC(0), func() {
 					packets.Store(row.Add(e.CTA), dsl.Join(i.AddC(1), k.U32(0), k.U32(0), flag.Get()), dsl.Relaxed(dsl.GPUScope))
 				})
@@ -199,8 +199,8 @@ func packetBody(rounds int, counted bool, steps int) func(*dsl.Kernel, *tasks.En
 // stepBody is how consumers tell the producer that a step runs, and hear that it knows, as megakernel's kernels do: the
 // producer fetches the first chunk of a step before, and the second behind it. acks 0 plants a fault: nobody waits for
 // the producer's ack.
-func stepBody(steps, acks int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
-	return func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role {
+func stepBody(steps, acks int) func(*dsl.Kernel, *grid.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *grid.Env, ring *pipeline.Ring) []dsl.Role {
 		in := dsl.Global[dsl.B128](k, "ones", int64(2*ring.StageBytes()/16), dsl.ReadOnly())
 		out := dsl.Global[dsl.U32](k, "out", 1)
 		ready, ack := dsl.NewMBars(k, "step_ready", 1), dsl.NewMBars(k, "step_ack", 1)
@@ -254,7 +254,7 @@ func (s *subject) kernel() (*ir.Kernel, error) {
 	if s.ring != nil {
 		ring = pipeline.NewRing(k, s.ring, s.warps)
 	}
-	e := tasks.NewEnv(k, s.ctas, s.warps, dsl.Shared[dsl.F32](k, "scratch", s.warps))
+	e := grid.NewEnv(k, s.ctas, s.warps, dsl.Shared[dsl.F32](k, "scratch", s.warps))
 	roles := s.body(k, e, ring)
 	if ring != nil {
 		k.If(e.Tid.EqC(0), ring.Init)

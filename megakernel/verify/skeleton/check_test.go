@@ -105,7 +105,7 @@ func TestAReportSaysWhatWasRunAndFound(t *testing.T) {
 	var b bytes.Buffer
 	require.NoError(t, r.Write(&b))
 	for _, want := range []string{"132 SMs, 2 of 16 layers and the LM head", "producer ", "    5000", "copies from page",
-		"called from tasks/attention.go"} {
+		"called from attention/attention.go"} {
 		require.Contains(t, b.String(), want)
 	}
 	require.EqualError(t, r.Err(), "llama3.2-1b fails verification of its plan: unexpected access")

@@ -246,18 +246,18 @@ func (m *mutant) edit(mk *megakernel.Kernel) func(*ir.Kernel) (*ir.Kernel, error
 
 var mutants = []mutant{
 	{"page index in 8 bits", 5000, pageAnd255, `copies token \d+ of layer 0.* comes for the 2nd time, want 1`,
-		"tasks/attention.go", false},
+		"attention/attention.go", false},
 	{"next page from token 4096 on", 5000, nextPage,
-		`copies from page \d+ of layer 0, which the page table of this sequence does not name`, "tasks/attention.go", false},
-	{"flag of 5 bits", 100, flagOf5Bits, `readers cannot tell old packets from new ones`, "tasks/", true},
-	{"last SM's share of o one tile short", 100, lastShareShort, `deadlock|SM 131 copies`, "tasks/", false},
+		`copies from page \d+ of layer 0, which the page table of this sequence does not name`, "attention/attention.go", false},
+	{"flag of 5 bits", 100, flagOf5Bits, `readers cannot tell old packets from new ones`, "attention/qkvpackets.go", true},
+	{"last SM's share of o one tile short", 100, lastShareShort, `deadlock|SM 131 copies`, "product/gemv.go", false},
 	{"first tiles of two equal SMs exchanged", 100, swappedOffsets,
-		`SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go", false},
-	{"parity of the first lap", 5000, sameLap, `deadlock|phase`, "tasks/", true},
+		`SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "product/gemv.go", false},
+	{"parity of the first lap", 5000, sameLap, `deadlock|phase`, "grid/", true},
 	{"chunks of the cache in 8 bits", 33000, chunksIn8Bits, `was copied 0 times in step 0 at position 33000, want 1`,
-		"tasks/attention.go", true},
+		"attention/attention.go", true},
 	{"new token's slot from 4096 on", 5000, keyToNextSlot,
-		`(stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500|uninitialised read: reads element \d+ of @ring)`, "tasks/", false},
+		`(stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500|uninitialised read: reads element \d+ of @ring)`, "attention/qkv.go", false},
 }
 
 func TestMutants(t *testing.T) {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/lab/attend"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
 )
 
@@ -13,9 +13,9 @@ import (
 func build(c *cases.Case, change func(*attend.Config)) (*program, error) {
 	p := &program{Tables: map[string][]byte{}}
 	config := attend.Config{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Layers: c.Layers, Page: c.Page,
-		Rows: c.T(), KV: tasks.KVType(c.KVType), Selection: c.Limits().Selection}
+		Rows: c.T(), KV: attention.KVType(c.KVType), Selection: c.Limits().Selection}
 	var refused error
-	config.Variants = func(k *dsl.Kernel) (list []*tasks.Variant) {
+	config.Variants = func(k *dsl.Kernel) (list []*attention.Variant) {
 		for _, v := range c.Variants {
 			made, err := variant(k, c, v.Params, p.Tables)
 			if err != nil {
@@ -40,35 +40,35 @@ func build(c *cases.Case, change func(*attend.Config)) (*program, error) {
 // variant declares a variant's buffers, notes their content, and makes it; nil is
 // plain attention. Of what Params can say only one thing can be had at a time, but
 // for a window under a rotation.
-func variant(k *dsl.Kernel, c *cases.Case, p cases.Params, tables map[string][]byte) (*tasks.Variant, error) {
+func variant(k *dsl.Kernel, c *cases.Case, p cases.Params, tables map[string][]byte) (*attention.Variant, error) {
 	floats := func(name string, values []float32) dsl.Buf[dsl.F32] {
 		tables[name] = floatWords(values)
 		return dsl.Global[dsl.F32](k, name, int64(len(values)), dsl.ReadOnly(), dsl.Doc("of the variant"))
 	}
-	var made []*tasks.Variant
-	add := func(v *tasks.Variant) { made = append(made, v) }
+	var made []*attention.Variant
+	add := func(v *attention.Variant) { made = append(made, v) }
 	if p.Rope != nil {
-		add(tasks.StreamingRoPE(p.Window, p.Sinks, floats("inv_freq", p.Rope.InvFreq), p.Rope.InvFreq))
+		add(attention.StreamingRoPE(p.Window, p.Sinks, floats("inv_freq", p.Rope.InvFreq), p.Rope.InvFreq))
 	} else if p.Window > 0 {
-		add(tasks.SlidingWindow(p.Window, p.Sinks))
+		add(attention.SlidingWindow(p.Window, p.Sinks))
 	}
 	if p.SoftCap != 0 {
-		add(tasks.SoftCap(p.SoftCap))
+		add(attention.SoftCap(p.SoftCap))
 	}
 	if p.ALiBi != nil {
-		add(tasks.ALiBi(floats("slopes", p.ALiBi), p.ALiBi))
+		add(attention.ALiBi(floats("slopes", p.ALiBi), p.ALiBi))
 	}
 	if p.Mask {
 		mask := c.Mask()
 		tables["mask"] = words(mask)
-		add(tasks.CustomMask(dsl.Global[dsl.U32](k, "mask", int64(len(mask)), dsl.ReadOnly(),
+		add(attention.CustomMask(dsl.Global[dsl.U32](k, "mask", int64(len(mask)), dsl.ReadOnly(),
 			dsl.Doc("bits of the custom mask")), nil))
 	}
 	if p.Sigmoid != nil {
-		add(tasks.Sigmoid(p.Sigmoid.Bias))
+		add(attention.Sigmoid(p.Sigmoid.Bias))
 	}
 	if p.HeadScale != nil {
-		add(tasks.HeadScale(floats("head_scale", p.HeadScale), p.HeadScale))
+		add(attention.HeadScale(floats("head_scale", p.HeadScale), p.HeadScale))
 	}
 	switch len(made) {
 	case 0:

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Case is a step's attention over a block-sparse KV cache: case.json.
@@ -139,7 +139,7 @@ func Of(name string, s Shape) *Case {
 
 // E4M3 stores keys and values in float8.
 func (c *Case) E4M3() *Case {
-	c.KVType = string(tasks.KVE4M3)
+	c.KVType = string(attention.KVE4M3)
 	return c
 }
 
@@ -164,8 +164,9 @@ func (c *Case) Unscaled() *Case {
 }
 
 // Layout is that of the cache.
-func (c *Case) Layout() tasks.KVLayout {
-	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: c.Page, Type: tasks.KVType(c.KVType)}
+func (c *Case) Layout() attention.KVLayout {
+	return attention.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: c.Page,
+		Type: attention.KVType(c.KVType)}
 }
 
 // T is the number of query rows.

@@ -4,7 +4,7 @@
 // from what Write leaves, and makes the contents itself: they come from the
 // generator of package models/synth, so that no cache is moved.
 //
-//	layer l of the cache   tensor "kv.<l>", Normal(KVStd), in the order of tasks.KVLayout's elements
+//	layer l of the cache   tensor "kv.<l>", Normal(KVStd), in the order of attention.KVLayout's elements
 //	queries                tensor "q", Normal(QStd), [row][head][dimension]
 //	custom mask            tensor "mask", see Mask
 package cases

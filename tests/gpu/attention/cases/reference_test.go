@@ -16,7 +16,7 @@ type wrong struct {
 }
 
 // outputs is the case's mathematics in float64, straight from the definition, with
-// every element of the cache found by tasks.KVLayout.Index.
+// every element of the cache found by attention.KVLayout.Index.
 func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 	t.Helper()
 	kv := make([]byte, c.LayerBytes())

@@ -1,0 +1,250 @@
+package grid
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// Env is what every template works on. Thread coordinates are computed once at
+// the top of the kernel; Consumers warps 0 … Consumers−1 do the arithmetic.
+type Env struct {
+	K         *dsl.Kernel
+	Consumers int // consumer warps
+	Grid      int // CTAs
+
+	CTA  u32 // index of this CTA
+	Warp u32 // index of this warp
+	Lane u32 // index of this lane
+	Tid  u32 // index of this thread in the CTA; under 32·Consumers for consumers
+
+	// Scratch holds one f32 a consumer warp, for sums over the CTA.
+	Scratch dsl.Buf[dsl.F32]
+
+	// Scarce is whether a kernel has so much to keep that registers spill without Anew.
+	Scarce bool
+
+	WholeWarps bool // EachConsumer and EachOf leave out whole warps only: n is a multiple of their lanes
+
+	// Trace, unless nil, notes the parts of the consumers' phases.
+	Trace *pipeline.Trace
+}
+
+// Part is a part of a phase, for a trace.
+func (e *Env) Part(what string, body func()) {
+	e.K.Helper()
+	e.Trace.Span(e.K, pipeline.TraceTask, what, body)
+}
+
+// Wait is a part of a phase in which consumer warps wait for packets that other SMs write
+// (LL), for a trace. It reads them, too, which takes a load's time where nobody waits.
+func (e *Env) Wait(what string, body func()) {
+	e.K.Helper()
+	e.Trace.Span(e.K, pipeline.TraceWait, what, body)
+}
+
+// consumerBarrier is the named barrier of the consumer warps.
+const consumerBarrier = 1
+
+// NewEnv computes the thread coordinates; those that no template uses are left
+// out of the kernel.
+func NewEnv(k *dsl.Kernel, grid, consumers int, scratch dsl.Buf[dsl.F32]) *Env {
+	at := func(v u32, name string) u32 { return dsl.Optional(v.Named(name)) }
+	return &Env{K: k, Consumers: consumers, Grid: grid, Scratch: scratch,
+		CTA: at(k.CTA(), "cta"), Warp: at(k.Warp(), "warp"), Lane: at(k.Lane(), "lane"), Tid: at(k.Tid(), "tid")}
+}
+
+// Anew makes body's code compute whatever it needs of the thread's coordinates itself, where registers are Scarce. In a
+// loop the compiler would otherwise compute it once, before the loop, and keep it in registers.
+func (e *Env) Anew(body func()) {
+	if !e.Scarce {
+		body()
+		return
+	}
+	lane, tid := e.Lane, e.Tid
+	e.Lane, e.Tid = dsl.Optional(dsl.Opaque(lane).Named("lane")), dsl.Optional(dsl.Opaque(tid).Named("tid"))
+	body()
+	e.Lane, e.Tid = lane, tid
+}
+
+// Threads is the number of consumer threads.
+func (e *Env) Threads() int { return e.Consumers * dsl.WarpSize }
+
+// Sync makes the consumer warps of the CTA wait for each other.
+func (e *Env) Sync() { e.K.NamedBarrier(consumerBarrier, e.Consumers) }
+
+// Producing runs body in the producer warps of a warpgroup behind the consumers: in its first warp, or where producers
+// (pipeline.TileStages.Producers) is not 0, in all of them.
+func (e *Env) Producing(producers int, body func()) {
+	if producers > 0 {
+		body()
+		return
+	}
+	e.K.If(e.Warp.EqC(e.Consumers), body)
+}
+
+// maxUnrolled is how many rounds of EachConsumer are written out. Few warps over
+// a wide vector would make hundreds, and nvcc take minutes.
+const maxUnrolled = 16
+
+// EachConsumer calls body for i = Tid, Tid + Threads, … under n. When n is a
+// multiple of Threads no lane is left out. Up to maxUnrolled rounds are written
+// out; more are a loop in the kernel.
+func (e *Env) EachConsumer(n int, body func(i u32)) {
+	whole := n / e.Threads()
+	if whole > maxUnrolled {
+		e.K.For(e.K.U32(0), e.K.U32(whole), func(j u32) { body(e.Tid.Add(j.MulC(e.Threads()))) }, dsl.Unroll(maxUnrolled/2))
+	} else {
+		for j := range whole {
+			body(e.Tid.AddC(j * e.Threads()))
+		}
+	}
+	if n%e.Threads() != 0 {
+		i := e.Tid.AddC(whole * e.Threads())
+		e.K.If(e.under(i, n), func() { body(i) })
+	}
+}
+
+// under is whether i of the last round is below n: the same in a warp's lanes where warps are whole.
+func (e *Env) under(i u32, n int) dsl.Pred {
+	if rest := n % e.Threads(); e.WholeWarps && rest%dsl.WarpSize == 0 {
+		return e.Warp.LtC(rest / dsl.WarpSize)
+	}
+	return i.LtC(n)
+}
+
+// OwnGroups calls body for this warp's of n groups, which the consumer warps take in
+// turns: with how many it is the i-th, and with its number.
+func (e *Env) OwnGroups(groups int, body func(i int, group u32)) {
+	for i := range pipeline.CeilDiv(groups, e.Consumers) {
+		group := dsl.Optional(e.Warp.AddC(i * e.Consumers))
+		if (i+1)*e.Consumers <= groups {
+			body(i, group)
+		} else {
+			e.K.If(group.LtC(groups), func() { body(i, group) })
+		}
+	}
+}
+
+// EachOf is EachConsumer that calls body for up to most values of i together.
+func (e *Env) EachOf(n, most int, body func(is []u32)) {
+	whole := n / e.Threads()
+	together := func(first u32, count int) {
+		is := make([]u32, count)
+		for j := range is {
+			is[j] = first.AddC(j * e.Threads())
+		}
+		body(is)
+	}
+	batches := whole / most
+	if batches*most > maxUnrolled {
+		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(), func(i u32) { together(i, most) },
+			dsl.Unroll(1))
+	} else {
+		for j := range batches {
+			together(e.Tid.AddC(j*most*e.Threads()), most)
+		}
+	}
+	if rest := whole % most; rest > 0 {
+		together(e.Tid.AddC(batches*most*e.Threads()), rest)
+	}
+	if n%e.Threads() != 0 {
+		i := e.Tid.AddC(whole * e.Threads())
+		e.K.If(e.under(i, n), func() { body([]u32{i}) })
+	}
+}
+
+// GridBarrier makes all CTAs wait for each other and what each wrote before
+// visible to all after. Every CTA adds 1 to one counter that is never reset;
+// the wait compares by wrap-safe difference, so the counter may pass 2³².
+// All CTAs must be resident at once (cooperative launch).
+type GridBarrier struct {
+	e       *Env
+	counter dsl.Buf[dsl.U32]
+	target  *dsl.Var[dsl.U32]
+
+	// Lost plants a fault: this CTA, if not 0 its number plus 1, does not arrive.
+	Lost int
+	// Watch, unless nil, makes the barrier's waits end when the launch is given up.
+	Watch *pipeline.Watch
+}
+
+// NewGridBarrier starts at epoch, the counter's value when the launch begins:
+// the number of arrivals of all earlier launches modulo 2³².
+func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
+	return &GridBarrier{e: e, counter: counter, target: dsl.NewVar(epoch, "epoch_target")}
+}
+
+// Epoch is the counter's value once every CTA has passed the last barrier.
+func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
+
+// Flag returns the flag of LL packets: odd, and another one behind every SyncWhile and CountWhile, for the next
+// 2³¹ arrivals.
+func (g *GridBarrier) Flag() u32 { return g.FlagBefore(0) }
+
+// FlagBefore is what Flag was before the last n of them.
+func (g *GridBarrier) FlagBefore(n int) u32 {
+	return g.target.Get().SubC(n * g.e.Grid).MulC(2).AddC(1)
+}
+
+// Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
+// CTA with one release add, which is cumulative over the CTA barrier before it,
+// and polls with acquire loads.
+func (g *GridBarrier) Sync() { g.SyncWhile(nil) }
+
+// SyncWhile is Sync, between whose arrival and wait the consumer threads run meanwhile, which
+// may be nil: something that needs nothing of what other CTAs write behind the barrier before
+// this one; it may look at words that have come by then. It holds back this
+// CTA alone, and only if it takes longer than the others' arrival.
+func (g *GridBarrier) SyncWhile(meanwhile func()) {
+	g.target.Set(g.target.Get().AddC(g.e.Grid))
+	g.e.Sync()
+	g.meet(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope), meanwhile)
+}
+
+// CountWhile is SyncWhile that orders no memory, but that the CTA's consumer threads have
+// met behind it: who has come through it knows that thread 0 of every CTA has come to it,
+// and must look for itself whether what they all wrote is there.
+func (g *GridBarrier) CountWhile(meanwhile func()) {
+	g.target.Set(g.target.Get().AddC(g.e.Grid))
+	g.meet(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), meanwhile)
+}
+
+func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
+	e := g.e
+	e.K.Note("grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it")
+	e.Trace.Sync(e.K, func() {
+		first := e.Tid.EqC(0)
+		if meanwhile == nil && e.Trace == nil {
+			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })
+		} else {
+			e.K.If(first, func() { g.arrive(arrives) })
+			e.Trace.Arrived()
+			if meanwhile != nil {
+				meanwhile()
+			}
+			e.K.If(first, func() {
+				g.wait(waits)
+				e.Trace.Released()
+			})
+			e.Trace.Meets()
+		}
+		e.Sync()
+	})
+}
+
+// arrive arrives for the CTA, in one thread.
+func (g *GridBarrier) arrive(order dsl.MemOpt) {
+	e := g.e
+	arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), order) }
+	if g.Lost == 0 {
+		arrive()
+	} else {
+		e.K.If(e.CTA.NeC(g.Lost-1), arrive)
+	}
+}
+
+// wait waits for all CTAs' arrivals, in one thread.
+func (g *GridBarrier) wait(order dsl.MemOpt) {
+	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals",
+		order)
+}

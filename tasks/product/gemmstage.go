@@ -1,0 +1,71 @@
+package product
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/grid"
+)
+
+// How chunks of several tiles share a stage (pipeline.MatrixPlan.Together): chunks of the same columns, one behind
+// another, that are copied by a lane each. One chunk of the columns whose input a warp keeps leaves most of it empty.
+
+// produceTogether streams the chunks of all tiles, each of size bytes; that of tile i lies at at(i).
+func (g *GEMM) produceTogether(e *grid.Env, p *pipeline.Producer, w dsl.Buf[dsl.B128], tiles u32, size int,
+	at func(i u32) dsl.Val[dsl.U64]) {
+	k := e.K
+	k.ForStep(k.U32(0), tiles, g.M.Together, func(first u32) {
+		n := tiles.Sub(first).MinC(g.M.Together)
+		p.Fill(n.MulC(size), func(base u32) {
+			k.If(e.Lane.Lt(n), func() {
+				p.Copy(base.Add(e.Lane.MulC(size/16)), w, at(first.Add(e.Lane)), k.U32(size), streamed)
+			})
+		})
+	}, dsl.Unroll(1))
+}
+
+// multiplyTogether drains the stages of a chunk, of chunk tile groups, of all tiles of a batch, and adds their products
+// to acc, two tiles at a time. A stage that is not whole, the last of a share, has a path of its own: so products of
+// all tiles of a stage take turns, without conditions between them.
+func (g *GEMM) multiplyTogether(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc []tilePair,
+	tiles u32,
+	chunk int) {
+	k, p, pieces := e.K, g.int4(r), chunk/g.piece(e.Consumers)
+	size := g.M.Format.Of(chunk*g.M.Format.Columns()) / 16
+	for first := 0; first < g.M.Batch; first += g.M.Together {
+		n := min(g.M.Together, g.M.Batch-first)
+		there := func(i int) dsl.Pred { return tiles.Gt(k.U32(first + i)) }
+		multiply := func(base u32, from, n int) {
+			var w [][]*Int4Weights
+			for i := range n {
+				w = append(w, g.weightsInt4(e, p, base.AddC((from+i)*size), chunk))
+			}
+			for i := 0; i < n; i += 2 {
+				g.productsInt4(e, p, x, acc[(first+from+i)/2], w[i:min(i+2, n)], pieces)
+			}
+		}
+		rest := func(base u32) {
+			for i := 0; i < n-1; i += 2 {
+				one := func() { multiply(base, i, 1) }
+				switch {
+				case i == 0 && n == 2:
+					one()
+				case i == 0:
+					k.IfElse(there(1), func() { multiply(base, 0, 2) }, one)
+				case i == n-2:
+					k.If(there(i), one)
+				default:
+					k.If(there(i), func() { k.IfElse(there(i+1), func() { multiply(base, i, 2) }, one) })
+				}
+			}
+		}
+		k.If(there(0), func() {
+			c.Drain(func(base u32) {
+				if n == 1 {
+					multiply(base, 0, 1)
+					return
+				}
+				k.IfElse(there(n-1), func() { multiply(base, 0, n) }, func() { rest(base) })
+			})
+		})
+	}
+}

@@ -1,0 +1,313 @@
+package product
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/grid"
+)
+
+// fragments is the input of a warp's k groups of one chunk of columns, and of the
+// next chunk, which is under way.
+type fragments struct {
+	g         *GEMM
+	e         *grid.Env
+	n         u32
+	unit      u32                      // laneUnit
+	now, next [][]*dsl.Var[dsl.BF16x2] // [half·groups + group][4]: 8 tokens of a k group
+	fixed     [][]*fixedBlock          // [half][tile group] of integers, instead of now
+	half      [][]*halfBlock           // of those of 4 bits, instead of fixed
+	piece     int                      // tile groups that lie side by side
+}
+
+// groups is how many tile groups of a chunk of n a warp takes at most.
+func groups(e *grid.Env, chunk int) int { return pipeline.CeilDiv(chunk, e.Consumers) }
+
+func (g *GEMM) newFragments(e *grid.Env, n u32) *fragments {
+	x := &fragments{g: g, e: e, n: n, piece: g.piece(e.Consumers)}
+	each, p := groups(e, g.M.ChunkK/g.M.Format.Columns()/x.piece)*x.piece, g.int4(nil)
+	if p == nil {
+		x.unit = laneUnit(e).Named("unit")
+	}
+	for range g.In.Padded() / 8 {
+		if p == nil {
+			break
+		}
+		if p.Half {
+			x.half = append(x.half, many(each, func() *halfBlock { return newHalfBlock(e.K, p) }))
+		} else {
+			x.fixed = append(x.fixed, many(each, func() *fixedBlock { return newFixedBlock(e.K, p.Shape) }))
+		}
+	}
+	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
+	for range g.M.Format.Parts() * each * g.In.Padded() / 8 {
+		if p == nil {
+			x.now = append(x.now, dsl.NewArray(zero, 4, "x"))
+		}
+		x.next = append(x.next, dsl.NewArray(zero, 4, "x_next"))
+	}
+	return x
+}
+
+func many[T any](n int, of func() T) (all []T) {
+	for range n {
+		all = append(all, of())
+	}
+	return all
+}
+
+// fetch loads chunk c's fragments. Lanes of tokens that the step does not have
+// keep their zeros.
+func (x *fragments) fetch(c u32) {
+	k, e, m := x.e.K, x.e, x.g.M
+	parts := m.Format.Parts()
+	whole, total := m.ChunkK/m.Format.Columns(), m.KPadded/m.Format.Columns()
+	each := len(x.next) * 8 / x.g.In.Padded() / parts
+	for half := range x.g.In.Padded() / 8 {
+		token := e.Lane.DivC(4).AddC(8 * half)
+		k.If(token.Lt(x.n), func() {
+			for i := range each {
+				n := x.piece
+				in := e.Warp.AddC(i / n * e.Consumers).MulC(n).AddC(i % n)
+				group := c.MulC(whole).Add(in)
+				load := func() {
+					for part := range parts {
+						x.load(x.next[(half*each+i)*parts+part], group.MulC(parts).AddC(part), half)
+					}
+				}
+				switch inside := (i/n+1)*e.Consumers*n <= whole; {
+				case inside && m.TailK == m.ChunkK:
+					load()
+				case inside:
+					k.If(group.LtC(total), load)
+				default:
+					k.If(in.LtC(whole).And(group.LtC(total)), load)
+				}
+			}
+		})
+	}
+}
+
+// load reads 8 tokens of a k group: lane l the 8 elements from 8·(l%4) on of token
+// l/4. Elements beyond K, which nobody has written, are zeros.
+func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
+	k, e, in := x.e.K, x.e, x.g.In
+	get := func() {
+		if inFixed(in.Format) != inFixed(x.g.M.Format) {
+			x.reordered(to, group, half)
+			return
+		}
+		at := group.MulC(in.Padded() * pipeline.GroupK / 2).AddC(half * 8 * pipeline.GroupK / 2).Add(e.Lane.MulC(4))
+		for i, v := range dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 4) {
+			to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
+		}
+	}
+	if in.K%x.g.M.Format.Columns() == 0 {
+		get()
+		return
+	}
+	there := func() dsl.Pred {
+		if in.K%pipeline.GroupK == 0 {
+			return group.LtC(in.K / pipeline.GroupK)
+		}
+		return group.MulC(pipeline.GroupK).Add(e.Lane.AndC(3).MulC(8)).LtC(in.K)
+	}
+	k.IfElse(there(), get, func() {
+		for _, v := range to {
+			v.Set(dsl.Lit[dsl.BF16x2](k, 0))
+		}
+	})
+}
+
+// reordered is load from the other order of the two, that of integers' inputs or the plain one: what a lane wants of a
+// k group, 8·t to 8·t + 7, or for integers 4·t to 4·t + 3 and those 16 further on, is in two places there.
+func (x *fragments) reordered(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
+	k, e, in := x.e.K, x.e, x.g.In
+	token, t, each, apart := e.Lane.DivC(4).AddC(8*half), e.Lane.RemC(4), 8, 4
+	if inFixed(x.g.M.Format) {
+		each, apart = 4, 8
+	}
+	at := in.At(token, group.MulC(pipeline.GroupK).Add(t.MulC(each))).DivC(2)
+	pairs := dsl.View[dsl.BF16x2](x.g.X)
+	for i, v := range append(pairs.LoadN(at, 2), pairs.LoadN(at.AddC(apart), 2)...) {
+		to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
+	}
+}
+
+// advance makes the fetched chunk, c, the one to multiply with and fetches the next:
+// behind the last chunk the first again, for the next batch.
+func (x *fragments) advance(c u32) {
+	k, m := x.e.K, x.g.M
+	for half, blocks := range x.fixed {
+		for i, b := range blocks {
+			b.set(k, x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
+		}
+	}
+	for half, blocks := range x.half {
+		for i, b := range blocks {
+			b.set(k, x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
+		}
+	}
+	for i, four := range x.next[:len(x.now)] {
+		for j, v := range four {
+			x.now[i][j].Set(v.Get())
+		}
+	}
+	if m.ChunksPerTile == 1 {
+		return // every batch multiplies with the same
+	}
+	next := c.AddC(1)
+	if m.Batches() > 1 {
+		x.fetch(dsl.Select(next.EqC(m.ChunksPerTile), k.U32(0), next))
+		return
+	}
+	k.If(next.LtC(m.ChunksPerTile), func() { x.fetch(next) })
+}
+
+// of is what mma h of the warp's i-th k group takes of 8 tokens; its k groups are those of its
+// tile groups, one after another.
+func (x *fragments) of(half, i, h int) (lo, hi pair) {
+	v := x.now[half*len(x.now)*8/x.g.In.Padded()+i]
+	return v[2*h].Get(), v[2*h+1].Get()
+}
+
+// tilePair is the accumulators of two row tiles: 8 columns are one mma's for both
+// tiles, 16 columns one of each. Of integers each tile has its own, of a lane's two rows and the tokens of each set.
+type tilePair [][]*dsl.Var[dsl.F32]
+
+// accumulators are zeros for all tiles of a batch.
+func (g *GEMM) accumulators(k *dsl.Kernel) []tilePair {
+	out := make([]tilePair, pipeline.CeilDiv(g.M.Batch, 2))
+	for i := range out {
+		n, each := 1, 4
+		switch {
+		case inNibbles(g.M.Format):
+			n = g.In.Padded() / 8
+		case g.In.Padded() == 16 || inFixed(g.M.Format):
+			n, each = min(2, g.M.Batch-2*i), g.In.Padded()/4
+		}
+		for range n {
+			out[i] = append(out[i], dsl.NewArray(k.F32(0), each, "acc"))
+		}
+	}
+	return out
+}
+
+// multiply drains the chunks of tiles first and first+1 of the batch, as far as it
+// has them, and adds their products. Both are multiplied together: the mmas of a
+// tile wait for each other, those of another do not.
+func (g *GEMM) multiply(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc tilePair, tiles u32,
+	first,
+	chunk int) {
+	if inFixed(g.M.Format) {
+		g.multiplyInt4(e, c, r, x, acc, tiles, first, chunk)
+		return
+	}
+	inTurn(g, e.K, tiles, first, func() (w [][]pair) {
+		c.Drain(func(base u32) { w = g.weights(e, r, base, x.unit, chunk) })
+		return w
+	}, func(w [][][]pair) { g.products(e, x, acc, w, chunk) })
+}
+
+// inTurn drains the weights of tiles first and first + 1 of a batch, as far as it has them, and then multiplies with
+// both.
+func inTurn[W any](g *GEMM, k *dsl.Kernel, tiles u32, first int, drain func() W, products func(w []W)) {
+	k.If(tiles.Gt(k.U32(first)), func() {
+		w := []W{drain()}
+		if first+1 == g.M.Batch {
+			products(w)
+			return
+		}
+		k.IfElse(tiles.Gt(k.U32(first+1)), func() { products(append(w, drain())) }, func() { products(w) })
+	})
+}
+
+// weights loads the warp's k groups of a chunk of n from the ring, where the chunk
+// begins at base, and the lane's words are unit behind that of a group. Groups that it does not have are zeros.
+func (g *GEMM) weights(e *grid.Env, r *pipeline.Ring, base, unit u32, chunk int) (w [][]pair) {
+	k := e.K
+	data, n, at := dsl.View[dsl.BF16x2](r.Data), 4, base.MulC(4)
+	if !g.M.Format.Blocks() {
+		at = at.Add(unit)
+	} else {
+		n = blockPairs + g.blockScales()
+	}
+	for i := range groups(e, chunk) {
+		group := e.Warp.AddC(i * e.Consumers)
+		load := func() []pair {
+			if g.M.Format.Blocks() {
+				return g.blockWords(e, r, at.Add(group.MulC(g.M.Format.GroupSize()/4)), unit)
+			}
+			return data.LoadN(at.Add(group.MulC(pipeline.GroupBytes/4)), 4)
+		}
+		if (i+1)*e.Consumers <= chunk {
+			w = append(w, load())
+			continue
+		}
+		vars := dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), n, "w")
+		k.If(group.LtC(chunk), func() {
+			for j, v := range load() {
+				vars[j].Set(v)
+			}
+		})
+		var four []pair
+		for _, v := range vars {
+			four = append(four, v.Get())
+		}
+		w = append(w, four)
+	}
+	return w
+}
+
+// products adds the products of one or two tiles' weights with the input, in the
+// order of the k groups. The order of the elements within a group does not matter,
+// as it is the same for both operands: see package pipeline.
+func (g *GEMM) products(e *grid.Env, x *fragments, acc tilePair, w [][][]pair, chunk int) {
+	parts := g.M.Format.Parts()
+	for i := range groups(e, chunk) {
+		step := func() {
+			if g.M.Format.Blocks() {
+				g.blockProducts(e, x, acc, w, i)
+				return
+			}
+			var wide [][][]pair // [tile][k group]
+			for t := range w {
+				wide = append(wide, operands(g.M.Format, w[t][i]))
+			}
+			for h := range 2 * parts {
+				part, h := h/2, h%2
+				a0, a2 := x.of(0, i*parts+part, h)
+				if g.In.Padded() == 8 {
+					g.asRows(e, [2]pair{a0, a2}, acc[0], wide, part, h)
+					continue
+				}
+				a1, a3 := x.of(1, i*parts+part, h)
+				for t := range wide {
+					add(g.M.Format, acc[t], [4]pair{a0, a1, a2, a3}, [2]pair{wide[t][part][2*h], wide[t][part][2*h+1]})
+				}
+			}
+		}
+		if (i+1)*e.Consumers <= chunk {
+			step()
+		} else {
+			e.K.If(e.Warp.AddC(i*e.Consumers).LtC(chunk), step)
+		}
+	}
+}
+
+// asRows multiplies with the weights of two tiles as the 16 rows of operand A, and 8
+// tokens as the columns of B.
+func (g *GEMM) asRows(e *grid.Env, x [2]pair, acc []*dsl.Var[dsl.F32], w [][][]pair, i, h int) {
+	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
+	a := [4]pair{w[0][i][2*h], zero, w[0][i][2*h+1], zero}
+	if len(w) == 2 {
+		a[1], a[3] = w[1][i][2*h], w[1][i][2*h+1]
+	}
+	add(g.M.Format, acc, a, x)
+}
+
+// add is acc += a·b.
+func add(f pipeline.Format, acc []*dsl.Var[dsl.F32], a [4]pair, b [2]pair) {
+	for i, v := range productOf(f, a, b, [4]f32{acc[0].Get(), acc[1].Get(), acc[2].Get(), acc[3].Get()}) {
+		acc[i].Set(v)
+	}
+}

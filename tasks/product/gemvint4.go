@@ -1,0 +1,162 @@
+package product
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
+	"github.com/mkgen/mkgen/tasks/grid"
+)
+
+// How a GEMV multiplies weights of integers. Warps share a chunk in pieces: some blocks of a run each.
+
+// int4 is the product of a tile, nil of other weights; without a ring it says sizes only.
+func (g *GEMV) int4(r *pipeline.Ring) *Int4 {
+	p := Int4Of(g.Name, g.M, r, g.Fixed)
+	if p != nil {
+		p.Exchanged = g.Exchanged
+	}
+	return p
+}
+
+// Int4Of is the product of a tile of a matrix with x, nil of other weights.
+func Int4Of(name string, m *pipeline.MatrixPlan, r *pipeline.Ring, x *FixedInput) *Int4 {
+	shape, ok := m.Format.Int4(m.K)
+	if !ok {
+		return nil
+	}
+	p := &Int4{Name: name, Shape: shape, BF16: !m.Format.F16Scales(), X: x}
+	if r != nil {
+		p.Data = r.Data
+	}
+	return p
+}
+
+// pieceOf is how many blocks of n columns a warp takes at once: with which the busiest has the least,
+// and of two as good the more.
+func pieceOf(consumers int, p *Int4, columns int) (n int) {
+	least := 0
+	for _, blocks := range []int{4, 2, 1} {
+		if p.Shape.Run%blocks != 0 {
+			continue
+		}
+		if most := pipeline.CeilDiv(columns/i4.Columns/blocks, consumers) * blocks; least == 0 || most < least {
+			n, least = blocks, most
+		}
+	}
+	return n
+}
+
+// pieces is how many parts of n columns the warps share among them: of integers pieces, else tile groups.
+func (g *GEMV) pieces(e *grid.Env, columns int) int {
+	if p := g.int4(nil); p != nil {
+		return columns / i4.Columns / pieceOf(e.Consumers, p, columns)
+	}
+	return columns / g.M.Format.Columns()
+}
+
+// pieceAt is where a piece of n blocks lies: its run, from base on, in 16-byte elements, and its first block there.
+func pieceAt(e *grid.Env, p *Int4, base, piece u32, n int) (run, first u32) {
+	of := p.Shape.Run / n
+	if of == 1 {
+		return base.Add(piece.MulC(p.Shape.RunBytes() / 16)), e.K.U32(0)
+	}
+	return base.Add(piece.DivC(of).MulC(p.Shape.RunBytes() / 16)), piece.RemC(of).MulC(n)
+}
+
+// mostKept is how many blocks' input a lane keeps in registers over all tiles: 5 a block.
+const mostKept = 4
+
+// keepInputs loads a warp's input for all tiles, where a tile is a chunk, all warps have as much of it, and it is
+// little. Of E2M1, whose input costs most to load, warps may have a piece less, and load another's in its place.
+func (g *GEMV) keepInputs(e *grid.Env) {
+	g.inputs = nil
+	if g.Fixed == nil || g.M.ChunksPerTile > 1 {
+		return
+	}
+	p := g.int4(nil)
+	n, pieces := pieceOf(e.Consumers, p, g.M.ChunkK), g.pieces(e, g.M.ChunkK)
+	if pieces%e.Consumers != 0 && !p.Shape.E2M1 || pipeline.CeilDiv(pieces, e.Consumers)*n > mostKept {
+		return
+	}
+	g.inputs = g.inputsOf(e, p, e.K.U32(0), g.M.ChunkK)
+	if rest := len(g.inputs); rest*e.Consumers < pieces {
+		mine := e.Warp.AddC(rest * e.Consumers).MinC(pieces - 1)
+		g.inputs = append(g.inputs, g.inputInt4(e, p, e.K.U32(0), mine, n))
+	}
+}
+
+// inputsOf are those of a warp's pieces of a chunk which all warps have.
+func (g *GEMV) inputsOf(e *grid.Env, p *Int4, chunk u32, columns int) (inputs []*Int4Input) {
+	if g.inputs != nil {
+		return g.inputs
+	}
+	n := pieceOf(e.Consumers, p, columns)
+	for i := range min(maxInputsAhead, g.pieces(e, columns)/e.Consumers) {
+		inputs = append(inputs, g.inputInt4(e, p, chunk, e.Warp.AddC(i*e.Consumers), n))
+	}
+	return inputs
+}
+
+// inputInt4 is the input of a piece of a chunk.
+func (g *GEMV) inputInt4(e *grid.Env, p *Int4, chunk, piece u32, n int) *Int4Input {
+	return p.Input(e, chunk.MulC(g.M.ChunkK/i4.Columns).Add(piece.MulC(n)), n)
+}
+
+// tileInt4 is tile.
+func (g *GEMV) tileInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
+	p := g.int4(r)
+	s := p.Begin(e)
+	first := 0
+	if held != noTile {
+		first = g.useHeldInt4(e, p, s, held)
+	}
+	g.chunksFrom(e.K, first, func(chunk u32, columns int) {
+		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, chunk, columns)
+		c.Drain(func(base u32) {
+			e.OwnGroups(g.pieces(e, columns), func(i int, piece u32) {
+				run, block := pieceAt(e, p, base, piece, n)
+				w := p.Load(e, run, block, n)
+				if i < len(inputs) {
+					p.Multiply(e, s, w, inputs[i])
+				} else {
+					p.Multiply(e, s, w, g.inputInt4(e, p, chunk, piece, n))
+				}
+			})
+		})
+	})
+	return []f32{p.whole(s)}
+}
+
+// takeInt4 is take.
+func (g *GEMV) takeInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, part int, held []*dsl.Var[dsl.BF16x2]) {
+	p, columns := g.int4(r), g.M.ChunkColumns(part)
+	n := pieceOf(e.Consumers, p, columns)
+	c.Drain(func(base u32) {
+		e.OwnGroups(g.pieces(e, columns), func(i int, piece u32) {
+			run, block := pieceAt(e, p, base, piece, n)
+			for at, w := range p.Load(e, run, block, n).words() {
+				held[i*p.Words(n)+at].Set(dsl.Bits[dsl.BF16x2](w))
+			}
+		})
+	})
+}
+
+// useHeldInt4 is useHeld.
+func (g *GEMV) useHeldInt4(e *grid.Env, p *Int4, s *Int4Sums, t int) int {
+	for part := range g.heldOf(t) {
+		held, columns := g.heldChunk(e, t, part), g.M.ChunkColumns(part)
+		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, e.K.U32(part), columns)
+		e.OwnGroups(g.pieces(e, columns), func(i int, piece u32) {
+			var words []u32
+			for _, v := range held[i*p.Words(n):][:p.Words(n)] {
+				words = append(words, dsl.Bits[dsl.U32](v.Get()))
+			}
+			if i < len(inputs) {
+				p.Multiply(e, s, p.ofWords(words, n), inputs[i])
+			} else {
+				p.Multiply(e, s, p.ofWords(words, n), g.inputInt4(e, p, e.K.U32(part), piece, n))
+			}
+		})
+	}
+	return g.heldOf(t)
+}

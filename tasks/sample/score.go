@@ -1,0 +1,203 @@
+package sample
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/draw"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/product"
+)
+
+// SampleScoresLen is the length of Sample.Scores.
+func SampleScoresLen(rows, grid int) int { return rows * draw.ScoredSteps * draw.ScoreWords(grid) }
+
+// SampleTopsLen is the length of Sample.Tops.
+func SampleTopsLen(rows, grid int) int { return rows * grid * topsWords }
+
+const topsWords = 2 * draw.MaxTops // of a row and CTA in Tops
+
+// scoreAt is where the scores of a row's next token begin.
+func (t *Sample) scoreAt(e *grid.Env, row u32) u32 {
+	slot := row.MulC(draw.ScoredSteps).Add(t.Position(row).AndC(draw.ScoredSteps - 1))
+	return slot.MulC(draw.ScoreWords(e.Grid))
+}
+
+// topsAt is where a CTA's highest logits of a row begin.
+func topsAt(e *grid.Env, row, cta u32) u32 { return row.MulC(e.Grid).Add(cta).MulC(topsWords) }
+
+// scored calls body for rows that want scores; in a warp alike.
+func (t *Sample) scored(k *dsl.Kernel, row u32, body func(tops u32)) {
+	wanted := dsl.Uniform(t.param(row, draw.RowScores), dsl.WarpScope)
+	k.If(wanted.NeC(0), func() { body(wanted.SubC(1).MinC(draw.MaxTops)) })
+}
+
+func (t *Sample) scores() dsl.Pred { return t.Modes.AndC(draw.ModeScores).NeC(0) }
+
+// score writes, for the rows that want scores, what the CTA's logits add to the log-sum-exp, and the highest of them in
+// order. A warp looks after a row, so that no CTA waits for another.
+func (t *Sample) score(e *grid.Env, share product.Share) {
+	e.K.If(t.scores(), func() {
+		t.ownRows(e, func(row u32) {
+			t.scored(e.K, row, func(tops u32) { t.scoreRow(e, share, row, evenTops(tops)) })
+		})
+	})
+}
+
+// evenTops is how many of the highest logits a CTA lists of a row: they are merged two at a time.
+func evenTops(tops u32) u32 { return tops.AddC(1).ShrC(1).MulC(2) }
+
+// scoreRow is score of one row, in one warp.
+func (t *Sample) scoreRow(e *grid.Env, share product.Share, row, tops u32) {
+	k := e.K
+	each := func(body func(token u32, x f32)) {
+		t.eachFourOf(e, share, row, e.Lane, dsl.WarpSize, ahead, func(four u32, x []f32) {
+			for i := range x {
+				body(dsl.Optional(four.AddC(i)), x[i])
+			}
+		})
+	}
+	own, sum := dsl.NewVar(k.F32(math.Inf(-1)), "own"), dsl.NewVar(k.F32(0), "sum")
+	each(func(_ u32, x f32) { own.Set(own.Get().Max(x)) })
+	top, found := dsl.WarpMax(own.Get()), t.finding(e, row, own.Get(), tops)
+	each(func(token u32, x f32) {
+		power := dsl.Exp2(x.Sub(top).Mul(k.F32(math.Log2E)))
+		sum.Set(sum.Get().Add(dsl.Select(x.Le(top), power, k.F32(0)))) // not NaN, which is beyond the vocabulary
+		found.add(token, x)
+	})
+	all := dsl.WarpSum(sum.Get())
+	k.If(e.Lane.EqC(0), func() {
+		at := t.scoreAt(e, row).AddC(draw.ScoreParts).Add(e.CTA.MulC(2))
+		t.Scores.StoreN(at, []u32{dsl.Bits[dsl.U32](top), dsl.Bits[dsl.U32](all)})
+	})
+	found.write(tops, each, t.Tops, topsAt(e, row, e.CTA))
+}
+
+// merge finds the highest logits of all CTAs, behind the sync, each row's in one CTA: while it merges the others wait
+// at their next sync.
+func (t *Sample) merge(e *grid.Env) {
+	k := e.K
+	k.If(t.scores(), func() {
+		t.ownRows(e, func(row u32) {
+			t.scored(k, row, func(tops u32) {
+				cta := row
+				if e.Grid < t.T {
+					cta = row.RemC(e.Grid)
+				}
+				k.If(tops.NeC(0).And(e.CTA.Eq(cta)), func() { t.mergeRow(e, row, tops) })
+			})
+		})
+	})
+}
+
+// mergeRow is merge of one row, in one warp: a lane goes through lists of CTAs, or through a part of one where these
+// are few, two tokens of each at a time, for as long as they may be among the highest.
+func (t *Sample) mergeRow(e *grid.Env, row, tops u32) {
+	k, parts := e.K, max(1, dsl.WarpSize/e.Grid)
+	cta, part, pairs := e.Lane.DivC(parts), e.Lane.RemC(parts), evenTops(tops).ShrC(1)
+	lists := make([][]*dsl.Var[dsl.U32], pipeline.CeilDiv(e.Grid, dsl.WarpSize/parts))
+	low, none := dsl.Bits[dsl.U32](k.F32(math.Inf(-1))), dsl.Lit[dsl.U32](k, draw.NoToken)
+	load := func(l int, pair u32, also dsl.Pred) {
+		of := cta.AddC(l * dsl.WarpSize / parts)
+		k.If(of.LtC(e.Grid).And(pair.Lt(pairs)).And(also), func() {
+			for i, v := range t.Tops.LoadN(topsAt(e, row, of).Add(pair.MulC(4)), 4) {
+				lists[l][i].Set(v)
+			}
+		})
+	}
+	at := func(l, i int) f32 { return dsl.Bits[dsl.F32](lists[l][2*i].Get()) }
+	own := dsl.NewVar(k.F32(math.Inf(-1)), "own")
+	for l := range lists {
+		lists[l] = append(dsl.NewArray(low, 2, "pair"), dsl.NewArray(none, 2, "pair")...)
+		lists[l][1], lists[l][2] = lists[l][2], lists[l][1]
+		load(l, part, k.Bool(true))
+	}
+	for l := range lists {
+		own.Set(own.Get().Max(at(l, 0)))
+	}
+	found := t.finding(e, row, own.Get(), tops)
+	k.ForStep(part, pairs, parts, func(pair u32) {
+		var further []dsl.Pred
+		for l := range lists {
+			for i := range 2 {
+				token := lists[l][2*i+1].Get()
+				k.If(token.NeC(draw.NoToken), func() { found.add(token, at(l, i)) })
+			}
+			further = append(further, at(l, 1).Ge(found.floor))
+		}
+		for l := range lists {
+			lists[l][1].Set(none)
+			lists[l][3].Set(none)
+			load(l, pair.AddC(parts), further[l])
+		}
+	}, dsl.Unroll(1))
+	found.write(tops, func(body func(token u32, x f32)) {
+		k.ForStep(cta, k.U32(e.Grid), dsl.WarpSize/parts, func(of u32) {
+			k.ForStep(part, tops, parts, func(i u32) {
+				pair := t.Tops.LoadN(topsAt(e, row, of).Add(i.MulC(2)), 2)
+				k.If(pair[1].NeC(draw.NoToken), func() { body(dsl.Optional(pair[1]), dsl.Bits[dsl.F32](pair[0])) })
+			}, dsl.Unroll(4))
+		}, dsl.Unroll(1))
+	}, t.Scores, t.scoreAt(e, row).AddC(draw.ScoreTops))
+}
+
+// keepLogit writes the logit of the token that a row chose, or of the row's target, in one thread of a grid.
+func (t *Sample) keepLogit(e *grid.Env, row u32, w winner) {
+	k := e.K
+	k.If(t.scores().And(e.CTA.EqC(0)), func() {
+		k.If(t.param(row, draw.RowScores).NeC(0), func() {
+			logit, target := dsl.NewVar(w.logit.Get(), "logit"), t.param(row, draw.RowTarget)
+			token := dsl.Select(target.NeC(0), target.SubC(1), w.Index.Get()).MinC(t.Vocab - 1)
+			k.If(target.NeC(0), func() { logit.Set(t.Logits.Load(row.MulC(t.Vocab).Add(token))) })
+			k.If(t.isChanged(row), func() { logit.Set(t.Raw.Load(row.MulC(t.Vocab).Add(token))) })
+			t.Scores.Store(t.scoreAt(e, row).AddC(draw.ScoreChosen), dsl.Bits[dsl.U32](logit.Get()))
+		})
+	})
+}
+
+const (
+	fours = pipeline.TileRows / 4 // of a tile's logits
+	ahead = 4                     // fours that a thread loads before it looks at them
+)
+
+// eachFourOf is eachFour by one of several threads, which loads some fours before body sees them.
+func (t *Sample) eachFourOf(e *grid.Env, share product.Share, row, thread u32, threads, ahead int,
+	body func(token u32, x []f32)) {
+	t.eachAhead(e, share, thread, threads, ahead, func(four u32) []f32 {
+		token := four.MulC(4)
+		return loadFour(t, e.K, t.Logits, row.MulC(t.Vocab).Add(token), token)
+	}, func(four u32, x []f32) { body(dsl.Optional(four.MulC(4)), x) })
+}
+
+// eachAhead calls body for a thread's fours of the CTA, with what load has of them.
+func (t *Sample) eachAhead(e *grid.Env, share product.Share, thread u32, threads, ahead int, load func(four u32) []f32,
+	body func(four u32, x []f32)) {
+	k := e.K
+	end := share.First.Add(share.Count).MulC(fours).MinC(pipeline.CeilDiv(t.Vocab, 4))
+	k.ForStep(share.First.MulC(fours).Add(thread), end, threads*ahead, func(first u32) {
+		xs := [][]f32{load(first)}
+		for i := 1; i < ahead; i++ {
+			var vars []*dsl.Var[dsl.F32]
+			for range xs[0] {
+				vars = append(vars, dsl.NewVar(k.F32(0), "x"))
+			}
+			four := first.AddC(i * threads)
+			k.If(four.Lt(end), func() {
+				for j, x := range load(four) {
+					vars[j].Set(x)
+				}
+			})
+			var x []f32
+			for _, v := range vars {
+				x = append(x, v.Get())
+			}
+			xs = append(xs, x)
+		}
+		body(first, xs[0])
+		for i := 1; i < ahead; i++ {
+			four := first.AddC(i * threads)
+			k.If(four.Lt(end), func() { body(four, xs[i]) })
+		}
+	}, dsl.Unroll(1))
+}
