@@ -1,8 +1,8 @@
 // Package deep marks tests that take long. They run only where the test binary was given -deep, as .ci/run does:
 //
-//	go test ./tests ./tasks -deep
+//	go test ./tests ./tasks/product -deep
 //
-// A package whose tests do not import this one has no such flag, and go test ./... -deep fails there.
+// A package whose tests do not import this one, or one that does, has no such flag, and go test ./... -deep fails there.
 //
 // Test binaries that import it collect garbage a quarter as often, unless GOGC says otherwise: they build and drop one
 // small kernel after another, and collecting took a third of the time of some.

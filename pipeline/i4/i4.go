@@ -1,5 +1,5 @@
 // Package i4 is how weights of 4 or 8 bits that are integers lie in a chunk, and what their input is as fixed
-// point. It knows sizes and bytes only; package tasks multiplies them.
+// point. It knows sizes and bytes only; package tasks/product multiplies them.
 //
 // A weight is a code from −8 to 7 times the scale of its row and scale group, or that code less
 // a zero point times the scale. A checkpoint's codes from 0 to 15 and its zero points are taken
