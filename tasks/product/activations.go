@@ -21,7 +21,7 @@ func ColumnsPadded(tokens int) int {
 // Activations is a matrix product's input of T tokens (2 to MaxColumns) and K
 // columns, in the type in which Format's weights are multiplied, in fragment order: [K/32][padded T][32], so that the
 // fragments of a k group are one stretch of 512 bytes for 8 tokens. For weights of integers the 32 are in the order of
-// inOrder. Columns from K to the next multiple of 32 and rows of unused tokens are never read.
+// InOrder. Columns from K to the next multiple of 32 and rows of unused tokens are never read.
 type Activations struct {
 	K, T   int
 	Format pipeline.Format

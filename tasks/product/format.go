@@ -149,7 +149,7 @@ func productOf(f pipeline.Format, a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	return ProductInHalf(a, b, c)
 }
 
-// passedValues are two elements of what inputOf has made for a format.
+// passedValues are two elements of what InputOf has made for a format.
 func passedValues(k *dsl.Kernel, f pipeline.Format, p pair) (lo, hi f32) {
 	if !passedInHalf(f) {
 		return dsl.Unpack(p)

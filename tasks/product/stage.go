@@ -35,7 +35,7 @@ func (f *FixedInput) stageVector(e *grid.Env, from Source, n int, use func(i u32
 	})
 }
 
-// passed is a vector that went through memory on its way to products of a format's weights (inputOf).
+// passed is a vector that went through memory on its way to products of a format's weights (InputOf).
 func (t *PlainInput) passed(e *grid.Env) Source {
 	values := func(words []u32) (x []f32) {
 		for _, w := range words {

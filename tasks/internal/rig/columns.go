@@ -44,7 +44,7 @@ func (r *Rig) EachColumnPair(y dsl.Buf[dsl.F32], rows, padded int, n dsl.Val[dsl
 	})
 }
 
-// Owner is the CTA that eachColumnPair gives a row.
+// Owner is the CTA that EachColumnPair gives a row.
 func (s Step) Owner(row int) int { return row / 8 % s.SMs }
 
 // Scales are a token's scale, for epilogues that take one.
