@@ -2,7 +2,8 @@
 //
 //	go test ./tests ./tasks/product -deep
 //
-// A package whose tests do not import this one, or one that does, has no such flag, and go test ./... -deep fails there.
+// A package whose tests do not import this one, or one that does, has no such flag, and go test ./... -deep fails
+// there.
 //
 // Test binaries that import it collect garbage a quarter as often, unless GOGC says otherwise: they build and drop one
 // small kernel after another, and collecting took a third of the time of some.

@@ -18,7 +18,7 @@ func (s Step) String() string {
 	return fmt.Sprintf("%d of %d tokens on %d SMs, %d warps", s.N, s.T, s.SMs, s.Consumers)
 }
 
-// Padded is the number of tokens that a kernel of s.t has room for.
+// Padded is the number of tokens that a kernel for T tokens has room for.
 func (s Step) Padded() int { return product.ColumnsPadded(s.T) }
 
 // Steps are the shapes that epilogues for several tokens are tried with.
