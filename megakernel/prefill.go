@@ -115,7 +115,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	case o.several() && mk.Options.otherHead() != "":
 		return refuse("steps of %d sequences with an LM head of %q, want bf16", o.Sequences, mk.Options.otherHead())
 	case mk.prefillAttentionLacks() != "":
-		return refuse("%s, which prefill kernels do not have", mk.prefillAttentionLacks())
+		return refuse("%s", mk.prefillAttentionLacks())
 	case !mk.Options.PackedByRows():
 		return refuse("an MLP of %q, want weights packed by rows", mk.Options.MLP)
 	case mk.Options.graph():

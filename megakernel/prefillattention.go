@@ -8,18 +8,22 @@ import (
 	"github.com/mkgen/mkgen/tasks/attention"
 )
 
-// prefillAttentionLacks names what layers' attention has and that of prefill kernels does not; nothing where there is
-// none.
+// prefillAttentionLacks says what layers' attention has and that of prefill kernels does not, and what to do instead;
+// nothing where there is none. docs/prefill.md says why.
 func (mk *Kernel) prefillAttentionLacks() string {
 	for _, s := range mk.specs {
+		if s.has(termStreaming) {
+			return fmt.Sprintf("attention %q, which rotates cached keys anew in each step: want window with the same sinks, "+
+				"or no prefill kernel", s)
+		}
 		// see attention.PrefillAttention.Variant
 		if v := mk.variant(s.scoring(), &buffers{}, Tables{}); v != nil && (v.Query != nil || v.Key != nil ||
 			v.Value != nil || v.Mask != nil || v.Output != nil) {
-			return fmt.Sprintf("attention %q", s)
+			return fmt.Sprintf("attention %q, whose bits only a request of rows has: want no prefill kernel", s)
 		}
 	}
 	if mk.Options.Selection {
-		return "selected pages"
+		return "selected pages, which only a request of rows names: want no prefill kernel"
 	}
 	return ""
 }
