@@ -30,7 +30,7 @@ type Family struct {
 // Families lists the built-in families in the order in which they are shown.
 func Families() []Family {
 	return []Family{llama(), mllama(), mistral(), ministral(), ministral3(), qwen2(), qwen3(), phi3(), gemma(), gemma2(),
-		gemma3(), olmo2(), olmo3(), granite(), granite4(), glm(), glm4(), smolLM3(),
+		gemma3(), olmo2(), olmo3(), granite(), granite4(), hyperCLOVAX(), glm(), glm4(), smolLM3(),
 		internLM3(), ernie45(), seedOSS(), helium(), internLM2()}
 }
 
