@@ -46,7 +46,8 @@ type killExcused struct {
 }
 
 // shown are the kernels that have a row of their own in the table; all count in their family's.
-var shown = regexp.MustCompile(`^(bf16|e4m3|e4m3b128|i4g128|i8|mxfp4|nvfp4|i4g128-zeros|i4g128,down=i8|LM head i8|bf16, KV e4m3), ` +
+var shown = regexp.MustCompile(`^(bf16|e4m3|e4m3b128|i4g128|i8|mxfp4|nvfp4|i4g128-zeros|i4g128,down=i8|` +
+	`LM head i8|bf16, KV e4m3|e4m3, activations e4m3), ` +
 	`(1 row|1 row, draws, all waits watched|8 rows|16 rows|prefill|prefill of 16 sequences)$`)
 
 // rows are a record's part of the table.
