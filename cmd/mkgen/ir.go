@@ -7,6 +7,7 @@ import (
 
 func newIR() *cobra.Command {
 	var c choice
+	var lines bool
 	cmd := &cobra.Command{
 		Use:   "ir",
 		Short: "Print the kernel's program in its text form",
@@ -16,8 +17,12 @@ func newIR() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			print := ir.Print
+			if lines {
+				print = ir.PrintLines
+			}
 			for _, k := range mk.Kernels() {
-				if err := ir.Print(cmd.OutOrStdout(), k); err != nil {
+				if err := print(cmd.OutOrStdout(), k); err != nil {
 					return err
 				}
 			}
@@ -27,5 +32,6 @@ func newIR() *cobra.Command {
 	c.flags(cmd)
 	c.machineFlag(cmd)
 	c.graphFlags(cmd)
+	cmd.Flags().BoolVar(&lines, "lines", false, "behind each instruction the Go line that made it, and that line's caller")
 	return cmd
 }

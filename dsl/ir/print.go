@@ -9,8 +9,12 @@ import (
 // Print writes the kernel in its text form, see the package comment. The form
 // is for readers and goldens; nothing reads it back. The first error of w is
 // returned.
-func Print(w io.Writer, k *Kernel) error {
-	p := &printer{w: w}
+func Print(w io.Writer, k *Kernel) error { return (&printer{w: w}).kernel(k) }
+
+// PrintLines is Print with the Go line of each instruction, and its caller's, as a comment behind it.
+func PrintLines(w io.Writer, k *Kernel) error { return (&printer{w: w, lines: true}).kernel(k) }
+
+func (p *printer) kernel(k *Kernel) error {
 	p.header(k)
 	p.line("{")
 	p.block(k.Body)
@@ -28,6 +32,7 @@ func (k *Kernel) String() string {
 // printer writes indented lines and remembers the first error.
 type printer struct {
 	w      io.Writer
+	lines  bool // Go's, behind each instruction
 	indent int
 	err    error
 }
@@ -111,7 +116,11 @@ func (p *printer) block(b *Block) {
 func (p *printer) stmt(s Stmt) {
 	switch s := s.(type) {
 	case *Instr:
-		p.line("%s", s)
+		if p.lines {
+			p.line("%s  // %s", s, s.Pos)
+		} else {
+			p.line("%s", s)
+		}
 		return
 	case *Note:
 		p.line("note %q", s.Text)
