@@ -215,6 +215,14 @@ func TestGEMVOfInt4(t *testing.T) {
 	}
 }
 
+// Of 32 blocks 12 warps take three or two each, and keep the input of three.
+func TestGEMVOfFloatsOf4BitsWhereSomeWarpsHaveFewerBlocks(t *testing.T) {
+	for _, format := range []pipeline.Format{pipeline.FormatMXFP4, pipeline.FormatNVFP4} {
+		c := gemvCase{rows: 24, k: 4096, sms: 1, consumers: 12, stage: 18432, format: format}
+		t.Run(c.String(), c.check)
+	}
+}
+
 // packedIn is the product in a format, with room for one of its runs at least.
 func (c gemvCase) packedIn(f pipeline.Format) gemvCase {
 	c.format = f
