@@ -56,9 +56,9 @@ func familyExcuses(f family) mutate.Excuses {
 	case manyRows:
 		return slices.Concat(ringExcuses, raggedExcuses, scaleExcuses, sumsExcuses)
 	case manyPrompts:
-		return slices.Concat(prefillExcuses, codedExcuses, severalExcuses)
+		return slices.Concat(prefillExcuses, codedExcuses, codedElsewhere, severalExcuses)
 	}
-	return slices.Concat(prefillExcuses, codedExcuses)
+	return slices.Concat(prefillExcuses, codedExcuses, codedElsewhere)
 }
 
 // verdict is what became of a kind of mutants, or of two.

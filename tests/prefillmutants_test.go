@@ -112,6 +112,10 @@ var codedExcuses = mutate.Excuses{
 		Regions: []string{"sync after quantise o", "sync after quantise down"}, Front: "wait.acquire @barrier",
 		Behind: "wait.mbar @tiles_full", Rule: mutate.Causality,
 		Why: "behind that wait: the product's consumers wait for what the producer copies"},
+}
+
+// codedElsewhere are, beside codedExcuses, of what lies before and behind the phases that round.
+var codedElsewhere = mutate.Excuses{
 	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Role: "consumers",
 		Regions: []string{"sync after embed"}, Front: "wait.acquire @barrier", Behind: "ld @normed", Rule: mutate.Causality,
 		Why: "a warp rounds the tokens whose vectors it made; its lanes have met at the barrier before the arrival"},
