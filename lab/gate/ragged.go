@@ -21,10 +21,9 @@ const TokenScaleOfNeighbour = "token_scale_of_neighbour"
 
 // RaggedRunner runs steps of several query rows, of any sequences.
 type RaggedRunner interface {
-	// Run runs one step of sequences that bring New tokens each, all of which are
-	// given. It returns the logits of every row, in the order of the sequences and
-	// their tokens, valid until the next Run. Of the first silent[i] tokens of sequence i
-	// nobody wants logits: those rows may be nil.
+	// Run runs one step of sequences that bring New tokens each, all of which are given. It returns the logits of every
+	// row, in the order of the sequences and their tokens, valid until the next Run. Of the first silent[i] tokens of
+	// sequence i nobody wants logits: those rows may be nil.
 	Run(ctx context.Context, step []kv.Sequence, silent []int) (logits [][]float32, err error)
 	// Mask writes the words of mask bits that the next step's rows begin in, where the kernel's attention has a mask.
 	Mask(words []uint32) error
@@ -49,8 +48,7 @@ type RaggedSubject struct {
 	// Plant makes the runner run the kernel with this fault until restore is called;
 	// restore is called exactly once.
 	Plant func(ctx context.Context, fault megakernel.Fault) (restore func(), err error)
-	// Read reads a buffer of the kernel on the device, to compare the rows of the cache; nil does
-	// not.
+	// Read reads a buffer of the kernel on the device, to compare the rows of the cache; nil does not.
 	Read func(buffer string, offset int64, dst []byte) error
 	// Progress hears what is judged next; nil is allowed.
 	Progress func(what string)
