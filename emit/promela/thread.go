@@ -192,15 +192,15 @@ func (t *thread) branch(s *ir.If, c word, rest []item) bool {
 	t.vars = maps.Clone(t.vars)
 	for _, v := range t.x.k.Vars {
 		if _, ok := t.vars[v]; ok {
-			t.vars[v] = t.meeting(v, &then, &other)
+			t.vars[v] = t.joined(v, &then, &other)
 		}
 	}
 	t.branches(c, then, other, steps)
 	return false
 }
 
-// meeting is what a variable is behind a branch, whatever it was on the two sides.
-func (t *thread) meeting(v *ir.Var, then, other *way) (list []word) {
+// joined is what a variable is behind a branch, whatever it was on the two sides.
+func (t *thread) joined(v *ir.Var, then, other *way) (list []word) {
 	for w, a := range then.vars[v] {
 		b := other.vars[v][w]
 		if a != b {

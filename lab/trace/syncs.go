@@ -6,8 +6,8 @@ import (
 	"slices"
 )
 
-// meeting is one run of a sync: every SM's arrival and release.
-type meeting struct {
+// syncRun is one run of a sync: every SM's arrival and release.
+type syncRun struct {
 	after             string
 	sms               []int
 	arrived, released []float64
@@ -23,7 +23,7 @@ func (y *tally) addSyncs(tr *Track, r run) {
 		k := y.t.key(s)
 		m := y.syncs[k]
 		if m == nil {
-			m = &meeting{after: y.t.Sites[tr.Spans[r.phase].Site].Name}
+			m = &syncRun{after: y.t.Sites[tr.Spans[r.phase].Site].Name}
 			y.syncs[k] = m
 		}
 		m.sms, m.arrived, m.released = append(m.sms, tr.SM), append(m.arrived, s.Begin), append(m.released, s.End)
@@ -63,7 +63,7 @@ func (y *tally) syncSummaries(cold int) []SyncSummary {
 }
 
 // add adds a run to the sums, and counts who was late.
-func (h *SyncSummary) add(m *meeting, late map[int]int) {
+func (h *SyncSummary) add(m *syncRun, late map[int]int) {
 	first, last := slices.Min(m.arrived), slices.Max(m.arrived)
 	release := slices.Min(m.released)
 	h.Runs++

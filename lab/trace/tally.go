@@ -10,7 +10,7 @@ type tally struct {
 	steps  map[int]*group
 	phases map[runKey]*group
 	layers map[runKey]*group // name is ""
-	syncs  map[runKey]*meeting
+	syncs  map[runKey]*syncRun
 	tasks  map[runKey]map[string]*taskSum // of a phase's run, by name
 }
 
@@ -24,7 +24,7 @@ type group struct {
 
 func (t *Trace) tally() *tally {
 	y := &tally{t: t, tracks: t.role(Consumers), until: t.Whole(), steps: map[int]*group{}, phases: map[runKey]*group{},
-		layers: map[runKey]*group{}, syncs: map[runKey]*meeting{}, tasks: map[runKey]map[string]*taskSum{}}
+		layers: map[runKey]*group{}, syncs: map[runKey]*syncRun{}, tasks: map[runKey]map[string]*taskSum{}}
 	for _, tr := range y.tracks {
 		p := t.producerOf(t.of(tr.SM, Producer))
 		y.addSteps(tr, p)

@@ -136,7 +136,7 @@ func (g *GEMM) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, shar
 	if meanwhile != nil {
 		meanwhile()
 	}
-	m := g.newMeeting(e)
+	m := g.newReduction(e)
 	k.Note("%s: a batch of tiles of 8 rows; each warp multiplies its share of the columns as chunks arrive", g.Name)
 	if g.inShared() {
 		s := g.newSharedSums(e)

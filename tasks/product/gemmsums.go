@@ -184,7 +184,7 @@ func (s *sharedSums) sum(tile, row, token u32) (y0, y1 f32) {
 }
 
 // finish adds up a batch and hands it to the epilogue. Of several batches all warps meet behind it, too.
-func (s *sharedSums) finish(m *meeting, first, tiles, n u32, epilogue ColumnEpilogue) {
+func (s *sharedSums) finish(m *reduction, first, tiles, n u32, epilogue ColumnEpilogue) {
 	s.e.Sync()
 	s.e.K.ForStep(s.e.K.U32(0), tiles, m.tiles, func(from u32) {
 		s.e.EachConsumer(m.tiles*tilePairs(s.g.In.Padded()), func(i u32) {

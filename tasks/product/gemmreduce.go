@@ -23,8 +23,8 @@ func ColumnPartialsLen(consumers, padded, tiles int) int {
 	return max(2*consumers*roundTiles(consumers, padded)*tilePairs(padded)*2, sharedSumsLen(consumers, tiles))
 }
 
-// gathered is where the warps' parts of a batch are summed, in rounds of some tiles.
-type meeting struct {
+// reduction sums the warps' parts of a batch through shared memory, in rounds of some tiles.
+type reduction struct {
 	g        *GEMM
 	e        *grid.Env
 	half     *dsl.Var[dsl.U32] // of Part, for the next round
@@ -33,8 +33,8 @@ type meeting struct {
 	elements int               // of a tile
 }
 
-func (g *GEMM) newMeeting(e *grid.Env) *meeting {
-	m := &meeting{g: g, e: e, half: dsl.NewVar(e.K.U32(0), "half"), tiles: roundTiles(e.Consumers, g.In.Padded())}
+func (g *GEMM) newReduction(e *grid.Env) *reduction {
+	m := &reduction{g: g, e: e, half: dsl.NewVar(e.K.U32(0), "half"), tiles: roundTiles(e.Consumers, g.In.Padded())}
 	m.elements = 2 * tilePairs(g.In.Padded())
 	m.perWarp = m.tiles * m.elements
 	return m
@@ -43,7 +43,7 @@ func (g *GEMM) newMeeting(e *grid.Env) *meeting {
 // run sums and finishes the tiles of a batch, first being its first row tile. One
 // barrier a round is enough: what a round writes was read two rounds ago, before the
 // barrier in between.
-func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilogue) {
+func (m *reduction) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilogue) {
 	k, e := m.e.K, m.e
 	batch := m.g.M.Batch
 	rounds := pipeline.CeilDiv(batch, m.tiles)
@@ -75,7 +75,7 @@ func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilog
 }
 
 // handOn is the epilogue of a pair of rows, times their scales.
-func (m *meeting) handOn(row, token u32, y0, y1 f32, epilogue ColumnEpilogue) {
+func (m *reduction) handOn(row, token u32, y0, y1 f32, epilogue ColumnEpilogue) {
 	if p := m.g.int4(nil); p != nil && p.Half {
 		back := m.e.K.F32(p.back())
 		y0, y1 = y0.Mul(back), y1.Mul(back)
@@ -115,7 +115,7 @@ func (g *GEMM) PairOf(e *grid.Env, share Share, n u32, body func(row, token u32)
 
 // write puts a warp's part of a tile, the first or second of a pair, in the order
 // [token][row].
-func (m *meeting) write(at u32, acc tilePair, which int) {
+func (m *reduction) write(at u32, acc tilePair, which int) {
 	e, to := m.e, m.g.Part.Buf
 	if m.g.rowsOfA() { // lane 4g+t has row g of tokens 2t and 2t+1 of each set of 8
 		at = at.Add(e.Lane.RemC(4).MulC(2 * pipeline.TileRows)).Add(e.Lane.DivC(4))
@@ -134,7 +134,7 @@ func (m *meeting) write(at u32, acc tilePair, which int) {
 }
 
 // sum adds the consumer warps' parts of a pair in the order of the warps.
-func (m *meeting) sum(at u32) (y0, y1 f32) {
+func (m *reduction) sum(at u32) (y0, y1 f32) {
 	for w := range m.e.Consumers {
 		v := m.g.Part.Buf.LoadN(at.AddC(w*m.perWarp), 2)
 		if w == 0 {
