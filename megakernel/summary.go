@@ -259,7 +259,10 @@ func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
 	r.line("Predicted, not measured, at %s%s", formatGBps(m.Ceiling.Median), what)
 	r.table(t)
 	p := mk.Plan
-	r.text("For %s. Reading: the most weights and the most KV of an SM, which may be two SMs, at what one streams with %s of %d bytes in flight (%s). Unhidden: what the ring does not hide of %d syncs of all SMs, of what is read behind them, and of arithmetic. Ceiling: weights and KV once at the full bandwidth. Left out: launch, the choice of a token.%s",
+	r.text("For %s. Reading: the most weights and the most KV of an SM, which may be two SMs, at what one streams with "+
+		"%s of %d bytes in flight (%s). Unhidden: what the ring does not hide of %d syncs of all SMs, of what is read behind "+
+		"them, and of arithmetic. Ceiling: weights and KV once at the full bandwidth. Left out: launch, the choice of a "+
+		"token.%s",
 		m.About(), copies(p.InFlight), p.StageBytes, formatGBps(m.BytesPerSecond(p.SMs, mk.inFlight())/float64(p.SMs)/1e9),
 		mk.Barriers()-mk.planned(), mk.drainAssumed())
 }

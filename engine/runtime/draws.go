@@ -35,7 +35,7 @@ func (s *runner) startDraws() error {
 // setDraws says how the rows of the next launch draw their tokens; those beyond take their highest logits.
 func (s *runner) setDraws(rules ...draw.Rule) error {
 	s.modes = 0
-	s.asked = s.asked[:0]
+	s.asked, s.ran = s.asked[:0], 0 // the last launch's log-probabilities go with its rows
 	for _, r := range rules {
 		s.modes |= r.Modes()
 		s.asked = append(s.asked, asked{Rule: r})

@@ -28,6 +28,9 @@ func (s *runner) logprobs(row, position, token int) (sampling.Logprobs, error) {
 	if row < 0 || row >= len(s.asked) || s.asked[row].Tops() < 0 {
 		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d, which has none in the last launch", row)
 	}
+	if s.ran == 0 {
+		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d before a launch has chosen a token", row)
+	}
 	first := s.asked[row].first + max(0, s.ran-draw.ScoredSteps)
 	if end := s.asked[row].first + s.ran; position < first || position >= end {
 		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d at position %d, want %d to %d", row, position,

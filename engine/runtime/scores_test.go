@@ -55,8 +55,8 @@ func (m *scoreMemory) set(row, position, chosen int, logits []float32) {
 	}
 }
 
-// scoredLaunch is a session behind a launch of so many steps of rows, the first of which fed the token at position
-// 100, the next that at 101 and so on; every other row has scores, or all.
+// scoredLaunch is a session behind a launch of some rows and steps. Row i fed the token at position 100 + i. Every other
+// row has scores, or all have.
 func scoredLaunch(rows, steps int, all bool) (*Session, *scoreMemory) {
 	m := &scoreMemory{raw: make([]byte, 4*rows*draw.ScoredSteps*draw.ScoreWords(scoredSMs))}
 	s := &Session{runner: runner{mk: &megakernel.Kernel{Options: megakernel.Options{SMs: scoredSMs}}, dev: m}}
@@ -135,4 +135,9 @@ func TestLogprobsThatALaunchDoesNotHave(t *testing.T) {
 	s.drew(draw.ScoredSteps+2, draw.ScoredSteps+2)
 	_, err = s.Logprobs(1, 1, 5)
 	require.EqualError(t, err, "log-probabilities of row 1 at position 103, want 104 to 119")
+	scored := draw.Rule{}
+	scored.SetTops(1)
+	require.Error(t, s.setDraws(scored, scored, scored)) // this kernel has no draws; the last launch's rows are gone
+	_, err = s.logprobs(2, 1, 5)
+	require.EqualError(t, err, "log-probabilities of row 2 before a launch has chosen a token")
 }
