@@ -55,8 +55,8 @@ func (m *scoreMemory) set(row, position, chosen int, logits []float32) {
 	}
 }
 
-// scoredLaunch is a session behind a launch of some rows and steps. Row i fed the token at position 100 + i. Every other
-// row has scores, or all have.
+// scoredLaunch is a session behind a launch of some rows and steps. Row i fed the token at position 100 + i. Odd rows
+// have scores, or all.
 func scoredLaunch(rows, steps int, all bool) (*Session, *scoreMemory) {
 	m := &scoreMemory{raw: make([]byte, 4*rows*draw.ScoredSteps*draw.ScoreWords(scoredSMs))}
 	s := &Session{runner: runner{mk: &megakernel.Kernel{Options: megakernel.Options{SMs: scoredSMs}}, dev: m}}
