@@ -40,6 +40,12 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		{"completions", `{"prompt":[null]}`, "prompt", "found null, want a text", 400}, // not token 0
 		{"completions", `{"prompt":[[1,null]]}`, "prompt", "found [1,null], want a text", 400},
 		{"completions", "{\"prompt\":\"caf\xe9\"}", "", "it is not UTF-8", 400},
+		{"completions", `{"prompt":"\ud83d"}`, "", `\\ud83d at byte 11 is half of a character`, 400},
+		{"completions", `{"prompt":"a\\b \uDE00"}`, "", `\\uDE00 at byte 16 is half of a character`, 400},
+		{"completions", `{"prompt":"\ud83d\ud83d\ude00"}`, "", `\\ud83d at byte 11 is half of a character`, 400},
+		{"completions", `{"prompt":"\ud83d\u0041"}`, "", `\\ud83d at byte 11 is half of a character`, 400},
+		{"completions", `{"prompt":"\ud83d\ude00 \\ud83d \u00e9"}`, "", "", 200}, // a pair; a backslash and letters
+		{"completions", `{"prompt":"\`, "", "no JSON object", 400},
 		{"completions", `{"prompt":[1],"model":"gpt"}`, "model", `want \"fake\"`, 404},
 		{"completions", `{"prompt":[1],"model":7}`, "model", "want a string", 400},
 		{"completions", `{"prompt":[1],"max_tokens":0}`, "max_tokens", "at least 1", 400},

@@ -6,7 +6,9 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -23,10 +25,45 @@ func parseFields(body []byte) (*fields, *Error) {
 	if !utf8.Valid(body) { // package encoding/json would read U+FFFD in its place
 		return nil, invalid("", "the body is no JSON object: it is not UTF-8")
 	}
+	if at := loneSurrogate(body); at >= 0 { // likewise
+		return nil, invalid("", "the body is no JSON object: %s at byte %d is half of a character", body[at:at+6], at)
+	}
 	if err := json.Unmarshal(body, &f.raw); err != nil || f.raw == nil {
 		return nil, invalid("", "the body is no JSON object: %s", problem(err))
 	}
 	return f, nil
+}
+
+// loneSurrogate is where JSON has an escape of a surrogate without the other one of its pair, -1 for nowhere.
+func loneSurrogate(body []byte) int {
+	for at := bytes.IndexByte(body, '\\'); at >= 0 && at+1 < len(body); {
+		next := at + 2
+		switch r := escaped(body[at:]); {
+		case !utf16.IsSurrogate(r):
+		case utf16.DecodeRune(r, escaped(body[at+6:])) == utf8.RuneError:
+			return at
+		default:
+			next = at + 12
+		}
+		step := bytes.IndexByte(body[next:], '\\')
+		if step < 0 {
+			break
+		}
+		at = next + step
+	}
+	return -1
+}
+
+// escaped is the UTF-16 code that a text begins with as \uXXXX, -1 for none.
+func escaped(text []byte) rune {
+	if len(text) < 6 || text[0] != '\\' || text[1] != 'u' {
+		return -1
+	}
+	code, err := strconv.ParseUint(string(text[2:6]), 16, 16)
+	if err != nil {
+		return -1
+	}
+	return rune(code)
 }
 
 func problem(err error) string {

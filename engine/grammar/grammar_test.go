@@ -144,6 +144,23 @@ func TestMasksAreWhatTryingEveryTokenSays(t *testing.T) {
 	}
 }
 
+// A pattern with thousands of ways to go on at once is refused: its masks took 100 ms and more. One that is only long
+// is not.
+func TestPatternsOfTooManyWaysAtOnceAreRefused(t *testing.T) {
+	for pattern, taken := range map[string]bool{`^(.?){500}$`: false, `^(.?.?){250}$`: false, `^a(b|.?){300}$`: false,
+		`^((.?){500})*$`: false, `^(.*){400}$`: false, `^\pL$`: true, `^(\pL|\pN)+$`: true, `^(()*)*$`: true, `^(.?){10}$`: true, `^([a-z]?){100}$`: true,
+		`^.{0,500}$`: true, `^\pL{0,50}$`: true, `^(a|b|cd|ef){300}$`: true, `^.*a.{300}$`: true} {
+		raw, err := json.Marshal(map[string]string{"type": "string", "pattern": pattern})
+		require.NoError(t, err)
+		_, err = testVocab().Schema(raw)
+		if taken {
+			require.NoError(t, err, pattern)
+			continue
+		}
+		require.ErrorContains(t, err, "too many ways to go on, over 2048", pattern)
+	}
+}
+
 func TestNothingFollowsTheEnd(t *testing.T) {
 	v := testVocab()
 	m := v.Object().Matcher()

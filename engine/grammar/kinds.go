@@ -236,7 +236,11 @@ func (c *schemas) pattern(from int32, pattern, at string) int32 {
 		c.refuse(at, "pattern: %v", err)
 		return from
 	}
-	s := c.regex(c.byte(from, '"', '"'), re.Simplify(), true, true, at)
+	begin := c.byte(from, '"', '"')
+	s := c.regex(begin, re.Simplify(), true, true, at)
+	if n := c.widest(begin); n > mostAtOnce {
+		c.refuse(at, "pattern: too many ways to go on, over %d at once; x{0,n} has fewer than (x?){n}", mostAtOnce)
+	}
 	return c.byte(s, '"', '"')
 }
 
