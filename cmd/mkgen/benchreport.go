@@ -85,11 +85,11 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 // reportGate prints what a gate found, passed or not.
 func reportGate(w io.Writer, g *gate.Record) {
 	table.Text(w, "", "Gate: %d positions of sequences of %s tokens. Mean KL %.3g; the kernel's own roundings cost %.3g, the framework's bf16 %.3g. "+
-		"Closest to their limits: sequence %d with %.3g of %.3g, and position %s with %.3g of %.3g. %d flips of %d sure tokens. Faults caught: %s",
+		"Closest to their limits: sequence %d with %.3g of %.3g, and position %s with %.3g of %.3g. %d flips of %d sure tokens; the widest margin of a flip is %.2g of what makes one sure. Faults caught: %s",
 		g.Positions, counts(g.Lengths), float64(g.KLOurs), float64(g.KLOwn), float64(g.KLReference),
 		g.WorstSeq.Sequence, float64(g.WorstSeq.KLOurs), float64(g.WorstSeq.Limit), g.WorstPos.Place(),
 		float64(g.WorstPos.KLOurs), float64(g.WorstPos.Limit),
-		g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))
+		g.Flips, g.Sure, float64(g.WidestFlip), strings.Join(g.FaultsCaught, ", "))
 }
 
 // counts are numbers with commas between.

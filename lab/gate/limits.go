@@ -15,6 +15,13 @@ type KLs struct {
 type place struct {
 	Sequence, Position int
 	KLs
+	top
+}
+
+// top is what Position has of o's and k's top tokens.
+type top struct {
+	Margin, RMS float64
+	Want, Got   int
 }
 
 // Worst is the position or the sequence that came closest to its limit, or went furthest beyond.
@@ -131,6 +138,35 @@ func (r Rules) position(of *Result, p place) Worst {
 	limit := r.PositionFactor*(p.Own+scaled+of.KLOwn) + r.OwnSlack
 	return Worst{Sequence: p.Sequence, Position: &p.Position, KLReference: Number(p.Reference), KLOwn: Number(p.Own),
 		KLOurs: Number(p.Ours), Limit: Number(limit)}
+}
+
+// flips judges k's top tokens where o is sure. s and h are draws of errors of other sizes, whose squares are as the mean
+// divergences: so rms(h-o) times the root of their ratio is what the kernel's own roundings move a logit at a position,
+// and the difference of two logits by √2 times that. Of a kernel whose roundings are as large as h's, three times
+// rms(h-o) are 2.1 standard deviations, and sound kernels flip; six times are 4.2.
+func (g *Gate) flips(r *Result, fail func(format string, args ...any)) {
+	factor, first := g.rules.MarginFactor, ""
+	if r.KLReference > 0 {
+		factor = max(factor, g.rules.OwnMarginFactor*math.Sqrt(r.KLOwn/r.KLReference))
+	}
+	for _, p := range g.places {
+		sure := p.Margin > factor*p.RMS
+		if sure {
+			r.Sure++
+		}
+		if p.Got == p.Want || p.Margin == 0 {
+			continue
+		}
+		r.WidestFlip = max(r.WidestFlip, p.Margin/(factor*p.RMS))
+		if sure {
+			if r.Flips++; r.Flips == 1 {
+				first = fmt.Sprintf("sequence %d position %d: token %d, want %d", p.Sequence, p.Position, p.Got, p.Want)
+			}
+		}
+	}
+	if r.Flips > 0 {
+		fail("%d flips of a sure top-1, first %s", r.Flips, first)
+	}
 }
 
 // deviation is the standard deviation, 0 of fewer than two values.

@@ -25,7 +25,7 @@ func Faults() []string {
 
 // Record is the `gate` object of a benchmark record.
 type Record struct {
-	// RulesVersion; absent: before s, sequences and positions were looked at
+	// RulesVersion, or 2; absent: before s, sequences and positions were looked at
 	Rules        int      `json:"rules,omitempty"`
 	KLReference  Number   `json:"kl_reference"`
 	KLOwn        Number   `json:"kl_own,omitempty"` // of the kernel's own roundings
@@ -39,6 +39,7 @@ type Record struct {
 	WorstPos     Worst    `json:"worst_position,omitzero"`
 	Sure         int      `json:"sure"` // positions where a flip would have counted
 	Flips        int      `json:"flips"`
+	WidestFlip   Number   `json:"widest_flip,omitempty"` // see Result; absent: no flip at all, or rules before 3
 	FaultsCaught []string `json:"faults_caught"`
 	FaultsMissed []string `json:"faults_missed,omitempty"` // planted, and the gate passed
 	FaultsAbsent []string `json:"faults_absent,omitempty"` // of Faults, what the kernel's attention has no place for
@@ -56,6 +57,7 @@ func NewRecord(ours Result, lengths []int, names []string, faults map[string]Res
 		KLReference: Number(ours.KLReference), KLOurs: Number(ours.KLOurs),
 		P99Reference: Number(ours.P99Reference), P99Ours: Number(ours.P99Ours),
 		Positions: ours.Positions, Sequences: ours.Sequences, Sure: ours.Sure, Flips: ours.Flips,
+		WidestFlip: Number(ours.WidestFlip),
 		FaultsCaught: []string{}, Reasons: slices.Clone(ours.Reasons),
 	}
 	for _, name := range Faults() {
@@ -102,7 +104,8 @@ func (r *Record) Problems() (all []string) {
 	for _, n := range r.Lengths {
 		sum += n
 	}
-	rule(r.Rules == RulesVersion, "the gate's rules are of version %d, want %d", r.Rules, RulesVersion)
+	rule(r.Rules == 2 || r.Rules == RulesVersion, "the gate's rules are of version %d, want 2 or %d", r.Rules,
+		RulesVersion)
 	rule(len(r.Lengths) == r.Sequences && sum >= r.Positions,
 		"the gate has sequences of %v tokens for %d sequences and %d positions", r.Lengths, r.Sequences, r.Positions)
 	limit := rules.OwnFactor*float64(r.KLOwn) + rules.OwnSlack
