@@ -57,7 +57,7 @@ func NewRecord(ours Result, lengths []int, names []string, faults map[string]Res
 		KLReference: Number(ours.KLReference), KLOurs: Number(ours.KLOurs),
 		P99Reference: Number(ours.P99Reference), P99Ours: Number(ours.P99Ours),
 		Positions: ours.Positions, Sequences: ours.Sequences, Sure: ours.Sure, Flips: ours.Flips,
-		WidestFlip: Number(ours.WidestFlip),
+		WidestFlip:   Number(ours.WidestFlip),
 		FaultsCaught: []string{}, Reasons: slices.Clone(ours.Reasons),
 	}
 	for _, name := range Faults() {

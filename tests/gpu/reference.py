@@ -122,6 +122,12 @@ def to_bf16(model, attention):
     return model
 
 
+def round_inputs(model):
+    """Has the linear layers of a model, but the LM head, round what they are given to e4m3, with a scale a token."""
+    for linear in (m for m in model.model.layers.modules() if isinstance(m, torch.nn.Linear)):
+        linear.register_forward_pre_hook(lambda _, x: (roundings.by_token(x[0].float()).to(x[0].dtype), *x[1:]))
+
+
 def parse_sequences(text):
     out = []
     for item in text.split(","):
@@ -328,8 +334,7 @@ def main():
     if args.save:
         model.save_pretrained(args.save)
     if coded:
-        for linear in (m for m in model.model.layers.modules() if isinstance(m, torch.nn.Linear)):
-            linear.register_forward_pre_hook(lambda _, x: (roundings.by_token(x[0].float()).to(x[0].dtype), *x[1:]))
+        round_inputs(model)
     for out, now in cases.items():
         use(now)
         model.set_attn_implementation(attention if now.plain else "variant")
