@@ -103,7 +103,7 @@ func TestSpeedsBesideAPassedGateAreRecorded(t *testing.T) {
 	require.Contains(t, out,
 		"Gate: 2048 positions of sequences of 1024, 4096 tokens. Mean KL 0.001; the\nkernel's own roundings cost 0.0009, the framework's bf16 0.002.")
 	require.Contains(t, strings.ReplaceAll(out, "\n", " "),
-		"sequence 1 with 0.002 of 0.003, and position 0 of sequence 0 with 0.005 of 0.07. 0 flips of 1500 sure tokens. Faults caught: kv_token_dropped, rope_off_by_one")
+		"sequence 1 with 0.002 of 0.003, and position 0 of sequence 0 with 0.005 of 0.07. 0 flips of 1500 sure tokens; the widest margin of a flip is 0 of what makes one sure. Faults caught: kv_token_dropped, rope_off_by_one")
 	require.Contains(t, out, "93.0 %  passed\n")
 	require.Contains(t, out, "Record written to "+path)
 	data, err := os.ReadFile(path)

@@ -103,7 +103,7 @@ func TestRecordsThatBreakTheMethodAreRefused(t *testing.T) {
 		"the gate did not catch pages_swapped": func(r *Record) {
 			r.Cases[0].Gate.FaultsCaught = gate.Faults()[:4]
 		},
-		"case 0: judged by the gate's rules of version 0, want 2": func(r *Record) { r.Cases[0].Gate.Rules = 0 },
+		"case 0: judged by the gate's rules of version 0, want 3": func(r *Record) { r.Cases[0].Gate.Rules = 0 },
 		"127 tokens were replayed in single steps, want 128":      func(r *Record) { r.Cases[2].Replayed = 127 },
 		"the gate's worst position has a KL of 1":                 func(r *Record) { r.Cases[1].Gate.WorstPos.KLOurs = 1 },
 		"case 1: of_greedy is 0.5, which": func(r *Record) {

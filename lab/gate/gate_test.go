@@ -140,23 +140,45 @@ func TestPercentileIsNearestRank(t *testing.T) {
 
 func TestFlipCountsOnlyWhereReferenceIsSure(t *testing.T) {
 	rules := small()
-	rules.MeanSlack, rules.P99Slack, rules.OwnSlack = 10, 10, 10 // flips alone
-	o, h := []float32{1, 0, 0}, []float32{1, 0, 0.3}             // rms = 0.1732, three times that 0.52
-	sure := judge(t, rules, 1, o, h, []float32{0, 1, 0})
+	rules.MeanSlack, rules.P99Slack, rules.OwnSlack = 10, 10, 10                // flips alone
+	o, h, k := []float32{1.1, 0, 0}, []float32{1.1, 0, 0.3}, []float32{0, 1, 0} // rms = 0.1732, six times that 1.04
+	sure := judge(t, rules, 1, o, h, k)
 	require.Equal(t, 1, sure.Flips)
 	require.Equal(t, []string{"1 flips of a sure top-1, first sequence 0 position 0: token 1, want 0"}, sure.Reasons)
+	require.InEpsilon(t, 1.1/(6*0.1732), sure.WidestFlip, 1e-3)
 
-	o[0], h[0] = 0.5, 0.5 // margin below 0.52
-	unsure := judge(t, rules, 1, o, h, []float32{0, 1, 0})
+	o[0], h[0] = 1, 1 // margin below 1.04
+	unsure := judge(t, rules, 1, o, h, k)
 	require.Zero(t, unsure.Flips+unsure.Sure)
 	require.True(t, unsure.Passed)
+	require.InEpsilon(t, 1/(6*0.1732), unsure.WidestFlip, 1e-3)
+}
+
+// Roundings of a size with h's move a margin of three times rms(h-o) past 0 now and then; those of a quarter of it do
+// not.
+func TestWhatMakesSureFollowsTheKernelsOwnRoundings(t *testing.T) {
+	rules := small()
+	rules.MeanSlack, rules.P99Slack, rules.OwnSlack = 10, 10, 10
+	at := func(own, margin float64) Result {
+		g := New(rules)
+		g.Put(0, 0, Position{KLReference: 1e-3, KLOwn: own, KLOurs: own, Margin: margin, RMS: 0.1, Want: 1, Got: 2})
+		return g.Result()
+	}
+	for _, c := range []struct{ own, limit float64 }{{1e-3, 0.6}, {2.5e-4, 0.3}, {1e-5, 0.3}, {4e-3, 1.2}} {
+		below, above := at(c.own, 0.99*c.limit), at(c.own, 1.01*c.limit)
+		require.Equal(t, []int{0, 0, 1, 1}, []int{below.Sure, below.Flips, above.Sure, above.Flips}, "own %v", c.own)
+		require.InEpsilon(t, 0.99, below.WidestFlip, 1e-9)
+		require.InEpsilon(t, 1.01, above.WidestFlip, 1e-9)
+	}
 }
 
 func TestTieInKernelFlipsToTheLowestToken(t *testing.T) {
 	rules := small()
 	rules.MeanSlack, rules.P99Slack, rules.OwnSlack = 10, 10, 10
 	o := []float32{0, 1}
-	require.Equal(t, 1, judge(t, rules, 1, o, o, []float32{1, 1}).Flips)
+	first := judge(t, rules, 1, o, o, []float32{1, 1})
+	require.Equal(t, 1, first.Flips)
+	require.True(t, math.IsInf(first.WidestFlip, 1), "h is o: every margin is sure")
 	o = []float32{1, 0}
 	require.Equal(t, 0, judge(t, rules, 1, o, o, []float32{1, 1}).Flips)
 }
@@ -277,7 +299,7 @@ func TestRecordAsJSON(t *testing.T) {
 	data, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.Contains(t, string(data),
-		`{"rules":2,"kl_reference":2.5e-07,"kl_ours":"+Inf","p99_reference":0,"p99_ours":"NaN","positions":1,`+
+		`{"rules":3,"kl_reference":2.5e-07,"kl_ours":"+Inf","p99_reference":0,"p99_ours":"NaN","positions":1,`+
 			`"sequences":0,"lengths":[3,4],"worst_position":{"sequence":0,"position":7,"kl_reference":0,"kl_own":0,"kl_ours":0,"limit":2},"sure":0,"flips":2,"faults_caught":[],"passed":false,"reasons":[`)
 	var back Record
 	require.NoError(t, json.Unmarshal(data, &back))
