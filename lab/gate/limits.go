@@ -140,10 +140,10 @@ func (r Rules) position(of *Result, p place) Worst {
 		KLOurs: Number(p.Ours), Limit: Number(limit)}
 }
 
-// flips judges k's top tokens where o is sure. s and h are draws of errors of other sizes, whose squares are as the mean
-// divergences: so rms(h-o) times the root of their ratio is what the kernel's own roundings move a logit at a position,
-// and the difference of two logits by √2 times that. Of a kernel whose roundings are as large as h's, three times
-// rms(h-o) are 2.1 standard deviations, and sound kernels flip; six times are 4.2.
+// flips judges k's top tokens where o is sure. s and h are draws of errors of other sizes, whose squares are as the
+// mean divergences: so rms(h-o) times the root of their ratio is what the kernel's own roundings move a logit at a
+// position, and the difference of two logits by √2 times that. Of a kernel whose roundings are as large as h's, three
+// times rms(h-o) are 2.1 standard deviations, and sound kernels flip; six times are 4.2.
 func (g *Gate) flips(r *Result, fail func(format string, args ...any)) {
 	factor, first := g.rules.MarginFactor, ""
 	if r.KLReference > 0 {
