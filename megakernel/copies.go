@@ -6,11 +6,11 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// More copies in flight than the planner's are chosen where every product has many chunks on
-// an SM (docs/RATIONALE.md, "When are there four copies in flight, and five chunks held?").
+// More copies in flight than the planner's are chosen where every product has on an SM more chunks than are held then
+// (docs/RATIONALE.md, "When are there four copies in flight, and five chunks held?").
 const (
-	manyChunks = 8
 	manyCopies = 4
+	manyChunks = defaultHeld + 2
 )
 
 // plan plans the ring of a single kernel, and the shares of its SMs. Copies in flight that
@@ -54,7 +54,7 @@ const rowsCopies = 3
 // from block to block in the ring, beside the copies that may be landing.
 func (mk *Kernel) suitsManyCopies() bool {
 	o, p := &mk.Options, mk.Plan
-	if threadRegisters(o.Consumers) < ampleRegisters || p.StageBytes != pipeline.DefaultStageBytes ||
+	if threadRegisters(o.Consumers) < ampleRegisters || !mk.usualStages() ||
 		p.Stages < manyCopies+max(manyCopies, mk.BlocksApart()) {
 		return false
 	}
@@ -64,6 +64,15 @@ func (mk *Kernel) suitsManyCopies() bool {
 		}
 	}
 	return true
+}
+
+// usualStages is whether a stage has DefaultStageBytes of codes; of e4m3 in blocks their scales lie behind them.
+func (mk *Kernel) usualStages() bool {
+	const usual = pipeline.DefaultStageBytes
+	if mk.Options.Weights.Blocks() {
+		return mk.Plan.StageBytes > usual && mk.Plan.StageBytes <= usual+usual/pipeline.BlockSize
+	}
+	return mk.Plan.StageBytes == usual
 }
 
 // BlocksApart is how many chunks lie at most between two blocks of KV that a warp of attention

@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/mkgen/mkgen/tasks/product"
 )
@@ -39,18 +40,22 @@ const mostHiddenBesideMore = 4096
 
 // chooseHeld chooses how many chunks are held, if that was left open: the default, one more
 // where many copies are in flight with leads, fewer where they take more registers, and none
-// where consumers have few registers anyway.
+// where consumers have few registers anyway. Of fewer warps a thread has registers for the one more.
 func (mk *Kernel) chooseHeld() {
 	o := &mk.Options
 	if o.Held != 0 {
 		return
 	}
 	if o.Held = HeldNone; o.Tokens == 1 && threadRegisters(o.Consumers) >= ampleRegisters {
-		want := defaultHeld
+		want, more := defaultHeld, 0
 		if mk.Plan.InFlight == manyCopies && len(mk.Plan.Throttles) > 0 && mk.Config.Hidden <= mostHiddenBesideMore {
 			want++
+			if o.Weights == pipeline.FormatBF16 { // others are widened, in registers
+				more = threadRegisters(o.Consumers) - ampleRegisters
+			}
 		}
-		if n := min(want, want*defaultHeldRegisters/product.PrefetchRegisters(mk.Plan, o.Consumers)); n > 0 {
+		room := want*defaultHeldRegisters + more
+		if n := min(want, room/product.PrefetchRegisters(mk.Plan, o.Consumers)); n > 0 {
 			o.Held = n
 		}
 	}

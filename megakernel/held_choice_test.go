@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -38,7 +39,13 @@ func TestCopiesAndChunksHeldAreChosenTogether(t *testing.T) {
 		{"llama3-8b", Options{Stages: 7}, 3, "none", 4},
 		{"llama3-8b", Options{Stages: 8}, 4, "5:2", 5},
 		{"llama3-8b", Options{Consumers: 11}, 4, "5:2", 5},
-		{"llama3-8b", Options{Consumers: 7}, 4, "5:2", 4}, // a chunk takes more of fewer threads
+		{"llama3-8b", Options{Consumers: 7}, 4, "5:2", 5}, // a chunk takes more of fewer threads, which have more
+		{"llama3-8b", Options{Consumers: 7, Weights: pipeline.FormatE4M3}, 4, "5:2", 4},
+		{"llama3-8b", Options{Weights: pipeline.FormatE4M3B128}, 4, "5:2", 4}, // with its scales a chunk takes more
+		{"gemma-3-4b", Options{}, 4, "5:2", 5},                                // o has 6 chunks an SM
+		{"llama3.2-3b", Options{Weights: pipeline.FormatE4M3}, 4, "5:2", 5},   // likewise
+		{"llama3.2-1b", Options{Weights: pipeline.FormatE4M3}, 3, "4:2", 4},   // o has 2
+		{"llama3-8b", Options{Weights: pipeline.FormatI4G128}, 3, "4:2", 3},
 		{"llama3-8b", Options{Consumers: 12}, 3, "4:2", HeldNone},
 		{"llama3-8b", Options{Held: HeldNone}, 4, "5:2", HeldNone},
 	} {
