@@ -85,7 +85,8 @@ func (mk *Kernel) declareDrawing(k *dsl.Kernel, b *buffers) {
 		bufDoc("[%d][%d][%d] what log-probabilities are made of, by the token's position modulo %d", o.Tokens,
 			draw.ScoredSteps, draw.ScoreWords(o.SMs), draw.ScoredSteps))
 	d.tops = dsl.Global[dsl.U32](k, "draw_tops", int64(sample.SampleTopsLen(o.Tokens, o.SMs)), dsl.Align(16),
-		bufDoc("[%d][%d][%d][2] each SM's highest logits and their tokens", o.Tokens, o.SMs, draw.MaxTops))
+		bufDoc("[%d][%d][%d][%d][2] each SM's highest logits and their tokens, by the token's position modulo %d", o.Tokens,
+			draw.ScoredSteps, o.SMs, draw.MaxTops, draw.ScoredSteps))
 	vocab := mk.Config.Vocab
 	d.histories = dsl.Global[dsl.U32](k, BufferHistories, elements(o.Tokens, draw.HistoryWords(vocab)), dsl.Align(16),
 		bufDoc("[%d][2][%d] what changes logits: biases, then how often tokens were there", o.Tokens, vocab))
@@ -143,6 +144,13 @@ func (b *builder) pick(drawn, highest func()) {
 		b.sample.Choose(b.env, b.own.matrix(layerMatrices), b.bar)
 		drawn()
 	}, highest)
+}
+
+// merge finds, behind a step that chose its tokens, the highest logits of rows that want them, where it is time to.
+func (b *builder) merge(running *dsl.Var[dsl.U32]) {
+	if b.sample != nil {
+		b.sample.Merge(b.env, running.Get().EqC(0).Or(b.sample.Step.AddC(1).Eq(b.bufs.steps)))
+	}
 }
 
 // DrawBarriers is how often all SMs meet to draw the tokens of a step, at most.

@@ -133,7 +133,7 @@ func (f *ragged) begin(s dsl.Val[dsl.U32], at attention.Step) {
 	k, e, chosen := f.k, f.env, f.chosen
 	f.rows.Grown = s
 	if f.sample != nil {
-		f.sample.Step = s
+		f.sample.Step, f.sample.Nth = s, s
 	}
 	f.k.Region("rows", func() {
 		f.rows.Load(e, f.bufs.rows, f.bufs.entries, f.mk.Options.Page)
@@ -178,6 +178,7 @@ func (f *ragged) choose(s dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
 		})
 		any := dsl.Select(dsl.Any(ended.Get().NeC(0)), k.U32(1), k.U32(0))
 		k.If(dsl.Uniform(any, dsl.GPUScope).NeC(0), func() { running.Set(k.U32(0)) })
+		f.merge(running)
 	})
 }
 

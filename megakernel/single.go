@@ -340,7 +340,7 @@ func (f *single) begin(s dsl.Val[dsl.U32], at attention.Step) {
 	f.open(s)
 	if f.sample != nil {
 		f.sample.Position = func(dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }
-		f.sample.Step = s
+		f.sample.Step, f.sample.Nth = s, at.Pos.AddC(1).Sub(f.bufs.known)
 	}
 }
 
@@ -377,6 +377,7 @@ func (f *single) choose(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
 		for i := range MaxEnds {
 			k.If(chosen.Eq(dsl.Uniform(bufs.ends.Load(dsl.At(i)), dsl.GPUScope)), func() { running.Set(k.U32(0)) })
 		}
+		f.merge(running)
 	})
 }
 

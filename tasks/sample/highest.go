@@ -15,7 +15,7 @@ import (
 type finding struct {
 	t     *Sample
 	e     *grid.Env
-	row   u32
+	place u32 // the part of Shared, one a row, that the warp has
 	floor f32
 	count *dsl.Var[dsl.U32] // of the lane
 }
@@ -27,7 +27,7 @@ const (
 )
 
 // finding begins with each lane's highest logit.
-func (t *Sample) finding(e *grid.Env, row u32, own f32, tops u32) *finding {
+func (t *Sample) finding(e *grid.Env, place u32, own f32, tops u32) *finding {
 	k := e.K
 	rank := dsl.NewVar(k.U32(0), "rank")
 	k.For(k.U32(0), k.U32(dsl.WarpSize), func(lane u32) {
@@ -36,11 +36,11 @@ func (t *Sample) finding(e *grid.Env, row u32, own f32, tops u32) *finding {
 		rank.Set(rank.Get().Add(dsl.Select(before, k.U32(1), k.U32(0))))
 	}, dsl.Unroll(8))
 	floor := dsl.WarpMax(dsl.Select(rank.Get().AddC(1).Eq(tops), own, k.F32(math.Inf(-1))))
-	return &finding{t, e, row, floor, dsl.NewVar(k.U32(0), "found")}
+	return &finding{t, e, place, floor, dsl.NewVar(k.U32(0), "found")}
 }
 
-// at is where the i-th pair of the row's memory is.
-func (f *finding) at(i u32) u32 { return f.row.MulC(rowBins).Add(i.MulC(foundWords)) }
+// at is where the i-th pair of the warp's memory is.
+func (f *finding) at(i u32) u32 { return f.place.MulC(rowBins).Add(i.MulC(foundWords)) }
 
 // add collects a logit of a lane unless it is under the floor.
 func (f *finding) add(token u32, x f32) {

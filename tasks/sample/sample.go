@@ -29,8 +29,8 @@ import (
 // Rows with a history or a mask have their logits changed first, each by the CTA that computed it, and what they
 // choose is added to the history.
 //
-// Rows that want scores have them written too: each CTA what its logits add to the log-sum-exp, and, of the most
-// probable tokens of each, one CTA those of all. They are of the logits as they are.
+// Rows that want scores have them written too: each CTA what its logits add to the log-sum-exp and its most probable
+// tokens. Merge makes those of all CTAs of them. They are of the logits as they are.
 type Sample struct {
 	Vocab, T int
 	Count    u32              // rows of the step, 1 to T
@@ -42,7 +42,7 @@ type Sample struct {
 	Lists    dsl.Buf[dsl.U32] // SampleListsLen long: of each row the tokens that may stay, where they are few
 	// SampleScoresLen long: what log-probabilities are made of, [T][draw.ScoredSteps][draw.ScoreWords]
 	Scores dsl.Buf[dsl.U32]
-	Tops   dsl.Buf[dsl.U32] // SampleTopsLen long: each CTA's highest logits and their tokens, of this step
+	Tops   dsl.Buf[dsl.U32] // SampleTopsLen long: each CTA's highest logits and their tokens, by steps as Scores
 
 	Histories dsl.Buf[dsl.U32] // SampleHistoriesLen long: [T][draw.HistoryWords], which rows name
 	Masks     dsl.Buf[dsl.U32] // [T][draw.MaskWords]: tokens that rows with a mask may choose; the host may write them
@@ -56,6 +56,7 @@ type Sample struct {
 	// Position is where a row's next token stands in its sequence.
 	Position func(row u32) u32
 	Step     u32             // of the launch, from 0 on
+	Nth      u32             // how many steps of the launch before this one have chosen tokens
 	Watch    *pipeline.Watch // of the wait for masks
 }
 
@@ -283,7 +284,6 @@ func (t *Sample) Choose(e *grid.Env, share product.Share, bar *grid.GridBarrier)
 		})
 	})
 	t.remember(e, share)
-	t.merge(e)
 }
 
 // read meets a row's winners that the CTAs have published; tops gets the highest logits of those that the lane reads,

@@ -69,7 +69,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		Tops:      rig.Out[dsl.U32](r, "tops", sample.SampleTopsLen(most, sms)),
 		Histories: rig.InOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: rig.In[dsl.U32](r, "masks",
 			rig.U32Bytes(masks...), len(masks)), Raw: rig.Out[dsl.F32](r, "raw", most*vocab),
-		Ready: rig.In[dsl.U32](r, "ready", rig.U32Bytes(1), 1), Step: r.K.U32(0),
+		Ready: rig.In[dsl.U32](r, "ready", rig.U32Bytes(1), 1), Step: r.K.U32(0), Nth: r.K.U32(0),
 		Shared:   dsl.Shared[dsl.U32](r.K, "shared", sample.SampleSharedLen(most), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.K, "state", sample.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.K, "chosen", most),
@@ -89,6 +89,7 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		a.First(r.Env, share)
 		bar.Sync()
 		a.Choose(r.Env, share, bar)
+		a.Merge(r.Env, r.K.Bool(true))
 		r.K.If(r.Env.Tid.Lt(a.Count), func() { next.Store(r.Env.CTA.MulC(most).Add(r.Env.Tid), a.Chosen.Load(r.Env.Tid)) })
 	}, nil)
 	result := r.Run()

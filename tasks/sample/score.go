@@ -14,18 +14,20 @@ import (
 func SampleScoresLen(rows, grid int) int { return rows * draw.ScoredSteps * draw.ScoreWords(grid) }
 
 // SampleTopsLen is the length of Sample.Tops.
-func SampleTopsLen(rows, grid int) int { return rows * grid * topsWords }
+func SampleTopsLen(rows, grid int) int { return rows * draw.ScoredSteps * grid * topsWords }
 
-const topsWords = 2 * draw.MaxTops // of a row and CTA in Tops
+const topsWords = 2 * draw.MaxTops // of a row, step and CTA in Tops
 
-// scoreAt is where the scores of a row's next token begin.
-func (t *Sample) scoreAt(e *grid.Env, row u32) u32 {
-	slot := row.MulC(draw.ScoredSteps).Add(t.Position(row).AndC(draw.ScoredSteps - 1))
-	return slot.MulC(draw.ScoreWords(e.Grid))
+// slot is where, in steps of rows that are kept, that of a row's next token is, or that of a token ago before it.
+func (t *Sample) slot(row, ago u32) u32 {
+	return row.MulC(draw.ScoredSteps).Add(t.Position(row).Sub(ago).AndC(draw.ScoredSteps - 1))
 }
 
-// topsAt is where a CTA's highest logits of a row begin.
-func topsAt(e *grid.Env, row, cta u32) u32 { return row.MulC(e.Grid).Add(cta).MulC(topsWords) }
+// scoreAt is where the scores of a slot begin.
+func scoreAt(e *grid.Env, slot u32) u32 { return slot.MulC(draw.ScoreWords(e.Grid)) }
+
+// topsAt is where a CTA's highest logits of a slot begin.
+func topsAt(e *grid.Env, slot, cta u32) u32 { return slot.MulC(e.Grid).Add(cta).MulC(topsWords) }
 
 // scored calls body for rows that want scores; in a warp alike.
 func (t *Sample) scored(k *dsl.Kernel, row u32, body func(tops u32)) {
@@ -68,32 +70,38 @@ func (t *Sample) scoreRow(e *grid.Env, share product.Share, row, tops u32) {
 	})
 	all := dsl.WarpSum(sum.Get())
 	k.If(e.Lane.EqC(0), func() {
-		at := t.scoreAt(e, row).AddC(draw.ScoreParts).Add(e.CTA.MulC(2))
+		at := scoreAt(e, t.slot(row, k.U32(0))).AddC(draw.ScoreParts).Add(e.CTA.MulC(2))
 		t.Scores.StoreN(at, []u32{dsl.Bits[dsl.U32](top), dsl.Bits[dsl.U32](all)})
 	})
-	found.write(tops, each, t.Tops, topsAt(e, row, e.CTA))
+	found.write(tops, each, t.Tops, topsAt(e, t.slot(row, k.U32(0)), e.CTA))
 }
 
-// merge finds the highest logits of all CTAs, behind the sync, each row's in one CTA: while it merges the others wait
-// at their next sync.
-func (t *Sample) merge(e *grid.Env) {
+// Merge finds the highest logits of all CTAs, of the tokens that rows have chosen since it did so before: behind each
+// ScoredSteps-th step, and behind the launch's last. The sync before Choose has published their lists. Rows and steps
+// are shared out among all SMs, so that a step does not wait for one of them.
+func (t *Sample) Merge(e *grid.Env, last dsl.Pred) {
 	k := e.K
-	k.If(t.scores(), func() {
-		t.ownRows(e, func(row u32) {
-			t.scored(k, row, func(tops u32) {
-				cta := row
-				if e.Grid < t.T {
-					cta = row.RemC(e.Grid)
-				}
-				k.If(tops.NeC(0).And(e.CTA.Eq(cta)), func() { t.mergeRow(e, row, tops) })
-			})
+	before := t.Nth.AndC(draw.ScoredSteps - 1) // of the steps before, those whose lists are not merged
+	k.If(t.scores().And(last.Or(before.EqC(draw.ScoredSteps-1))), func() {
+		warps := min(e.Consumers, t.T) // each with a row's part of Shared
+		k.If(e.Warp.LtC(warps), func() {
+			first, n := e.Warp.MulC(e.Grid).Add(e.CTA), before.AddC(1).MulC(t.T)
+			k.ForStep(first, n, warps*e.Grid, func(i u32) {
+				row := i.RemC(t.T)
+				k.SyncWarp() // of the token before all is read in Shared
+				k.If(row.Lt(t.Count), func() {
+					t.scored(k, row, func(tops u32) {
+						k.If(tops.NeC(0), func() { t.mergeRow(e, t.slot(row, i.DivC(t.T)), tops) })
+					})
+				})
+			}, dsl.Unroll(1))
 		})
 	})
 }
 
-// mergeRow is merge of one row, in one warp: a lane goes through lists of CTAs, or through a part of one where these
-// are few, two tokens of each at a time, for as long as they may be among the highest.
-func (t *Sample) mergeRow(e *grid.Env, row, tops u32) {
+// mergeRow is Merge of one token of a row, in one warp: a lane goes through lists of CTAs, or through a part of one where
+// these are few, two tokens of each at a time, for as long as they may be among the highest.
+func (t *Sample) mergeRow(e *grid.Env, slot, tops u32) {
 	k, parts := e.K, max(1, dsl.WarpSize/e.Grid)
 	cta, part, pairs := e.Lane.DivC(parts), e.Lane.RemC(parts), evenTops(tops).ShrC(1)
 	lists := make([][]*dsl.Var[dsl.U32], pipeline.CeilDiv(e.Grid, dsl.WarpSize/parts))
@@ -101,7 +109,7 @@ func (t *Sample) mergeRow(e *grid.Env, row, tops u32) {
 	load := func(l int, pair u32, also dsl.Pred) {
 		of := cta.AddC(l * dsl.WarpSize / parts)
 		k.If(of.LtC(e.Grid).And(pair.Lt(pairs)).And(also), func() {
-			for i, v := range t.Tops.LoadN(topsAt(e, row, of).Add(pair.MulC(4)), 4) {
+			for i, v := range t.Tops.LoadN(topsAt(e, slot, of).Add(pair.MulC(4)), 4) {
 				lists[l][i].Set(v)
 			}
 		})
@@ -116,7 +124,7 @@ func (t *Sample) mergeRow(e *grid.Env, row, tops u32) {
 	for l := range lists {
 		own.Set(own.Get().Max(at(l, 0)))
 	}
-	found := t.finding(e, row, own.Get(), tops)
+	found := t.finding(e, e.Warp, own.Get(), tops)
 	k.ForStep(part, pairs, parts, func(pair u32) {
 		var further []dsl.Pred
 		for l := range lists {
@@ -135,11 +143,11 @@ func (t *Sample) mergeRow(e *grid.Env, row, tops u32) {
 	found.write(tops, func(body func(token u32, x f32)) {
 		k.ForStep(cta, k.U32(e.Grid), dsl.WarpSize/parts, func(of u32) {
 			k.ForStep(part, tops, parts, func(i u32) {
-				pair := t.Tops.LoadN(topsAt(e, row, of).Add(i.MulC(2)), 2)
+				pair := t.Tops.LoadN(topsAt(e, slot, of).Add(i.MulC(2)), 2)
 				k.If(pair[1].NeC(draw.NoToken), func() { body(dsl.Optional(pair[1]), dsl.Bits[dsl.F32](pair[0])) })
 			}, dsl.Unroll(4))
 		}, dsl.Unroll(1))
-	}, t.Scores, t.scoreAt(e, row).AddC(draw.ScoreTops))
+	}, t.Scores, scoreAt(e, slot).AddC(draw.ScoreTops))
 }
 
 // keepLogit writes the logit of the token that a row chose, or of the row's target, in one thread of a grid.
@@ -151,7 +159,7 @@ func (t *Sample) keepLogit(e *grid.Env, row u32, w winner) {
 			token := dsl.Select(target.NeC(0), target.SubC(1), w.Index.Get()).MinC(t.Vocab - 1)
 			k.If(target.NeC(0), func() { logit.Set(t.Logits.Load(row.MulC(t.Vocab).Add(token))) })
 			k.If(t.isChanged(row), func() { logit.Set(t.Raw.Load(row.MulC(t.Vocab).Add(token))) })
-			t.Scores.Store(t.scoreAt(e, row).AddC(draw.ScoreChosen), dsl.Bits[dsl.U32](logit.Get()))
+			t.Scores.Store(scoreAt(e, t.slot(row, k.U32(0))).AddC(draw.ScoreChosen), dsl.Bits[dsl.U32](logit.Get()))
 		})
 	})
 }
