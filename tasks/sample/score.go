@@ -99,8 +99,8 @@ func (t *Sample) Merge(e *grid.Env, last dsl.Pred) {
 	})
 }
 
-// mergeRow is Merge of one token of a row, in one warp: a lane goes through lists of CTAs, or through a part of one where
-// these are few, two tokens of each at a time, for as long as they may be among the highest.
+// mergeRow is Merge of one token of a row, in one warp: a lane goes through lists of CTAs, or through a part of one
+// where these are few, two tokens of each at a time, for as long as they may be among the highest.
 func (t *Sample) mergeRow(e *grid.Env, slot, tops u32) {
 	k, parts := e.K, max(1, dsl.WarpSize/e.Grid)
 	cta, part, pairs := e.Lane.DivC(parts), e.Lane.RemC(parts), evenTops(tops).ShrC(1)
