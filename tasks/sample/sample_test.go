@@ -24,11 +24,12 @@ type sampled struct {
 	logits    [][]float32
 	rows      []draw.Rule
 	positions []uint32
-	most      int // rows that the kernel is made for
+	most      int           // rows that the kernel is made for
+	more      [][][]float32 // logits of further steps of the launch, each a position further
 
-	scores [][]uint32 // out: what each row's log-probabilities are made of
-	raw    [][]uint32 // out: bits of the logits
-	after  [][]uint32 // out: the histories
+	scores func(i, step int) []uint32 // out: what the log-probabilities of a row are made of
+	raw    [][]uint32                 // out: bits of the logits
+	after  [][]uint32                 // out: the histories
 }
 
 // run draws on the executor, with the vocabulary's tiles shared out among the SMs.
@@ -51,17 +52,22 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		copy(params[i*draw.RowWords:], row.Row[:])
 		modes |= row.Modes()
 	}
-	for len(logits) < most*vocab {
-		logits = append(logits, 1e9)
+	for _, step := range append([][][]float32{nil}, s.more...) {
+		logits = append(logits, slices.Concat(step...)...)
+		for len(logits)%(most*vocab) != 0 {
+			logits = append(logits, 1e9)
+		}
 	}
+	steps := 1 + len(s.more)
+	all := rig.In[dsl.F32](r, "all", rig.F32Bytes(logits), len(logits))
+	step := r.K.U32(0)
 	positions := rig.In[dsl.U32](r, "positions",
 		rig.U32Bytes(append(append([]uint32(nil), s.positions...), make([]uint32, most)...)...), 0)
 	// not a result: the order within a list is any
 	lists := dsl.Global[dsl.U32](r.K, "lists", int64(sample.SampleListsLen(most, vocab)), dsl.Align(16))
 	a := &sample.Sample{Vocab: vocab, T: most, Count: r.Scalar("count", uint32(len(s.rows))),
 		Modes: r.Scalar("modes", modes), Rows: rig.In[dsl.U32](r, "rows", rig.U32Bytes(params...), len(params)),
-		Logits: rig.InOut[dsl.F32](r, "logits",
-			rig.F32Bytes(logits), len(logits)),
+		Logits:    rig.Out[dsl.F32](r, "logits", most*vocab),
 		Records:   rig.Out[dsl.U32](r, "records", sample.SampleRecordsLen(most, sms)),
 		Bins:      rig.Out[dsl.U32](r, "bins", sample.SampleBinsLen(most)),
 		Lists:     lists,
@@ -69,11 +75,11 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		Tops:      rig.Out[dsl.U32](r, "tops", sample.SampleTopsLen(most, sms)),
 		Histories: rig.InOut[dsl.U32](r, "histories", histories, len(histories)/4), Masks: rig.In[dsl.U32](r, "masks",
 			rig.U32Bytes(masks...), len(masks)), Raw: rig.Out[dsl.F32](r, "raw", most*vocab),
-		Ready: rig.In[dsl.U32](r, "ready", rig.U32Bytes(1), 1), Step: r.K.U32(0), Nth: r.K.U32(0),
+		Ready:    rig.In[dsl.U32](r, "ready", rig.U32Bytes(1), 1),
 		Shared:   dsl.Shared[dsl.U32](r.K, "shared", sample.SampleSharedLen(most), dsl.Align(16)),
 		State:    dsl.Shared[dsl.U32](r.K, "state", sample.SampleStateLen(most), dsl.Align(16)),
 		Chosen:   dsl.Shared[dsl.U32](r.K, "chosen", most),
-		Position: func(row dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return positions.Load(row) }}
+		Position: func(row dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return positions.Load(row).Add(step) }}
 	next, counter := rig.Out[dsl.U32](r, "next", sms*most), rig.InOut[dsl.U32](r, "barrier", rig.U32Bytes(0), 1)
 	tiles := (vocab + pipeline.TileRows - 1) / pipeline.TileRows
 	var shares []uint32
@@ -86,19 +92,32 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 		word := func(i int) dsl.Val[dsl.U32] { return dsl.Uniform(own.Load(r.Env.CTA.MulC(2).AddC(i)), dsl.CTAScope) }
 		share := product.Share{First: word(0), Count: word(1)}
 		bar := grid.NewGridBarrier(r.Env, counter, r.K.U32(0))
-		a.First(r.Env, share)
-		bar.Sync()
-		a.Choose(r.Env, share, bar)
-		a.Merge(r.Env, r.K.Bool(true))
+		r.K.For(r.K.U32(0), r.K.U32(steps), func(at dsl.Val[dsl.U32]) {
+			step, a.Step, a.Nth = at, at, at
+			for row := range most { // as an LM head stores them
+				first := share.First.MulC(pipeline.TileRows).Add(r.Env.Tid)
+				end := share.First.Add(share.Count).MulC(pipeline.TileRows).MinC(vocab)
+				r.K.ForStep(first, end, r.Env.Threads(), func(token dsl.Val[dsl.U32]) {
+					a.Logits.Store(token.AddC(row*vocab), all.Load(at.MulC(most).AddC(row).MulC(vocab).Add(token)))
+				})
+			}
+			a.First(r.Env, share)
+			bar.Sync()
+			a.Choose(r.Env, share, bar)
+			a.Merge(r.Env, at.EqC(steps-1))
+			if steps > 1 {
+				bar.Sync()
+			}
+		})
 		r.K.If(r.Env.Tid.Lt(a.Count), func() { next.Store(r.Env.CTA.MulC(most).Add(r.Env.Tid), a.Chosen.Load(r.Env.Tid)) })
 	}, nil)
 	result := r.Run()
 	got, scores, raw := rig.U32s(result["next"]), rig.U32s(result["scores"]), rig.U32s(result["raw"])
 	s.after = slices.Collect(slices.Chunk(rig.U32s(result["histories"]), draw.HistoryWords(vocab)))
 	s.raw = slices.Collect(slices.Chunk(raw, vocab))
-	for i, position := range s.positions {
-		n := draw.ScoreWords(sms)
-		s.scores = append(s.scores, scores[(i*draw.ScoredSteps+int(position%draw.ScoredSteps))*n:][:n])
+	s.scores = func(i, step int) []uint32 {
+		n, position := draw.ScoreWords(sms), int(s.positions[i])+step
+		return scores[(i*draw.ScoredSteps+position%draw.ScoredSteps)*n:][:n]
 	}
 	for sm := range sms {
 		require.Equal(t, got[:len(s.rows)], got[sm*most:][:len(s.rows)], "every CTA draws the same")
@@ -207,7 +226,7 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 		t.Run(fmt.Sprintf("%d: %d rows of %d on %d SMs, %d warps", n, rows, vocab, g.sms, g.consumers), func(t *testing.T) {
 			require.Equal(t, want, s.run(t, g.sms, g.consumers))
 			for i, row := range s.rows {
-				requireScores(t, s.logits[i], s.scores[i], row.Scored(int(want[i])), row.Tops())
+				requireScores(t, s.logits[i], s.scores(i, 0), row.Scored(int(want[i])), row.Tops())
 				if row.History != nil {
 					row.Took(int(want[i]))
 					history := make([]byte, 4*draw.HistoryWords(vocab))
@@ -221,6 +240,37 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Behind a launch the last ScoredSteps tokens have scores, however many steps it had: their lists are merged behind each
+// ScoredSteps-th step and behind the last one.
+func TestScoresOfTheLastSteps(t *testing.T) {
+	rng := rig.Rand(12)
+	for _, steps := range []int{2, draw.ScoredSteps, draw.ScoredSteps + 1, 2*draw.ScoredSteps + 5} {
+		for _, c := range []struct{ rows, most, sms, consumers int }{{1, 1, 5, 2}, {3, 4, 3, 2}, {2, 2, 33, 1}} {
+			t.Run(fmt.Sprintf("%d steps, %d of %d rows, %d SMs", steps, c.rows, c.most, c.sms), func(t *testing.T) {
+				const vocab = 203
+				s := &sampled{most: c.most}
+				all := make([][][]float32, steps)
+				for range c.rows {
+					row := draw.Rule{Row: randomParams(rng, vocab).Row()}
+					row.SetTops(draw.MaxTops - rng.IntN(3))
+					s.rows, s.positions = append(s.rows, row), append(s.positions, rng.Uint32()>>1)
+					for i := range all {
+						all[i] = append(all[i], randomLogits(rng, vocab))
+					}
+				}
+				s.logits, s.more = all[0], all[1:]
+				s.run(t, c.sms, c.consumers)
+				for i, row := range s.rows {
+					for step := max(0, steps-draw.ScoredSteps); step < steps; step++ {
+						logits := all[step][i]
+						requireScores(t, logits, s.scores(i, step), row.Choose(logits, s.positions[i]+uint32(step)), row.Tops())
+					}
+				}
+			})
+		}
 	}
 }
 
