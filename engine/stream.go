@@ -78,12 +78,14 @@ func (s *Stream) Wait() (Result, error) {
 // nothing.
 func (s *Stream) Cancel() { s.cancel() }
 
-// hand adds a piece.
-func (s *Stream) hand(p Piece) {
+// hand adds a piece. With later nobody is woken for it yet.
+func (s *Stream) hand(p Piece, later bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.pieces = append(s.pieces, p)
-	s.cond.Broadcast()
+	if !later {
+		s.cond.Broadcast()
+	}
 }
 
 // client is a Stream as the scheduler sees it.
@@ -124,10 +126,15 @@ func (c client) Fed(tokens int) {
 	}
 }
 
+// Take wakes nobody for a token with log-probabilities: a launch has many of them when it has ended, and the next one
+// waits until all are given. Ran does.
 func (c client) Take(token int) bool {
-	c.hand(c.a.add(token))
+	scored := c.a.next != nil
+	c.hand(c.a.add(token), scored)
 	return c.a.res.Finish == "" && c.a.failed == nil
 }
+
+func (c client) Ran() { c.cond.Broadcast() }
 
 func (c client) Gone() bool { return c.ctx.Err() != nil }
 
@@ -136,7 +143,7 @@ func (c client) Leave(stats batch.Stats, err error) {
 	c.a.res.Usage.Drafted, c.a.res.Usage.Accepted = stats.Drafted, stats.Accepted
 	err = c.why(err)
 	if p, ok := c.a.flush(); ok {
-		c.hand(p)
+		c.hand(p, false)
 	}
 	c.unwatch()
 	c.cancel()

@@ -77,6 +77,7 @@ func (c *client) Fed(tokens int) {
 	require.Positive(c.t, tokens)
 	c.fed = append(c.fed, tokens)
 }
+func (c *client) Ran()       { require.False(c.t, c.left) }
 func (c *client) Gone() bool { return c.gone }
 func (c *client) Leave(s batch.Stats, err error) {
 	require.False(c.t, c.left, "left twice")

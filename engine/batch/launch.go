@@ -214,6 +214,7 @@ func (l *launch) finish(steps int) {
 		}
 	}
 	for _, p := range l.parts {
+		p.j.client.Ran()
 		if err := failed[p.j]; err != nil {
 			l.s.leave(p.j, err)
 		}

@@ -124,6 +124,8 @@ type Client interface {
 	Scored(sampling.Logprobs)
 	// Take is given the next token. When it returns false the job ends.
 	Take(token int) bool
+	// Ran is told when a launch has ended and all its tokens were given, unless the job has left.
+	Ran()
 	// Gone reports that the client wants no more, whatever the job does: it then
 	// ends soon.
 	Gone() bool
