@@ -243,11 +243,11 @@ func TestDrawsAreTheMirrors(t *testing.T) {
 	}
 }
 
-// Behind a launch the last ScoredSteps tokens have scores, however many steps it had: their lists are merged behind each
-// ScoredSteps-th step and behind the last one.
+// Behind a launch the last ScoredSteps tokens have scores, however many steps it had: their lists are merged behind
+// each ScoredSteps-th step and behind the last one.
 func TestScoresOfTheLastSteps(t *testing.T) {
 	rng := rig.Rand(12)
-	for _, steps := range []int{2, draw.ScoredSteps, draw.ScoredSteps + 1, 2*draw.ScoredSteps + 5} {
+	for _, steps := range deep.Most([]int{draw.ScoredSteps + 2, 2, draw.ScoredSteps, 2*draw.ScoredSteps + 5}, 1) {
 		for _, c := range []struct{ rows, most, sms, consumers int }{{1, 1, 5, 2}, {3, 4, 3, 2}, {2, 2, 33, 1}} {
 			t.Run(fmt.Sprintf("%d steps, %d of %d rows, %d SMs", steps, c.rows, c.most, c.sms), func(t *testing.T) {
 				const vocab = 203
