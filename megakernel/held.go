@@ -40,7 +40,7 @@ const mostHiddenBesideMore = 4096
 
 // chooseHeld chooses how many chunks are held, if that was left open: the default, one more
 // where many copies are in flight with leads, fewer where they take more registers, and none
-// where consumers have few registers anyway. Of fewer warps a thread has registers for the one more.
+// where consumers have few registers anyway. Beside fewer warps a thread has more registers, for one more in bf16.
 func (mk *Kernel) chooseHeld() {
 	o := &mk.Options
 	if o.Held != 0 {
