@@ -10,7 +10,8 @@ import (
 
 // drainFactors are how many times as long consumers take for a chunk of a format as for as many bytes of bf16: with one
 // row a step, with up to 8 and with up to 16; 0 where nothing was measured, which counts as 1. Each is fitted to one
-// whole step of llama3-8b on an H200: see TestPredictionsOfFormatsFollowTheirRuns.
+// whole step of llama3-8b on an H200 (see TestPredictionsOfFormatsFollowTheirRuns), and says less of its phases: a
+// budget of e4m3b128 has 1.25 times in gate_up (docs/budget.md).
 var drainFactors = map[pipeline.Format][3]float64{
 	pipeline.FormatE4M3:     {1.93, 3.03, 0},
 	pipeline.FormatE4M3B128: {2.01, 3.19, 0},
