@@ -1,6 +1,7 @@
 package attention_test
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"strings"
@@ -25,9 +26,10 @@ type promptAttention struct {
 	heads, kvHeads, d, page int
 	pos, n                  int
 	groups, cluster, sms    int
-	block                   int // tokens of a block
-	stages                  int // of the ring, 3 at least
-	window, sinks           int // tokens that a query sees, and of the sequence's first; window 0: all
+	block                   int     // tokens of a block
+	stages                  int     // of the ring, 3 at least
+	loud                    float64 // standard deviation of an element of a query, 1 where it is 0
+	window, sinks           int     // tokens that a query sees, and of the sequence's first; window 0: all
 	cap                     float64
 	alibi                   bool    // behind the cap
 	sigmoid                 float64 // the bias of attention without softmax, unless it is 0
@@ -88,6 +90,13 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		// changed scores, in order, and weights that are no softmax's
 		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 9, n: 50, groups: 1, cluster: 1, sms: 2, block: 16, cap: 3, alibi: true},
 		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 30, n: 40, groups: 1, cluster: 2, sms: 2, block: 32, sigmoid: -2},
+		// caps that no score comes near, and that some do; maxima that grow by far more than 2⁸ from block to block; slopes
+		// alone, steep ones among them
+		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 9, n: 50, groups: 1, cluster: 1, sms: 2, block: 16, cap: 60},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 70, n: 40, groups: 1, cluster: 2, sms: 2, block: 16, cap: 16},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 70, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, loud: 16},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 301, n: 40, groups: 1, cluster: 1, sms: 2, block: 64, alibi: true},
+		{heads: 16, kvHeads: 2, d: 64, page: 8, pos: 300, n: 9, groups: 1, cluster: 1, sms: 1, block: 128, alibi: true},
 		{heads: 2, kvHeads: 1, d: 256, page: 8, pos: 9, n: 33, groups: 1, cluster: 2, sms: 2, block: 16, sigmoid: -3,
 			alibi: true, window: 20, sinks: 2},
 	} {
@@ -140,7 +149,7 @@ func (c promptAttention) build(t *testing.T) (r *rig.Rig, q []half.BF16, kv [2][
 	for i, p := range table {
 		words[i] = uint32(p)
 	}
-	q = rig.Normals(rng, c.n*c.heads*c.d, 1)
+	q = rig.Normals(rng, c.n*c.heads*c.d, cmp.Or(c.loud, 1))
 	out = prefill.Activations{K: c.heads * c.d, T: (c.n + padded - 1) / padded * padded}
 	stage := (c.block*max(2*c.d, 128) + 1023) / 1024 * 1024
 	a := &attention.PrefillAttention{Heads: c.heads, KV: layout, Q: rig.In[dsl.BF16](r, "q", rig.BF16Bytes(q), len(q)),
