@@ -242,7 +242,7 @@ func (w *prefillTile) multiplyValues(s pipeline.TileStage) {
 // reports whether this lane's rows are, and by how much their outputs are to be scaled.
 func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 	k := w.e.K
-	w.change(from)
+	more := w.change(from)
 	var hide dsl.Pred
 	if w.t.Blind {
 		hide = from.GeC(0)
@@ -258,6 +258,9 @@ func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 	}
 	for half := range 2 {
 		m := w.fold(half, func(_ *dsl.Var[dsl.F32], x f32) f32 { return x }, f32.Max)
+		if more[half] != nil {
+			m = m.Add(*more[half])
+		}
 		for d := 1; d < 4; d *= 2 {
 			m = m.Max(dsl.ShflXor(m, d))
 		}
@@ -266,6 +269,9 @@ func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 		now := dsl.Select(grows[half], m, old).Named("most_now")
 		by[half] = dsl.Exp2(old.Sub(now)).Named("by")
 		w.most[half].Set(now)
+		if more[half] != nil {
+			now = now.Sub(*more[half])
+		}
 		sum := w.fold(half, func(x *dsl.Var[dsl.F32], s f32) f32 {
 			x.Set(dsl.Exp2(s.Sub(now)))
 			return x.Get()

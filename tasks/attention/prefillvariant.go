@@ -24,25 +24,40 @@ func (w *prefillTile) prepare() {
 }
 
 // change applies the variant to the scores of the block at positions from …: this lane has two columns of 8 each of two
-// rows. How far a key is ahead of a query differs between columns by a constant.
-func (w *prefillTile) change(from u32) {
+// rows. How far a key is ahead of a query differs between columns by a constant. What it returns is still to be added to
+// all scores of a row that this lane has; nil is nothing.
+func (w *prefillTile) change(from u32) (more [2]*f32) {
 	if !w.t.hooks() {
-		return
+		return more
 	}
-	k := w.e.K
+	k, v := w.e.K, w.t.Variant
 	column := from.Add(w.e.Lane.RemC(4).MulC(2)).Named("first_key")
 	var ahead [2]f32
 	for half := range ahead {
 		far := dsl.Bits[dsl.I32](column).Sub(dsl.Bits[dsl.I32](w.sees[half]))
 		ahead[half] = dsl.Optional(dsl.Cast[dsl.F32](far)).Named("ahead")
 	}
-	for i, s := range w.scores {
-		half, at := i/2%2, i/4*8+i%2
-		position := dsl.Optional(column.AddC(at))
-		key := &Key{Env: w.e, Step: w.p.s, Head: w.piece.head, Index: position, Position: position,
-			ahead: func() f32 { return ahead[half].Add(k.F32(float64(at))) }}
-		s.Set(w.t.Variant.Logits(w.query[half], key, s.Get()))
+	at := func(i int) int { return i/4*8 + i%2 } // how many columns behind the lane's first
+	if v.Slope != nil {
+		var slopes [2]f32
+		for half := range slopes {
+			slopes[half] = v.Slope(w.query[half])
+			first := ahead[half].Mul(slopes[half]).Named("more")
+			more[half] = &first
+		}
+		for i, s := range w.scores {
+			s.Set(dsl.FMA(slopes[i/2%2], k.F32(float64(at(i))), s.Get()))
+		}
+		return more
 	}
+	for i, s := range w.scores {
+		half := i / 2 % 2
+		position := dsl.Optional(column.AddC(at(i)))
+		key := &Key{Env: w.e, Step: w.p.s, Head: w.piece.head, Index: position, Position: position,
+			ahead: func() f32 { return ahead[half].Add(k.F32(float64(at(i)))) }}
+		s.Set(v.Logits(w.query[half], key, s.Get()))
+	}
+	return more
 }
 
 // QueryHook is a linear Query hook of a variant: it may be asked before queries are scaled.

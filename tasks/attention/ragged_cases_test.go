@@ -134,6 +134,14 @@ func TestWhatAPlansAttentionRefuses(t *testing.T) {
 			a *attention.Attention) {
 			a.Variant = &attention.Variant{Name: "x", Sum: true}
 		},
+		`attention: variant "x" has a slope, but no Logits`: func(_ *rig.Rig, a *attention.Attention) {
+			a.Variant = &attention.Variant{Name: "x", Slope: func(*attention.Query) dsl.Val[dsl.F32] { return dsl.Val[dsl.F32]{} }}
+		},
+		`attention: variant "x" sums without softmax, but has a slope`: func(_ *rig.Rig, a *attention.Attention) {
+			v := *attention.ALiBi(dsl.Buf[dsl.F32]{}, nil)
+			v.Name, v.Sum = "x", true
+			a.Variant = &v
+		},
 		`attention: variant "x" has a window of 4, but no Mask`: func(_ *rig.Rig,
 			a *attention.Attention) {
 			a.Variant = &attention.Variant{Name: "x", Window: 4}

@@ -32,6 +32,9 @@ type Variant struct {
 	Value func(k *Key, dim u32, v f32) f32
 	// Logits changes a score. Where Sum is set its result is the weight.
 	Logits func(q *Query, k *Key, score f32) f32
+	// Slope is what Logits adds for each position that the key is ahead of the query, where it does nothing else.
+	// Attention of many rows adds what the keys of a block have in common once a row. nil: see Logits.
+	Slope func(q *Query) f32
 	// Mask is whether a query sees a key, among those that it could: earlier
 	// tokens and, as RowTail says, the step's own. A masked key weighs 0, so its
 	// value must be finite: 0·NaN is NaN.
@@ -124,6 +127,8 @@ func (v *Variant) problem() string {
 	return rule.First(
 		rule.Need(!v.Sum || v.Logits != nil, "attention: variant %q sums without softmax, but has no Logits to give weights",
 			v.Name),
+		rule.Need(v.Logits != nil || v.Slope == nil, "attention: variant %q has a slope, but no Logits", v.Name),
+		rule.Need(!v.Sum || v.Slope == nil, "attention: variant %q sums without softmax, but has a slope", v.Name),
 		rule.Need(v.Window >= 0 && v.Sinks >= 0, "attention: variant %q has a window of %d with %d sinks", v.Name, v.Window,
 			v.Sinks),
 		rule.Need(v.Window > 0 || v.Sinks == 0, "attention: variant %q has %d sinks without a window", v.Name, v.Sinks),

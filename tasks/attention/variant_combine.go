@@ -95,6 +95,7 @@ func (out *Variant) scores(vs []*Variant) {
 			}
 			return score
 		}
+		out.slope(vs)
 	}
 	if slices.ContainsFunc(vs, func(v *Variant) bool { return v.Mask != nil }) {
 		out.Mask = func(q *Query, k *Key) dsl.Pred {
@@ -106,6 +107,19 @@ func (out *Variant) scores(vs []*Variant) {
 			}
 			return seen
 		}
+	}
+}
+
+// slope is that of the only variant with Logits.
+func (out *Variant) slope(vs []*Variant) {
+	var change []int
+	for i, v := range vs {
+		if v.Logits != nil {
+			change = append(change, i)
+		}
+	}
+	if i := change[0]; len(change) == 1 && vs[i].Slope != nil {
+		out.Slope = func(q *Query) f32 { return vs[i].Slope(q.parts[i]) }
 	}
 }
 

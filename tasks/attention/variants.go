@@ -45,6 +45,7 @@ func ALiBi(slopes dsl.Buf[dsl.F32], values []float32) *Variant {
 		Logits: func(q *Query, k *Key, score f32) f32 {
 			return dsl.FMA(k.Ahead(q), q.Prepared[0], score)
 		},
+		Slope: func(q *Query) f32 { return q.Prepared[0] },
 		Means: Meaning{Logits: func(q, k Place, x float64) float64 {
 			return x + float64(values[q.Head])*float64(k.Position-q.Position)
 		}}}
