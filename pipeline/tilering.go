@@ -169,8 +169,9 @@ func (p *TileProducer) Announce() {
 	p.kept.Set(k.U32(0))
 }
 
-// ended waits, in all producer warps, until at most but pairs of stages are still under way. The fence that wgmma's reads need
-// is the consumers': ptxas puts a fence of the CTA in front of it, which would wait for the copies under way, too.
+// ended waits, in all producer warps, until at most but pairs of stages are still under way. The fence that wgmma's
+// reads need is the consumers': ptxas puts a fence of the CTA in front of it, which would wait for the copies under
+// way, too.
 func (p *TileProducer) ended(but int) {
 	p.r.k.CopyWait(but)
 	p.Meet()

@@ -90,7 +90,8 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		// slopes alone, of heads that share a tile, over a block that pads the prompt, over gathered pages
 		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 0, n: 50, groups: 1, cluster: 1, sms: 2, block: 16, alibi: true},
 		{heads: 8, kvHeads: 1, d: 128, page: 64, pos: 170, n: 9, groups: 2, cluster: 1, sms: 1, block: 32, alibi: true},
-		{heads: 4, kvHeads: 2, d: 64, page: 1, pos: 20, n: 33, groups: 1, cluster: 1, sms: 2, block: 32, window: 9, alibi: true},
+		{heads: 4, kvHeads: 2, d: 64, page: 1, pos: 20, n: 33, groups: 1, cluster: 1, sms: 2, block: 32, window: 9,
+			alibi: true},
 		// changed scores, in order, and weights that are no softmax's
 		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 9, n: 50, groups: 1, cluster: 1, sms: 2, block: 16, cap: 3, alibi: true},
 		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 30, n: 40, groups: 1, cluster: 2, sms: 2, block: 32, sigmoid: -2},

@@ -9,8 +9,8 @@ import (
 
 // prefillGather fetches tokens of pages too small to be permuted as wgmma wants, by 16-byte copies of all lanes of the
 // producer warps. Lanes side by side have units of one token, its keys' and its values', so that what lies together in
-// the cache is fetched at once; a lane's units lie at the same place of their tokens. A lane knows the pages of a few of
-// its warp's tokens, and asks the other lanes for more.
+// the cache is fetched at once; a lane's units lie at the same place of their tokens. A lane knows the pages of a few
+// of its warp's tokens, and asks the other lanes for more.
 type prefillGather struct {
 	*prefillPieces
 	c     *pipeline.TileProducer
@@ -71,8 +71,8 @@ func (g *prefillGather) find(pages []*dsl.Var[dsl.U32], block u32) {
 // asked is how many pages a lane asks others for before it starts copies: an answer takes longer than a copy's start.
 const asked = 4
 
-// copy fills two stages, with the keys and with the values of the tokens in pages. A producer's thread has 40 registers:
-// what follows from its place is computed here, and not kept from before the loop.
+// copy fills two stages, with the keys and with the values of the tokens in pages. A producer's thread has 40
+// registers: what follows from its place is computed here, and not kept from before the loop.
 func (g *prefillGather) copy(pages []*dsl.Var[dsl.U32], piece prefillPiece) {
 	lane := dsl.Opaque(g.e.Lane)
 	which := lane.DivC(g.width)

@@ -24,8 +24,8 @@ func (w *prefillTile) prepare() {
 }
 
 // change applies the variant to the scores of the block at positions from …: this lane has two columns of 8 each of two
-// rows. How far a key is ahead of a query differs between columns by a constant. What it returns is still to be added to
-// all scores of a row that this lane has; nil is nothing.
+// rows. How far a key is ahead of a query differs between columns by a constant. What it returns is still to be added
+// to all scores of a row that this lane has; nil is nothing.
 func (w *prefillTile) change(from u32) (more [2]*f32) {
 	if !w.t.hooks() {
 		return more

@@ -135,7 +135,7 @@ func TestWhatAPlansAttentionRefuses(t *testing.T) {
 			a.Variant = &attention.Variant{Name: "x", Sum: true}
 		},
 		`attention: variant "x" has a slope, but no Logits`: func(_ *rig.Rig, a *attention.Attention) {
-			a.Variant = &attention.Variant{Name: "x", Slope: func(*attention.Query) dsl.Val[dsl.F32] { return dsl.Val[dsl.F32]{} }}
+			a.Variant = &attention.Variant{Name: "x", Slope: attention.ALiBi(dsl.Buf[dsl.F32]{}, nil).Slope}
 		},
 		`attention: variant "x" sums without softmax, but has a slope`: func(_ *rig.Rig, a *attention.Attention) {
 			v := *attention.ALiBi(dsl.Buf[dsl.F32]{}, nil)
