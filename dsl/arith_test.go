@@ -25,6 +25,7 @@ func TestIntegerArithmetic(t *testing.T) {
 		"v2.r:u32 = mulhi v0, v1":             dsl.MulHi,
 		"v2.r:u32 = prmt v0, v1 sel=0x1032":   func(a, b u32) u32 { return dsl.Permute(a, b, 0x1032) },
 		"v2.r:u32 = lop3 v0, v1, v0 lut=0x28": func(a, b u32) u32 { return dsl.XorAnd(a, b, a) },
+		"v2.r:u32 = dp2a v0, 255, v1":         func(a, b u32) u32 { return dsl.Dot2(a, -1, 0, b) },
 		"v2.r:u32 = prmt.by v0, v1, v0":       func(a, b u32) u32 { return dsl.PermuteBy(a, b, a) },
 	} {
 		require.Equal(t, want, op(t, func(k *dsl.Kernel) u32 { return f(k.Lane(), k.Warp()) }))

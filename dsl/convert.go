@@ -65,6 +65,14 @@ func XorAnd(a, b, mask Val[U32]) Val[U32] {
 		&ir.Instr{Op: ir.OpLop3, T: ir.U32, Args: []*ir.Value{a.v, b.v, mask.v}, Attr: ir.Attr{Imm: table}})
 }
 
+// Dot2 is c plus the low half of a times l plus its high half times h, modulo 2³² (PTX dp2a.lo.u32.s32): an instruction
+// of the pipe that multiplies, where shifts and masks are of another.
+func Dot2(a Val[U32], l, h int8, c Val[U32]) Val[U32] {
+	k := kern(a.k, c.k)
+	by := k.U32(int(uint8(l)) | int(uint8(h))<<8)
+	return op1[U32](k, &ir.Instr{Op: ir.OpDot2, T: ir.U32, Args: []*ir.Value{a.v, by.v, c.v}})
+}
+
 // PermuteBy is Permute with the low 16 bits of a word as selector. A nibble from 8 on asks for the sign of
 // the byte that it names without its top bit, in all eight bits.
 func PermuteBy(a, b, selector Val[U32]) Val[U32] {

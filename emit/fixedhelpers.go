@@ -199,6 +199,13 @@ DEVICE u32 prmt(u32 a, u32 b, u32 sel) {
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(sel));
   return v;
 }`},
+	{"dp2a", 1, "", `
+// The halves of a times bytes 0 and 1 of b, which have a sign, and c added.
+DEVICE u32 dp2a(u32 a, u32 b, u32 c) {
+  u32 v;
+  asm("dp2a.lo.u32.s32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+  return v;
+}`},
 	{"lop3", 1, "", `
 // Bit by bit what the table has for bits a, b and c: bit 4a + 2b + c of it.
 template <int TABLE>

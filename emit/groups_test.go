@@ -170,6 +170,7 @@ func convert(k *dsl.Kernel) {
 	s.Store(dsl.At(4), high)
 	p := dsl.Split(q.Load(dsl.At(0)))
 	q.Store(dsl.At(1), dsl.Join(p[3], p[2], p[1], dsl.Permute(p[0], p[1], 0x5410).Xor(dsl.PermuteBy(p[0], p[1], p[2])).
+		Xor(dsl.Dot2(p[0], 1, -1, p[1])).
 		Xor(dsl.XorAnd(p[0], p[1], p[2]))))
 }
 

@@ -81,6 +81,7 @@ func arithmeticOps(t *[256]row) {
 	t[ir.OpLop3] = row{expr: func(p *printer, in *ir.Instr) expr {
 		return call(fmt.Sprintf("%s<0x%02x>", p.fixed("lop3"), uint8(in.Attr.Imm)), p.texts(in)...)
 	}}
+	t[ir.OpDot2] = row{expr: helperCall("dp2a")}
 	t[ir.OpPrmtBy] = row{expr: func(p *printer, in *ir.Instr) expr { return call(p.fixed("prmt"), p.texts(in)...) }}
 }
 

@@ -44,6 +44,18 @@ func TestXorAndIsItsThreeOperations(t *testing.T) {
 	}
 }
 
+func TestDot2IsItsProductsAndSum(t *testing.T) {
+	args := [][3]uint32{{0x12345678, 0, 5}, {0xffffffff, 0, 0xffffffff}, {0x80007fff, 0, 0x80000000}}
+	for _, by := range [][2]int8{{1, 0}, {0, 1}, {-1, 0}, {0, -128}, {127, -3}} {
+		for i, g := range lanewise(t, args, func(_ *dsl.Kernel, a, _, c dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+			return dsl.Dot2(a, by[0], by[1], c)
+		}) {
+			low, high := int64(args[i][0]&0xffff), int64(args[i][0]>>16)
+			require.Equal(t, uint32(low*int64(by[0])+high*int64(by[1])+int64(args[i][2])), g, "%v", by)
+		}
+	}
+}
+
 func TestHalvesOfAWord(t *testing.T) {
 	args := [][3]uint32{{0x12345678}, {0xffff0000}, {0x0000ffff}, {0x80007fff}}
 	for i, g := range lanewise(t, args, func(k *dsl.Kernel, a, _, _ dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {

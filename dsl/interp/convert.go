@@ -153,6 +153,14 @@ func stepLop3(m *machine, w *warp, in *inst) {
 	}
 }
 
+func stepDot2(m *machine, w *warp, in *inst) {
+	a, b, c, d := m.in(w, in.a[0]), m.in(w, in.a[1]), m.in(w, in.a[2]), &w.regs[in.r[0]]
+	for l := range d {
+		sum := int64(uint16(a[l]))*int64(int8(b[l])) + int64(uint16(a[l]>>16))*int64(int8(b[l]>>8)) + int64(c[l])
+		d[l] = uint64(sum) & w32
+	}
+}
+
 // same has the bits of v that are bit 0 of which.
 func same(v uint64, which int) uint64 {
 	if which&1 != 0 {

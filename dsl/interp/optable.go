@@ -80,6 +80,7 @@ func choiceRows() map[ir.Op]binder {
 		ir.OpPrmt:   fixedStep(stepPrmt),
 		ir.OpPrmtBy: fixedStep(stepPrmtBy),
 		ir.OpLop3:   fixedStep(stepLop3),
+		ir.OpDot2:   fixedStep(stepDot2),
 	}
 }
 

@@ -47,6 +47,7 @@ var ops = [numOps]OpInfo{
 	OpPrmt:   {"prmt", Pure, Thread, fixed([]Type{U32, U32}, U32)},
 	OpPrmtBy: {"prmt.by", Pure, Thread, fixed([]Type{U32, U32, U32}, U32)},
 	OpLop3:   {"lop3", Pure, Thread, fixed([]Type{U32, U32, U32}, U32)},
+	OpDot2:   {"dp2a", Pure, Thread, fixed([]Type{U32, U32, U32}, U32)},
 	OpOpaque: {"opaque", Pure, Thread, unary(only(U32))},
 
 	OpLane:        {"lane", Pure, Thread, fixed(nil, U32)},

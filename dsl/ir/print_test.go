@@ -93,7 +93,8 @@ func (e *everything) integers(epoch u32) {
 	r = dsl.MulHi(r, a).And(b).Or(a).Xor(b).Not().ShlC(3).Shr(b)
 	low, high := dsl.Halves(r)
 	r = dsl.Cast[dsl.U32](low).Add(dsl.Cast[dsl.U32](high))
-	r = r.Add(k.SMID()).Add(dsl.Permute(a, dsl.Opaque(b), 0x5410)).Add(dsl.PermuteBy(a, b, a)).Add(dsl.XorAnd(a, b, r))
+	r = r.Add(k.SMID()).Add(dsl.Permute(a, dsl.Opaque(b), 0x5410)).Add(dsl.PermuteBy(a, b, a)).
+		Add(dsl.Dot2(a, 1, -1, b)).Add(dsl.XorAnd(a, b, r))
 	s := dsl.Cast[dsl.I32](r).Neg().Abs()
 	x := dsl.NewVar(s, "s")
 	x.Set(x.Get().AddC(-1))

@@ -61,6 +61,13 @@ __device__ __forceinline__ bf16 bf16_of(float a) {
   return v;
 }
 
+// The halves of a times bytes 0 and 1 of b, which have a sign, and c added.
+__device__ __forceinline__ u32 dp2a(u32 a, u32 b, u32 c) {
+  u32 v;
+  asm("dp2a.lo.u32.s32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(c));
+  return v;
+}
+
 // a rounded to the nearest binary16, ties to even.
 __device__ __forceinline__ f16 f16_of(float a) {
   f16 v;
@@ -186,5 +193,6 @@ convert(const Params* __restrict__ p) {
   s[4] = ptx::u16_hi(n);
   const uint4 v63 = q[0];
   const u32 v70 = ptx::prmt(v63.x, v63.y, 0x5410u) ^ ptx::prmt(v63.x, v63.y, v63.z);
-  q[1] = make_uint4(v63.w, v63.z, v63.y, v70 ^ ptx::lop3<0x28>(v63.x, v63.y, v63.z));
+  const u32 v74 = v70 ^ ptx::dp2a(v63.x, 65281, v63.y) ^ ptx::lop3<0x28>(v63.x, v63.y, v63.z);
+  q[1] = make_uint4(v63.w, v63.z, v63.y, v74);
 }

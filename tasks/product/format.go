@@ -226,9 +226,11 @@ func ProductInHalf(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 
 // Widen is four e4m3 as two registers of f16.
 func Widen(w u32) [2]pair {
-	two := func(h dsl.Val[dsl.U16]) pair {
-		return dsl.Bits[dsl.BF16x2](dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](h)))
-	}
 	lo, hi := dsl.Halves(w)
-	return [2]pair{two(lo), two(hi)}
+	return [2]pair{widenTwo(lo), widenTwo(hi)}
+}
+
+// widenTwo is two e4m3 as a register of f16.
+func widenTwo(h dsl.Val[dsl.U16]) pair {
+	return dsl.Bits[dsl.BF16x2](dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](h)))
 }

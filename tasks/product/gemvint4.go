@@ -13,7 +13,7 @@ import (
 func (g *GEMV) int4(r *pipeline.Ring) *Int4 {
 	p := Int4Of(g.Name, g.M, r, g.Fixed)
 	if p != nil {
-		p.Exchanged = g.Exchanged
+		p.Exchanged, p.Tables = g.Exchanged, g.tables
 	}
 	return p
 }
@@ -54,6 +54,17 @@ func (g *GEMV) pieces(e *grid.Env, columns int) int {
 	return columns / g.M.Format.Columns()
 }
 
+// ownPieceAt is pieceAt of the i-th piece of a warp. Where the number of warps is a multiple of a run's pieces, all
+// pieces of a warp lie in the same place of their runs, as many bytes apart.
+func ownPieceAt(e *grid.Env, p *Int4, base u32, i, n int) (run, first u32) {
+	of := p.Shape.Run / n
+	if e.Consumers%of != 0 {
+		return pieceAt(e, p, base, e.Warp.AddC(i*e.Consumers), n)
+	}
+	run, first = pieceAt(e, p, base, e.Warp, n)
+	return run.AddC(i * e.Consumers / of * p.Shape.RunBytes() / 16), first
+}
+
 // pieceAt is where a piece of n blocks lies: its run, from base on, in 16-byte elements, and its first block there.
 func pieceAt(e *grid.Env, p *Int4, base, piece u32, n int) (run, first u32) {
 	of := p.Shape.Run / n
@@ -69,17 +80,21 @@ const mostKept = 4
 // keepInputs loads a warp's input for all tiles, where a tile is a chunk, all warps have as much of it, and it is
 // little. Of E2M1, whose input costs most to load, warps may have a piece less, and load another's in its place.
 func (g *GEMV) keepInputs(e *grid.Env) {
-	g.inputs = nil
-	if g.Fixed == nil || g.M.ChunksPerTile > 1 {
+	g.inputs, g.tables = nil, nil
+	if g.Fixed == nil {
 		return
 	}
 	p := g.int4(nil)
+	g.tables = p.E2M1Tables(e)
+	if g.M.ChunksPerTile > 1 {
+		return
+	}
 	n, pieces := pieceOf(e.Consumers, p, g.M.ChunkK), g.pieces(e, g.M.ChunkK)
 	if pieces%e.Consumers != 0 && !p.Shape.E2M1 || pipeline.CeilDiv(pieces, e.Consumers)*n > mostKept {
 		return
 	}
 	g.inputs = g.inputsOf(e, p, e.K.U32(0), g.M.ChunkK)
-	if rest := len(g.inputs); rest*e.Consumers < pieces {
+	if rest := len(g.inputs); 0 < rest && rest*e.Consumers < pieces {
 		mine := e.Warp.AddC(rest * e.Consumers).MinC(pieces - 1)
 		g.inputs = append(g.inputs, g.inputInt4(e, p, e.K.U32(0), mine, n))
 	}
@@ -113,10 +128,15 @@ func (g *GEMV) tileInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, hel
 	g.chunksFrom(e.K, first, func(chunk u32, columns int) {
 		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, chunk, columns)
 		c.Drain(func(base u32) {
+			if len(inputs)*e.Consumers > g.pieces(e, columns) {
+				g.multiplyTogether(e, p, s, base, inputs, columns)
+				return
+			}
 			e.OwnGroups(g.pieces(e, columns), func(i int, piece u32) {
-				run, block := pieceAt(e, p, base, piece, n)
+				run, block := ownPieceAt(e, p, base, i, n)
 				w := p.Load(e, run, block, n)
 				if i < len(inputs) {
+					dsl.Optional(piece)
 					p.Multiply(e, s, w, inputs[i])
 				} else {
 					p.Multiply(e, s, w, g.inputInt4(e, p, chunk, piece, n))
@@ -127,13 +147,36 @@ func (g *GEMV) tileInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, hel
 	return []f32{p.whole(s)}
 }
 
+// multiplyTogether multiplies a warp's pieces of a chunk without a branch, so that their products overlap. Some warps
+// have a piece less than there are inputs: they multiply their first once more, and forget it.
+func (g *GEMV) multiplyTogether(e *grid.Env, p *Int4, s *Int4Sums, base u32, inputs []*Int4Input, columns int) {
+	n, last := pieceOf(e.Consumers, p, columns), len(inputs)-1
+	has := e.Warp.LtC(g.pieces(e, columns) - last*e.Consumers)
+	var all []*Int4Weights
+	for i := range inputs {
+		run, first := ownPieceAt(e, p, base, i, n)
+		if i == last {
+			own, block := ownPieceAt(e, p, base, 0, n)
+			run, first = dsl.Select(has, run, own), dsl.Select(has, first, block)
+		}
+		all = append(all, p.Load(e, run, first, n))
+	}
+	for i, w := range all {
+		before := s.y[0].Get()
+		p.Multiply(e, s, w, inputs[i])
+		if i == last {
+			s.y[0].Set(dsl.Select(has, s.y[0].Get(), before))
+		}
+	}
+}
+
 // takeInt4 is take.
 func (g *GEMV) takeInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, part int, held []*dsl.Var[dsl.BF16x2]) {
 	p, columns := g.int4(r), g.M.ChunkColumns(part)
 	n := pieceOf(e.Consumers, p, columns)
 	c.Drain(func(base u32) {
-		e.OwnGroups(g.pieces(e, columns), func(i int, piece u32) {
-			run, block := pieceAt(e, p, base, piece, n)
+		e.OwnGroups(g.pieces(e, columns), func(i int, _ u32) {
+			run, block := ownPieceAt(e, p, base, i, n)
 			for at, w := range p.Load(e, run, block, n).words() {
 				held[i*p.Words(n)+at].Set(dsl.Bits[dsl.BF16x2](w))
 			}

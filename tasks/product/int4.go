@@ -38,6 +38,8 @@ type Int4 struct {
 	// Zero is −Shape.Times times the zero point of a row of the tile, where a row is one scale group and the shape has
 	// zero points.
 	Zero func(row u32) i32
+	// Tables are what E2M1Tables says, where weights are A and E2M1; not given, Begin makes them.
+	Tables []u32
 }
 
 // Int4Sums are a lane's parts of a tile's sums, of which there are as many as rows in A have it: see
@@ -52,6 +54,12 @@ func (p *Int4) weightsAreA() bool { return p.X != nil && p.X.T <= 2 }
 
 // Sixteen is whether scale groups are of 16 columns, half of what a product sums.
 func (p *Int4) Sixteen() bool { return p.Shape.Group == 16 }
+
+// Spread is whether the two k halves of a block are of different columns of B, 0 to 3 and 4 to 7, where the other half
+// has zeros: then the sums of a block's four scale groups of 32 columns come out at once, one to each lane of four.
+func (p *Int4) Spread() bool {
+	return p.Shape.Group == 32 && !p.Shape.Zeros && p.X != nil && p.X.T == 1
+}
 
 // sets is how many sets of eight tokens are multiplied where weights are B.
 func (p *Int4) sets() int {
@@ -85,6 +93,9 @@ func (p *Int4) Begin(e *grid.Env) *Int4Sums {
 		n = 2 * p.sets()
 	}
 	s.y = dsl.NewArray(e.K.F32(0), n, "y")
+	if p.Tables == nil {
+		p.Tables = p.E2M1Tables(e)
+	}
 	if p.rowZeros() {
 		for _, row := range p.rows(e) {
 			s.zeros = append(s.zeros, p.Zero(row))
@@ -172,14 +183,18 @@ func (p *Int4) addAsA(e *grid.Env, s *Int4Sums, w []u32, x *Int4Input, i int, sc
 		for _, a := range p.asA(e.K, w, m) {
 			d = dsl.MMABytes(a, [2]i32{b[2*m], b[2*m+1]}, d)
 		}
-		if p.Shape.Group != 32 && !p.Sixteen() && m == 0 {
+		if m == 0 && (p.Spread() || p.Shape.Group != 32 && !p.Sixteen()) {
 			continue
 		}
-		hi, lo := dsl.Select(odd, d[2], d[0]), dsl.Select(odd, d[3], d[1])
 		if p.Exchanged {
-			hi, lo = lo, hi
+			d = [4]i32{d[1], d[0], d[3], d[2]}
 		}
-		v := hi.ShlC(8).Add(lo)
+		var v i32
+		if p.Shape.E2M1 { // one select, since its pipe has the look-ups, and one more product, whose has time
+			v = dsl.Select(odd, d[2].ShlC(8).Add(d[3]), d[0].ShlC(8).Add(d[1]))
+		} else {
+			v = dsl.Select(odd, d[2], d[0]).ShlC(8).Add(dsl.Select(odd, d[3], d[1]))
+		}
 		p.add(s, s.y[0], v, x.units[0][i], scales[0][p.scaleOf(i, m)], x.sum(0, i, first, m+1), 0)
 		d, first = fourZeros(e.K), m+1
 	}
@@ -190,24 +205,37 @@ func (p *Int4) asA(k *dsl.Kernel, w []u32, m int) [][4]i32 {
 	if !p.Shape.E2M1 {
 		return [][4]i32{{p.Bytes(k, w, 2*m, 0), p.Bytes(k, w, 2*m, 1), p.Bytes(k, w, 2*m+1, 0), p.Bytes(k, w, 2*m+1, 1)}}
 	}
-	all := make([][4]i32, 2)
-	for j := range 4 {
-		all[0][j], all[1][j] = e2m1Twice(k, w[2*m+j/2], j%2)
-	}
-	return all
+	all0, positive0 := p.e2m1Twice(k, w[2*m])
+	all1, positive1 := p.e2m1Twice(k, w[2*m+1])
+	return [][4]i32{{all0[0], all0[1], all1[0], all1[1]}, {positive0[0], positive0[1], positive1[0], positive1[1]}}
 }
 
-// e2m1Twice are the four codes of E2M1 in a half of a word, as the sum of two bytes each, 8 times what they stand for:
-// −8 times the magnitude of all codes, which their lower three bits pick in a table, and 16 times that of positive
-// ones. With a code's sign bit prmt gives the sign of the table's byte instead, 0.
-func e2m1Twice(k *dsl.Kernel, w u32, half int) (all, positive i32) {
-	if half == 1 {
-		w = w.ShrC(16)
+// e2m1Twice are the eight codes of E2M1 in a word, four in each half, as the sum of two bytes each, 8 times what they
+// stand for: −8 times the magnitude of all codes, which their lower three bits pick in a table, and 16 times that of
+// positive ones. With a code's sign bit prmt gives the sign of the table's byte instead, 0. The high half is moved down
+// by the pipe that multiplies: look-ups and masks leave the other one no time.
+func (p *Int4) e2m1Twice(k *dsl.Kernel, w u32) (all, positive [2]i32) {
+	magnitudes := w.AndC(0x77777777)
+	for half := range 2 {
+		if half == 1 {
+			w, magnitudes = dsl.Dot2(w, 0, 1, k.U32(0)), dsl.Dot2(magnitudes, 0, 1, k.U32(0))
+		}
+		all[half] = dsl.Bits[dsl.I32](dsl.PermuteBy(p.Tables[0], k.U32(0xd0e0e8f0), magnitudes))
+		positive[half] = dsl.Bits[dsl.I32](dsl.PermuteBy(p.Tables[1], k.U32(e2m1High), w))
 	}
-	// 0, −4, −8, −12, −16, −24, −32, −48
-	down := dsl.PermuteBy(k.U32(0xf4f8fc00), k.U32(0xd0e0e8f0), w.AndC(0x7777))
-	up := dsl.PermuteBy(k.U32(e2m1Low), k.U32(e2m1High), w)
-	return dsl.Bits[dsl.I32](down), dsl.Bits[dsl.I32](up)
+	return all, positive
+}
+
+// E2M1Tables are the low halves of e2m1Twice's tables, in registers. nvcc keeps a constant in a uniform register, which
+// prmt cannot read there, and moves it for each use. So they are made of a number of each lane that it does not know,
+// the sign of a unit, which is 0.
+func (p *Int4) E2M1Tables(e *grid.Env) []u32 {
+	if !p.Shape.E2M1 || !p.weightsAreA() {
+		return nil
+	}
+	none := dsl.Bits[dsl.U32](p.X.Units.Load(e.Lane.MinC(p.X.Groups() - 1))).ShrC(31)
+	// 0, −4, −8, −12; −16, −24, −32 and −48 are the other half
+	return []u32{none.Xor(e.K.U32(0xf4f8fc00)).Named("down"), none.Xor(e.K.U32(e2m1Low)).Named("up")}
 }
 
 // addAsB is a block with weights as B.
@@ -254,7 +282,7 @@ func (p *Int4) add(s *Int4Sums, y *dsl.Var[dsl.F32], v i32, unit f32, by Scale, 
 func (p *Int4) whole(s *Int4Sums) f32 {
 	y := s.y[0].Get()
 	y = y.Add(dsl.ShflXor(y, 1))
-	if p.Sixteen() {
+	if p.Sixteen() || p.Spread() {
 		y = y.Add(dsl.ShflXor(y, 2))
 	}
 	return y

@@ -252,6 +252,11 @@ func (c int4Case) exact(d *int4Data) (y []float32) {
 	return y
 }
 
+// spread is whether all four lanes that share a row have sums of its scale groups.
+func (c int4Case) spread() bool {
+	return c.tokens == 1 && (c.shape.Group == 16 || c.shape.Group == 32 && !c.shape.Zeros)
+}
+
 func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
 	var halves [4]float32
 	together := i4.Columns // that are added up to one sum
@@ -282,7 +287,7 @@ func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
 				by *= scale
 			}
 			h := &halves[first/together]
-			if c.shape.Group == 16 && c.tokens == 1 && first/16%2 == 1 { // every other group's sum is another lane's
+			if c.spread() && first/span%2 == 1 { // every other group's sum is another lane's
 				h = &halves[2+first/together]
 			}
 			*h = fusedOnce(float32(sum), by, *h)

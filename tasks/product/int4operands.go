@@ -64,6 +64,8 @@ func (p *Int4) load(e *grid.Env, x *Int4Input, first u32, n int, token, of u32, 
 			for j, w := range p.X.Bytes.LoadN(at.MulC(4), 4) {
 				if half != nil && p.Sixteen() { // B's columns 0 to 3 have the even words, and 4 to 7 the odd ones
 					w = dsl.Select(e.Lane.ShrC(4).EqC(j%2), w, e.K.U32(0))
+				} else if half != nil && p.Spread() { // the first two, and the last two
+					w = dsl.Select(e.Lane.ShrC(4).EqC(j/2), w, e.K.U32(0))
 				}
 				four = append(four, dsl.Bits[dsl.I32](w))
 			}
@@ -108,6 +110,9 @@ type Scale struct {
 func (p *Int4) scaleOf(i, m int) int {
 	switch p.Shape.Group {
 	case 16, 32:
+		if p.Spread() {
+			return i
+		}
 		return 2*i + m
 	case i4.Whole:
 		return 0
@@ -222,27 +227,47 @@ func EntriesAt[I dsl.Elem](p *Int4, run, at dsl.Val[I], many int) []u32 {
 	return []u32{dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](one))}
 }
 
-// byteScales are scales in e4m3: all four of a word, or where weights are A those of the lane's two groups.
+// byteScales are scales in e4m3: all four of a word, or where weights are A those of the lane's two groups. Lanes 0 and
+// 1 of four have a half's even groups, and 2 and 3 its odd ones.
 func (p *Int4) byteScales(e *grid.Env, w *Int4Weights) (all [][]Scale) {
 	for _, words := range w.Entries {
 		var list []Scale
 		for _, word := range words {
-			if p.weightsAreA() { // lanes 0 and 1 of four have a half's even groups, and 2 and 3 its odd ones
-				word = word.Shr(e.Lane.ShrC(1).AndC(1).MulC(8))
+			var twos []pair
+			if p.weightsAreA() {
+				lo, hi := dsl.Halves(dsl.PermuteBy(word, word, e.Lane.ShrC(1).AndC(1).MulC(0x11).AddC(0x20)))
+				dsl.Optional(hi)
+				twos = append(twos, widenTwo(lo))
+			} else {
+				both := Widen(word)
+				twos = both[:]
 			}
-			for _, two := range Widen(word) {
+			for _, two := range twos {
 				lo, hi := dsl.Unpack(dsl.Bits[dsl.F16x2](two))
-				list = append(list, Scale{Scale: lo})
-				if p.weightsAreA() {
-					dsl.Optional(hi)
-				} else {
-					list = append(list, Scale{Scale: hi})
-				}
+				list = append(list, Scale{Scale: lo}, Scale{Scale: hi})
 			}
 		}
 		all = append(all, list)
 	}
 	return all
+}
+
+// spreadScales are a lane's scale of each block: lanes 0 and 1 of four have a half's first group, and 2 and 3 its
+// second.
+func (p *Int4) spreadScales(e *grid.Env, w *Int4Weights) [][]Scale {
+	second := e.Lane.ShrC(1).AndC(1)
+	var list []Scale
+	for _, word := range w.Entries[0] {
+		if p.BF16 { // its two bytes, above zeros
+			word = dsl.PermuteBy(word, e.K.U32(0), second.MulC(0x2200).AddC(0x1044))
+			list = append(list, Scale{Scale: dsl.Bits[dsl.F32](word)})
+			continue
+		}
+		lo, hi := dsl.Unpack(dsl.Bits[dsl.F16x2](word.Shr(second.MulC(16))))
+		dsl.Optional(hi)
+		list = append(list, Scale{Scale: lo})
+	}
+	return [][]Scale{list}
 }
 
 // Scales are what the entries say.
@@ -258,6 +283,9 @@ func (p *Int4) Scales(e *grid.Env, w *Int4Weights) (all [][]Scale) {
 	}
 	if p.Sixteen() {
 		return p.byteScales(e, w)
+	}
+	if p.Spread() {
+		return p.spreadScales(e, w)
 	}
 	for _, words := range w.Entries {
 		var list []Scale

@@ -39,6 +39,7 @@ func integers(r *rows) {
 	r.put(ir.OpPrmt, "0x5410", dsl.Permute(u, v, 0x5410))
 	r.put(ir.OpPrmt, "0x3675 with sign copies", dsl.Permute(u, v, 0xb6fd))
 	r.put(ir.OpLop3, "(a ^ b) & c", dsl.XorAnd(u, v, u.Add(v)))
+	r.put(ir.OpDot2, "by −3 and 127", dsl.Dot2(u, -3, 127, v))
 	r.put(ir.OpPrmtBy, "by u32", dsl.PermuteBy(u, v, u.Xor(v)))
 }
 

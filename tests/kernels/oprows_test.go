@@ -107,6 +107,8 @@ func TestOpRowsShowWhatGoComputes(t *testing.T) {
 				want = uint32(th % 128)
 			case "prmt 0x5410":
 				want = v<<16 | u&0xffff
+			case "dp2a by −3 and 127":
+				want = v - 3*(u&0xffff) + 127*(u>>16)
 			case "bar.cta words of other warps":
 				want = uint32((th%128 ^ 33) & 63 * 7)
 			default:
@@ -116,7 +118,7 @@ func TestOpRowsShowWhatGoComputes(t *testing.T) {
 			require.Equal(t, want, got, "%s %s thread %d", s.Op, s.Name, th)
 		}
 	}
-	require.Equal(t, 8*rowThreads, checked+countNaN(r))
+	require.Equal(t, 9*rowThreads, checked+countNaN(r))
 }
 
 // countNaN is how many threads the rint check passes over.
