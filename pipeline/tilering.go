@@ -29,12 +29,15 @@ type TileStages struct {
 	Producers int
 }
 
+// gatherLag is how many stages a producer has under way beside the one that it gathers, where the ring has two more:
+// what consumers wait for is a stage behind one that they have not released.
+const gatherLag = 2
+
 // gatherBarrier is the named barrier of the warps that gather.
 const gatherBarrier = 2
 
-// lags is whether a producer has a pair of stages under way beside the one that it gathers: what consumers wait for is
-// the first of a pair behind one whose second they have not released, and the pair after it is then gathered.
-func (s TileStages) lags() bool { return s.Stages >= 5 }
+// lag is gatherLag, or less in a short ring.
+func (s TileStages) lag() int { return min(gatherLag, s.Stages-2) }
 
 // NewTileRing declares the ring's shared memory. watch, unless nil, makes its waits end when the launch is given up, by
 // the second wish only: what hangs at first is a barrier of the grid, and once that lets go the ring runs on in step.
@@ -67,7 +70,7 @@ type TileProducer struct {
 	r     *TileRing
 	next  cursor
 	first *dsl.Pred         // whether this is the first of the warps that gather; nil: there is one producer warp
-	kept  *dsl.Var[dsl.U32] // whether two stages are gathered and not announced, 0 or 1; nil: none ever are
+	kept  *dsl.Var[dsl.U32] // stages that are gathered and not announced; nil: none ever are
 }
 
 // Producer starts a producer warp at the first stage, at the top of its role.
@@ -134,44 +137,34 @@ func (p *TileProducer) FillByLanes(bytes, lanes int, copy func(s TileStage)) {
 	p.next.advance()
 }
 
-// Gather fills this CTA's next two stages with what copy, in all lanes of all producer warps, starts CopyAsyncs of, to
-// elements of data from first and second on. They are announced when the copies have ended: a later Gather or Announce
-// waits.
-func (p *TileProducer) Gather(copy func(first, second dsl.Val[dsl.U32], data dsl.Buf[dsl.B128])) {
-	k := p.r.k
-	first := TileStage{p.r, p.free()}.Base()
-	p.next.advance()
-	copy(first, TileStage{p.r, p.free()}.Base(), p.r.Data)
-	p.next.advance()
+// Gather fills this CTA's next stage with what copy, in all lanes of all producer warps, starts CopyAsyncs of, to
+// elements of data from base on. The stage is announced when they have ended: a later Gather or Announce waits.
+func (p *TileProducer) Gather(copy func(base dsl.Val[dsl.U32], data dsl.Buf[dsl.B128])) {
+	k, lag := p.r.k, p.r.shape.lag()
+	copy(TileStage{p.r, p.free()}.Base(), p.r.Data)
 	k.CopyCommit()
-	if !p.r.shape.lags() {
-		p.ended(0)
-		p.arrive(2)
-		p.arrive(1)
-		return
-	}
-	k.If(p.kept.Get().NeC(0), func() {
-		p.ended(1)
-		p.arrive(4)
-		p.arrive(3)
-	})
-	p.kept.Set(k.U32(1))
+	kept := p.kept.Get()
+	k.IfElse(kept.EqC(lag), func() {
+		p.ended(lag)
+		p.arrive(lag)
+	}, func() { p.kept.Set(kept.AddC(1)) })
+	p.next.advance()
 }
 
-// Announce announces the stages that are gathered: behind the last Gather, before another Fill, and before the end.
+// Announce announces all stages that are gathered: behind the last Gather, before another Fill, and before the end.
 func (p *TileProducer) Announce() {
 	k := p.r.k
 	k.If(p.kept.Get().NeC(0), func() {
 		p.ended(0)
-		p.arrive(2)
-		p.arrive(1)
+		for n := p.r.shape.lag(); n > 0; n-- {
+			k.If(p.kept.Get().GeC(n), func() { p.arrive(n) })
+		}
 	})
 	p.kept.Set(k.U32(0))
 }
 
-// ended waits, in all producer warps, until at most but pairs of stages are still under way. The fence that wgmma's
-// reads need is the consumers': ptxas puts a fence of the CTA in front of it, which would wait for the copies under
-// way, too.
+// ended waits, in all producer warps, until at most but stages are still under way. The fence that wgmma's reads need
+// is the consumers': ptxas puts a fence of the CTA in front of it, which would wait for the copies under way, too.
 func (p *TileProducer) ended(but int) {
 	p.r.k.CopyWait(but)
 	p.Meet()

@@ -129,14 +129,12 @@ func (w *prefillTile) attend() {
 	last := w.piece.blocks.SubC(1).MulC(t.block()).Named("last_block")
 	k.ForStep(first.AddC(t.block()), last.AddC(1), t.block(), func(i u32) {
 		from := w.p.at(w.piece, i, t.block())
-		// Gathered values come before the next block's keys, and one fence is for both.
+		keys := c.Next("waits for keys in stage %d")
+		// Gathered stages of both come before the first product, for one fence of both.
 		early := !t.whole()
 		var values pipeline.TileStage
 		if early {
 			values = c.Next("waits for values in stage %d")
-		}
-		keys := c.Next("waits for keys in stage %d")
-		if early {
 			c.Fence()
 		}
 		w.clear(0, keys, from)
