@@ -14,7 +14,7 @@ func (w *walk) take(s state, in *instruction) (set int, ok bool) {
 		for _, at := range w.members[s.set] {
 			_, plains := w.p.follow(at)
 			for pl := range plains {
-				if w.p.places[pl].kind == in.kind && (len(labels) == 0 || slices.Contains(labels, pl)) {
+				if w.p.places[pl].kind == in.kind && (len(labels) == 0 || w.labelled(labels, pl)) {
 					return s.set, true
 				}
 			}
@@ -49,6 +49,13 @@ func (w *walk) take(s state, in *instruction) (set int, ok bool) {
 		return 0, false
 	}
 	return w.number(to), true
+}
+
+// labelled says whether labels lead to plain access pl: to it itself, or to one by the same line of a template on the
+// other side of a condition. Of two such accesses the compiler may make one behind the condition, whose notes lead to
+// one side.
+func (w *walk) labelled(labels []int, pl int) bool {
+	return slices.ContainsFunc(labels, func(l int) bool { return l == pl || w.p.sameLine(l, pl) && w.p.apart(l, pl) })
 }
 
 // merge notes the events that the instruction at stands for besides e, where it and one beside it are what a condition
