@@ -57,7 +57,7 @@ const (
 	OpPrmt   // v2:u32 = prmt v0, v1 sel=0x5410   PTX prmt.b32, default mode
 	OpPrmtBy // v3:u32 = prmt.by v0, v1, v2   the same, v2 being the selector
 	OpLop3   // v3:u32 = lop3 v0, v1, v2 lut=0x28   PTX lop3.b32: bit 4a + 2b + c of lut for bits a, b and c
-	OpDot2   // v3:u32 = dp2a v0, v1, v2     PTX dp2a.lo.u32.s32: v0's halves times v1's bytes 0 and 1, which are signed, + v2
+	OpDot2   // v3:u32 = dp2a v0, v1, v2     PTX dp2a.lo.u32.s32: halves of v0 times signed bytes of v1, + v2
 	OpOpaque // v1:u32 = opaque v0          v0, of which the compiler knows nothing
 
 	// Registers of the machine, parameters, variables.

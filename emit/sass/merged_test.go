@@ -11,6 +11,18 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// compiled is a kernel's text and its machine code, which passes.
+func compiled(t *testing.T, k *dsl.Kernel) (compile.Source, *listing) {
+	t.Helper()
+	kernel, err := k.Finish()
+	require.NoError(t, err)
+	s, err := compile.SourceOfKernel("sides", kernel, "sm_90a")
+	require.NoError(t, err)
+	whole := machineCode(t, s)
+	require.NoError(t, check(t, s, whole).Err())
+	return s, whole
+}
+
 // TestStoresOfBothSidesOfAConditionAreTold has a template's statement on both sides of a condition, of which the
 // compiler makes two stores with opposite guards. Its notes may lead from both to one side, as they do in kernels with
 // norms of queries and keys: that is no loss. Where one of them is missing, or another statement's store is, there is a
@@ -25,12 +37,7 @@ func TestStoresOfBothSidesOfAConditionAreTold(t *testing.T) {
 	v := in.Load(k.Tid())
 	k.IfElse(v.Gt(k.U32(7)), func() { store(a, v) }, func() { store(b, v.AddC(1)) })
 	out.Store(k.Tid(), v, dsl.Relaxed(dsl.GPUScope))
-	kernel, err := k.Finish()
-	require.NoError(t, err)
-	s, err := compile.SourceOfKernel("sides", kernel, "sm_90a")
-	require.NoError(t, err)
-	whole := machineCode(t, s)
-	require.NoError(t, check(t, s, whole).Err())
+	s, whole := compiled(t, k)
 	const wide = `STG\.E\.128\.STRONG\.GPU`
 	first := whole.find(t, 0, wide)
 	second := whole.find(t, first+1, wide)
@@ -69,12 +76,7 @@ func TestOneStoreBehindBothSidesOfAConditionIsTold(t *testing.T) {
 	})
 	k.Barrier()
 	out.Store(k.Tid(), words.Load(k.Tid().XorC(1)), dsl.Relaxed(dsl.GPUScope))
-	kernel, err := k.Finish()
-	require.NoError(t, err)
-	s, err := compile.SourceOfKernel("sides", kernel, "sm_90a")
-	require.NoError(t, err)
-	whole := machineCode(t, s)
-	require.NoError(t, check(t, s, whole).Err())
+	s, whole := compiled(t, k)
 	other := whole.find(t, 0, `STS `)
 	one := whole.find(t, other+1, `STS `)
 	barrier := whole.find(t, one+1, `BAR\.SYNC`)

@@ -35,16 +35,15 @@ func (p *program) apart(a, b int) bool {
 	return false
 }
 
-// sameStatement says whether places stand for copies of one statement of a template.
-func (p *program) sameStatement(a, b int) bool {
-	x, y := p.places[a].in, p.places[b].in
-	return x != nil && y != nil && x.Op == y.Op && x.Pos == y.Pos && p.places[a].kind == p.places[b].kind
-}
-
 // sameLine says whether places stand for instructions of one line of a template, from wherever it is called.
 func (p *program) sameLine(a, b int) bool {
 	x, y := p.places[a].in, p.places[b].in
 	return x != nil && y != nil && x.Op == y.Op && x.Pos.Line == y.Pos.Line && p.places[a].kind == p.places[b].kind
+}
+
+// sameStatement says whether places stand for copies of one statement of a template.
+func (p *program) sameStatement(a, b int) bool {
+	return p.sameLine(a, b) && p.places[a].in.Pos == p.places[b].in.Pos
 }
 
 // program is the graph of a kernel's places; 0 is the entry.
