@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/engine/sampling"
@@ -134,4 +135,20 @@ func requireNear(t *testing.T, want, got sampling.Logprobs) {
 	for i := range want.Top {
 		near(want.Top[i], got.Top[i])
 	}
+}
+
+// Where SMs are few a warp merges lists of several tokens of a launch, one after the other: without the sync between
+// them it collects those of the next where lanes still read.
+func TestTokensThatAWarpMergesAreApart(t *testing.T) {
+	all := killSubjects(t)
+	i := slices.IndexFunc(all, func(s killSubject) bool { return s.name == "one layer in the ring, draws, one SM" })
+	s := all[i].open(t)
+	ms := slices.DeleteFunc(mutantsOf(s.ir), func(m mutant) bool {
+		return m.Class != mutate.Remove || m.Key.Op != "syncwarp" || m.Key.Behind != "ld @draws"
+	})
+	require.Len(t, ms, 1)
+	o, err := s.try(t.Context(), ms[0], 1)
+	require.NoError(t, err)
+	require.Equal(t, "data race", o.Report)
+	require.Contains(t, o.Place, "sample/highest.go")
 }

@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 var (
 	killrate = flag.Bool("killrate", false, "run a mutant of each kind that ships, and pairs; -record writes records")
 	pairs    = flag.Int("pairs", 120, "with -killrate, how many pairs of mutants to draw in each family of kernels")
+	kinds    = flag.String("kinds", "", "with -killrate, run kinds of small kernels that match this `regexp` alone, no pairs")
 )
 
 const (
@@ -287,6 +289,10 @@ func TestKillRateOfWhatShips(t *testing.T) {
 	}
 	for _, f := range killFamilies {
 		t.Run(string(f), func(t *testing.T) {
+			if *kinds != "" {
+				killKinds(t, f, regexp.MustCompile(*kinds))
+				return
+			}
 			kernels := shippedKernels(t, f)
 			start, r := time.Now(), newKillRun(t, f, kernels)
 			note := func(found []pair) *killRecord {
@@ -302,6 +308,40 @@ func TestKillRateOfWhatShips(t *testing.T) {
 			require.Empty(t, rec.Survivors, strings.Join(rec.Survivors, "\n"))
 			require.Empty(t, rec.PairSurvivors, strings.Join(rec.PairSurvivors, "\n"))
 		})
+	}
+}
+
+// killKinds runs the kinds of a family's subjects that match, each on one subject after another until it is reported,
+// or on the first where it is excused, and says what became of it.
+func killKinds(t *testing.T, f family, match *regexp.Regexp) {
+	t.Helper()
+	r, left := newKillRun(t, f, nil), map[string]bool{}
+	for _, small := range r.small {
+		if small.kernel == nil {
+			continue
+		}
+		ms := slices.DeleteFunc(mutate.Kinds(mutate.List(small.kernel(t))), func(m mutate.Mutation) bool {
+			k := kind{f, m.Name, m.Key}.String()
+			open, met := left[k]
+			return met && !open || !match.MatchString(k)
+		})
+		if len(ms) == 0 {
+			continue
+		}
+		s := small.open(t)
+		s.seeds = min(s.seeds, killSeeds)
+		s.mustPass(t)
+		for _, m := range ms {
+			o, err := s.try(t.Context(), mutant{Mutation: m}, s.seedsOf(m, r.excuses))
+			require.NoError(t, err)
+			k := kind{f, m.Name, m.Key}.String()
+			left[k] = o.Report == "" && r.excuses.Of(m) == nil
+			t.Logf("%s: %q, %s, %d runs", k, o.Report, small.name, o.Runs)
+		}
+	}
+	require.NotEmpty(t, left)
+	for k, open := range left {
+		require.False(t, open, k)
 	}
 }
 

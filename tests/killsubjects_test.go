@@ -102,6 +102,8 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("one layer in the ring", short, with(ships, func(o *megakernel.Options) { o.Stages = 32 }), 3),
 		ofOneRow("one layer in the ring, draws, all waits watched", short, with(ships,
 			func(o *megakernel.Options) { o.Stages, o.Draws, o.Watchdog = 32, true, megakernel.WatchAll }), 3),
+		ofOneRow("one layer in the ring, draws, one SM", short, with(ships, // a warp merges two steps' lists of a launch
+			func(o *megakernel.Options) { o.SMs, o.Splits, o.Stages, o.Draws = 1, 1, 32, true }), 3),
 		ofOneRow("bf16", smallConfig(t, vocab(320)), ships, 2),
 		ofOneRow("wide i8", wide,
 			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2),

@@ -134,6 +134,8 @@ var drawExcuses = mutate.Excuses{
 	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"choose"}, Front: "st @draw_records",
 		Behind: "red.add.release @barrier", Why: "the thread that arrives wrote what the sync publishes",
 		Rule: mutate.Causality},
+	{Op: "syncwarp", Classes: later, Role: "consumers", Regions: []string{"choose"}, Behind: "ld @draws",
+		Why: "passes a load of the row's parameters, which no thread of a launch writes", Rule: mutate.Conflict},
 }
 
 // barrierExcuses is what attention behind a barrier and before one, and a producer that
@@ -171,6 +173,8 @@ var raggedExcuses = mutate.Excuses{
 	{Op: "bar.sync", Classes: later, Role: "consumers", Regions: []string{"choose"},
 		Front: "red.add.relaxed @scratch_or_partials", Behind: "ld @draw_state",
 		Why: "passes a load of a row's state, which a barrier before has published", Rule: mutate.Causality},
+	{Op: "syncwarp", Classes: later, Role: "consumers", Regions: []string{"choose"}, Behind: "ld @draws",
+		Why: "passes a load of a row's parameters, which no thread of a launch writes", Rule: mutate.Conflict},
 	{Op: "bar.sync", Classes: earlier, Role: "consumers", Front: "st @states",
 		Behind: "st @attention_scratch | st @scratch_or_partials",
 		Why:    "passes stores to global memory, which the barrier does not guard", Rule: mutate.Conflict},
