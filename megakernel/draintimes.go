@@ -18,7 +18,7 @@ var drainFactors = map[pipeline.Format][3]float64{
 	pipeline.FormatI8:       {1.64, 3.04, 0},
 	pipeline.FormatI4G128:   {1.86, 3.78, 5.34},
 	pipeline.FormatI4G32:    {2.22, 0, 0},
-	pipeline.FormatMXFP4:    {3.07, 0, 6.41},
+	pipeline.FormatMXFP4:    {2.73, 0, 6.41},
 	pipeline.FormatNVFP4:    {3.28, 0, 8.09},
 }
 
