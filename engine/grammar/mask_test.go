@@ -97,6 +97,9 @@ func answer(t testing.TB, g *Grammar, seed uint64, n int, each func(m *Matcher, 
 
 // A mask is what a walk over all tokens gives, in every place that answers of many schemas come to.
 func TestMasksAreThoseOfAWalkOverAllTokens(t *testing.T) {
+	if testing.Short() {
+		t.Skip("values that one goroutine makes, with -short")
+	}
 	small, big := testVocab(), bigVocab()
 	check := func(m *Matcher, mask []uint32, _ time.Duration) {
 		want := make([]uint32, len(mask))

@@ -21,6 +21,9 @@ import (
 // TestRandomWeightsAreSynthsBitForBit runs the kernel on the executor and compares
 // all three buffers with what is packed from package synth.
 func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
+	if testing.Short() {
+		t.Skip("values of many kernels, with -short")
+	}
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	untied := tiny

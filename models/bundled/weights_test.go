@@ -61,6 +61,9 @@ func bitsOf(m *reference.Model, ids []int) float64 {
 // Weights that were not trained need 5 bits for a byte, as 320 tokens of equal chance do; those that know how often
 // each letter occurs need more than 4.
 func TestTheModelHasLearnedFromText(t *testing.T) {
+	if testing.Short() {
+		t.Skip("values that one goroutine makes, with -short")
+	}
 	c, tok := open(t)
 	ids, err := tok.Encode(passage, true)
 	require.NoError(t, err)
