@@ -17,7 +17,7 @@ func TestHeldChunksGiveTheSameBits(t *testing.T) {
 	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:8]
-	for _, shape := range []megakernel.Options{
+	for i, shape := range []megakernel.Options{
 		{SMs: 1, StageBytes: 2048},
 		{SMs: 3, StageBytes: 2048, Consumers: 3},
 		{SMs: 40, StageBytes: 2048},
@@ -36,6 +36,9 @@ func TestHeldChunksGiveTheSameBits(t *testing.T) {
 			}
 			want := run(megakernel.HeldNone, 1)
 			for held := 0; held <= product.MaxPrefetch; held++ {
+				if i > 1 && held > 1 && held < product.MaxPrefetch { // those in the middle are of the first two
+					continue
+				}
 				got := run(held, uint64(held))
 				require.Equal(t, want.next, got.next, "%d held", held)
 				require.Equal(t, want.logits, got.logits, "%d held", held)
