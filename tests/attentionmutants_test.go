@@ -57,9 +57,9 @@ func TestMutantsOfAttentionAreReported(t *testing.T) {
 	for classes := 1; classes <= 2; classes++ {
 		plays := attentionPlays(t, classes)
 		first := plays[0].subject(t)
-		found := first.tryAll(t, sample(t, first.ir, attentionEvery), excuses)
+		found := first.tryAll(t, sample(t, first.ir, attentionEvery, excuses), excuses)
 		for _, p := range plays[1:] {
-			p.subject(t).tryAgain(t, found, excuses)
+			tryAgain(t, found, excuses, func() *subject { return p.subject(t) })
 		}
 		outcomes = append(outcomes, found...)
 	}

@@ -19,7 +19,7 @@ func TestMutantsOfChunksHeldAreReported(t *testing.T) {
 	first := newSubjectOf(t, o, 160, 2)
 	first.mustPass(t)
 	var own []mutant
-	for _, m := range sample(t, first.ir, regionEvery) {
+	for _, m := range sample(t, first.ir, regionEvery, singleExcuses) {
 		if strings.HasPrefix(m.Region, "chunks held for ") || strings.HasPrefix(m.Region, "sync after ") {
 			own = append(own, m)
 		}
@@ -39,7 +39,7 @@ func TestMutantsOfWhatShipsAreReported(t *testing.T) {
 		Queries: megakernel.SyncWords, Merge: megakernel.MergeWords, Vectors: string(megakernel.SyncCounted)}
 	first := newSubjectOf(t, o, 320, 2) // more tiles of the LM head than the ring has stages
 	first.mustPass(t)
-	outcomes := first.tryAll(t, sample(t, first.ir, regionEvery), singleExcuses)
+	outcomes := first.tryAll(t, sample(t, first.ir, regionEvery, singleExcuses), singleExcuses)
 	tryElsewhere(t, o, outcomes, singleExcuses)
 	judge(t, "mutants of what ships, on the executor", outcomes, singleExcuses, nil, start)
 }

@@ -146,21 +146,31 @@ func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	excuses := slices.Concat(ringExcuses, raggedExcuses)
 	o := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Draws: true}
 	first := playSubject(t, 1, 120, 96, 0, o)
-	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), excuses)
-	// some SMs have no rows of the LM head
-	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048,
-		Draws: true}).tryAgain(t, outcomes, excuses)
-	// a thread has four loads of logits under way
-	playSubject(t, 1, 16, 832, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024,
-		Draws: true}).tryAgain(t, outcomes, excuses)
-	// some have none at all
-	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024,
-		Draws: true}).tryAgain(t, outcomes, excuses)
+	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery, excuses), excuses)
+	again := func(open func() *subject) { tryAgain(t, outcomes, excuses, open) }
 	for _, p := range attentionPlays(t, 1) {
-		p.subject(t).tryAgain(t, outcomes, excuses)
+		again(func() *subject { return p.subject(t) })
 	}
-	o.Stages, o.InFlight, o.Page = 3, 2, 4
-	newRaggedHanging(t, o).tryAgain(t, outcomes, excuses)
+	// some SMs have no rows of the LM head
+	again(func() *subject {
+		return playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048,
+			Draws: true})
+	})
+	// a thread has four loads of logits under way
+	again(func() *subject {
+		return playSubject(t, 1, 16, 832, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024,
+			Draws: true})
+	})
+	again(func() *subject {
+		o := o
+		o.Stages, o.InFlight, o.Page = 3, 2, 4
+		return newRaggedHanging(t, o)
+	})
+	// some have none at all
+	again(func() *subject {
+		return playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024,
+			Draws: true})
+	})
 	judge(t, "mutants of a ragged kernel on the executor", outcomes, excuses, raggedExcuses, start)
 }
 
@@ -180,15 +190,14 @@ func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
 		return m.String()
 	}
 	var chosen []mutant
-	for i, m := range mutantsNamed(first.ir, name) {
-		near := inClass(m.Mutation) || strings.Contains(m.Region, "merge") || m.Region == "prologue"
-		if near && (*mutants == "all" || i%attentionEvery == 0) {
+	for _, m := range sampleOf(t, mutantsNamed(first.ir, name), attentionEvery, excuses) {
+		if inClass(m.Mutation) || strings.Contains(m.Region, "merge") || m.Region == "prologue" {
 			chosen = append(chosen, m)
 		}
 	}
 	outcomes := first.tryAll(t, chosen, excuses)
 	for _, p := range attentionPlays(t, 2) {
-		p.subject(t).tryAgain(t, outcomes, excuses)
+		tryAgain(t, outcomes, excuses, func() *subject { return p.subject(t) })
 	}
 	judge(t, "mutants of a ragged kernel of two classes on the executor", outcomes, excuses, nil, start)
 }
