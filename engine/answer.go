@@ -26,7 +26,6 @@ type answer struct {
 	mask      LogitsMask         // nil for none
 	allowed   []uint32           // of mask
 	masked    bool               // allowed is the next token's
-	ahead     int                // tokens that mask knows and add is given later
 	top       int                // most probable tokens of each, -1 without log-probabilities
 	scored    []int              // the prompt, where its log-probabilities are wanted
 	scoredTop int                // most probable tokens of each
@@ -79,11 +78,7 @@ func (a *answer) add(token int) Piece {
 	}
 	a.res.Tokens = append(a.res.Tokens, token)
 	a.rule.Took(token)
-	if a.ahead > 0 {
-		a.ahead--
-	} else {
-		a.accept(token)
-	}
+	a.accept(token)
 	text, stopped := "", false
 	end := slices.Contains(a.ends, token)
 	if a.decoder != nil && !end {
@@ -102,10 +97,7 @@ func (a *answer) add(token int) Piece {
 	if len(a.res.Tokens) == 1 {
 		p.PromptLogprobs = a.res.PromptLogprobs
 	}
-	if a.next != nil {
-		a.res.Logprobs = append(a.res.Logprobs, *a.next)
-		a.next = nil
-	}
+	a.next = nil
 	return p
 }
 
@@ -114,13 +106,6 @@ func (a *answer) accept(token int) {
 	if a.mask != nil && a.failed == nil {
 		a.failed, a.masked = a.mask.Accept(token), false
 	}
-}
-
-// goAhead tells the mask of a token that add is given later. It reports whether another one may follow.
-func (a *answer) goAhead(token int) bool {
-	a.accept(token)
-	a.ahead++
-	return a.failed == nil && !slices.Contains(a.ends, token)
 }
 
 // draws reports whether the host chooses the next token from the logits. Once false it stays so: the first

@@ -18,7 +18,7 @@
 // tokens, each handed to the host while the kernel goes on. What a launch has done
 // beyond a stop string or a cancel is forgotten. Kernels that draw do so with a
 // temperature, too, and make log-probabilities, up to draw.ScoredSteps tokens a launch,
-// handed out when it has ended, and keep to penalties and masks. With other kernels every
+// which come while the next one runs, and keep to penalties and masks. With other kernels every
 // launch chooses one token, and the host another one from its logits (package
 // sampling). A kernel of one row reads most of a prompt in launches of their own.
 //

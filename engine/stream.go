@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 
 	"github.com/mkgen/mkgen/engine/batch"
@@ -27,6 +28,8 @@ type Stream struct {
 	mu     sync.Mutex
 	cond   sync.Cond
 	pieces []Piece // not taken yet
+	held   []Piece // whose log-probabilities are to come
+	scored []sampling.Logprobs
 	ended  bool
 	res    Result
 	err    error
@@ -78,14 +81,32 @@ func (s *Stream) Wait() (Result, error) {
 // nothing.
 func (s *Stream) Cancel() { s.cancel() }
 
-// hand adds a piece. With later nobody is woken for it yet.
+// hand adds a piece. With later it waits for its log-probabilities.
 func (s *Stream) hand(p Piece, later bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.pieces = append(s.pieces, p)
-	if !later {
-		s.cond.Broadcast()
+	if later {
+		s.held = append(s.held, p)
+		return
 	}
+	if p.Logprobs != nil {
+		s.scored = append(s.scored, *p.Logprobs)
+	}
+	s.pieces = append(s.pieces, p)
+	s.cond.Broadcast()
+}
+
+// score adds the pieces that these are the log-probabilities of.
+func (s *Stream) score(all []sampling.Logprobs) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range all {
+		s.held[i].Logprobs = &all[i]
+	}
+	s.scored = append(s.scored, all...)
+	s.pieces = append(s.pieces, s.held[:len(all)]...)
+	s.held = slices.Delete(s.held, 0, len(all))
+	s.cond.Broadcast()
 }
 
 // client is a Stream as the scheduler sees it.
@@ -112,9 +133,7 @@ func (c client) Drafts() bool {
 
 func (c client) ToScore() (from, tops int) { return c.a.toScore(), c.a.scoredTop }
 
-func (c client) Ahead(token int) bool { return c.a.goAhead(token) }
-
-func (c client) Scored(l sampling.Logprobs) { c.a.next = &l }
+func (c client) Scored(all []sampling.Logprobs) { c.score(all) }
 
 func (c client) Score(l sampling.Logprobs) {
 	c.a.res.PromptLogprobs = append(c.a.res.PromptLogprobs, l)
@@ -126,15 +145,11 @@ func (c client) Fed(tokens int) {
 	}
 }
 
-// Take wakes nobody for a token with log-probabilities: a launch has many of them when it has ended, and the next one
-// waits until all are given. Ran does.
 func (c client) Take(token int) bool {
-	scored := c.a.next != nil
-	c.hand(c.a.add(token), scored)
+	p := c.a.add(token)
+	c.hand(p, c.a.top >= 0 && p.Logprobs == nil)
 	return c.a.res.Finish == "" && c.a.failed == nil
 }
-
-func (c client) Ran() { c.cond.Broadcast() }
 
 func (c client) Gone() bool { return c.ctx.Err() != nil }
 
@@ -151,6 +166,7 @@ func (c client) Leave(stats batch.Stats, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.res, c.err, c.ended = c.a.result(), err, true
+	c.res.Logprobs = c.scored
 	c.cond.Broadcast()
 }
 

@@ -21,9 +21,7 @@ func (q *quick) Choice(int, int) (int, error) { return 0, nil }
 func (q *quick) TokenLogprobs(int, int, int, int) (l sampling.Logprobs, err error) {
 	return l, nil
 }
-func (q *quick) Logprobs(int, int, int) (sampling.Logprobs, error) {
-	return sampling.Logprobs{}, nil
-}
+func (q *quick) Scores() (batch.Scores, error) { return nil, nil }
 func (q *quick) Run(_ context.Context, r batch.StepRequest) ([][]int, error) {
 	return [][]int{make([]int, len(r.Sequences))}, nil
 }
@@ -39,10 +37,8 @@ func (e *endless) Score(sampling.Logprobs)          {}
 func (e *endless) Draw() draw.Rule                  { return draw.Rule{} }
 func (e *endless) Draws() bool                      { return false }
 func (e *endless) Pick([]float32, int) (int, error) { return 0, nil }
-func (e *endless) Ahead(int) bool                   { return true }
-func (e *endless) Scored(sampling.Logprobs)         {}
+func (e *endless) Scored([]sampling.Logprobs)       {}
 func (e *endless) Take(int) bool                    { e.taken++; return true }
-func (e *endless) Ran()                             {}
 func (e *endless) Gone() bool                       { return false }
 func (e *endless) Leave(batch.Stats, error)         {}
 

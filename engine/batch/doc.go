@@ -2,7 +2,8 @@
 // the pages of its KV cache.
 //
 // A Scheduler is told of jobs with Add and works on them with Step. It knows
-// tokens and pages; text, goroutines and clocks are its caller's. Nothing in it
+// tokens and pages; text and clocks are its caller's, and goroutines but one, which
+// gives clients log-probabilities while the next launch runs. Nothing in it
 // depends on time or chance: the same calls with the same stepper do the same.
 //
 // # A step

@@ -42,12 +42,11 @@ func (c *client) Want() int {
 	require.Positive(c.t, c.want-len(c.got))
 	return c.want - len(c.got)
 }
-func (c *client) Draw() draw.Rule          { return draw.Rule{} }
-func (c *client) Ahead(int) bool           { panic("a client without a mask") }
-func (c *client) Scored(sampling.Logprobs) {}
-func (c *client) Draws() bool              { return c.draws || c.toScore() != math.MaxInt }
-func (c *client) Drafts() bool             { return !c.Draws() }
-func (c *client) ToScore() (int, int)      { return c.toScore(), 1 }
+func (c *client) Draw() draw.Rule            { return draw.Rule{} }
+func (c *client) Scored([]sampling.Logprobs) {}
+func (c *client) Draws() bool                { return c.draws || c.toScore() != math.MaxInt }
+func (c *client) Drafts() bool               { return !c.Draws() }
+func (c *client) ToScore() (int, int)        { return c.toScore(), 1 }
 func (c *client) toScore() int {
 	if c.scores && len(c.scored) < len(c.prompt)-1 {
 		return len(c.scored)
@@ -77,7 +76,6 @@ func (c *client) Fed(tokens int) {
 	require.Positive(c.t, tokens)
 	c.fed = append(c.fed, tokens)
 }
-func (c *client) Ran()       { require.False(c.t, c.left) }
 func (c *client) Gone() bool { return c.gone }
 func (c *client) Leave(s batch.Stats, err error) {
 	require.False(c.t, c.left, "left twice")

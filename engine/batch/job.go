@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"math"
 	"slices"
 
@@ -27,6 +28,8 @@ type job struct {
 	stats   Stats
 	lookup  *lookup // nil without Options.DraftRows
 	done    bool    // the client wants no more
+	// unscored is why log-probabilities that the client waits for cannot be made; nil: they can.
+	unscored error
 }
 
 func (s *Scheduler) job(prompt []int, c Client) *job {
@@ -113,10 +116,11 @@ func (s *Scheduler) release(j *job) {
 
 // leave ends a job that runs.
 func (s *Scheduler) leave(j *job, err error) {
+	s.settle()
 	s.release(j)
 	i := slices.Index(s.running, j)
 	s.running = slices.Delete(s.running, i, i+1)
-	j.client.Leave(j.stats, err)
+	j.client.Leave(j.stats, cmp.Or(err, j.unscored))
 }
 
 // preempt sends the newest job that runs back to the head of the queue.
@@ -148,6 +152,7 @@ func (s *Scheduler) sweep() {
 		return false
 	})
 	for _, j := range gone {
+		s.settle()
 		j.client.Leave(j.stats, nil)
 	}
 }

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -37,6 +38,7 @@ func (s *Scheduler) Step(ctx context.Context) error {
 		s.fail(fmt.Errorf("batch: a launch of %d sequences failed: %w", len(l.parts), err))
 		return err
 	}
+	l.ended = true
 	for _, tokens := range chosen[min(l.seen, len(chosen)):] {
 		l.each(tokens)
 	}
@@ -89,20 +91,28 @@ type launch struct {
 	s     *Scheduler
 	parts []part
 	seen  int // steps whose tokens were handed out
+	ended bool
 
-	drafts bool // there would be rows for drafts
+	drafts bool    // there would be rows for drafts
+	late   bool    // tokens are handed out when it has ended, behind log-probabilities of prompts
+	taken  []taken // by part
 	failed map[*job]error
 }
 
 func (l *launch) request(steps int) StepRequest {
-	r := StepRequest{Steps: steps, Each: l.each, Seen: l.see, Mask: l.mask, Quiet: true, Short: l.parts[0].j.short}
-	for _, p := range l.parts {
+	r := StepRequest{Steps: steps, Each: l.each, Mask: l.mask, Quiet: true, Short: l.parts[0].j.short}
+	l.taken = make([]taken, len(l.parts))
+	for i, p := range l.parts {
 		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
 		q := Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages}
 		if p.chooses() && !p.j.client.Draws() {
 			q.Draw = p.j.client.Draw()
 		}
+		if q.Draw.Tops() >= 0 {
+			l.taken[i] = taken{j: p.j, at: len(p.j.tokens)}
+		}
 		q.Scored, q.ScoredTops = p.scored()
+		l.late = l.late || q.Scored != nil
 		r.Sequences = append(r.Sequences, q)
 	}
 	return r
@@ -134,6 +144,9 @@ func (p *part) fed() []int {
 
 // each hands out the tokens of a step and says whether the launch is to go on.
 func (l *launch) each(chosen []int) bool {
+	if l.late && !l.ended {
+		return !l.s.o.Interrupt()
+	}
 	going := true
 	for i, p := range l.parts {
 		j := p.j
@@ -157,27 +170,10 @@ func (l *launch) each(chosen []int) bool {
 	return going && !l.s.o.Interrupt()
 }
 
-// see has clients go on behind the tokens of a step that they are given later.
-func (l *launch) see(chosen []int) bool {
-	going := true
-	for i, p := range l.parts {
-		if p.j.client.Gone() {
-			p.j.done = true
-		}
-		going = !p.j.done && p.j.client.Ahead(chosen[i]) && going
-	}
-	return going && !l.s.o.Interrupt()
-}
-
-// take gives a job the token that the kernel chose for part i, with log-probabilities where it wants them.
+// take gives a job the token that the kernel chose for part i, and notes it where its log-probabilities are wanted.
 func (l *launch) take(i int, j *job, token int) {
-	if row := j.client.Draw(); row.Tops() >= 0 {
-		scores, err := l.s.o.Stepper.Logprobs(i, l.seen, token)
-		if err != nil {
-			l.failed[j], j.done = fmt.Errorf("position %d: %w", len(j.tokens), err), true
-			return
-		}
-		j.client.Scored(scores)
+	if one := &l.taken[i]; one.j != nil {
+		one.tokens = append(one.tokens, token)
 	}
 	j.take(token)
 }
@@ -213,9 +209,9 @@ func (l *launch) finish(steps int) {
 			p.j.client.Fed(p.j.cached)
 		}
 	}
+	l.s.score(l.taken)
 	for _, p := range l.parts {
-		p.j.client.Ran()
-		if err := failed[p.j]; err != nil {
+		if err := cmp.Or(failed[p.j], p.j.unscored); err != nil {
 			l.s.leave(p.j, err)
 		}
 	}

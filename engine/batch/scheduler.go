@@ -52,6 +52,7 @@ type Scheduler struct {
 	next    int    // number of the next job
 	logits  []float32
 	closed  bool
+	scoring *scoring // of the last launch; nil: its clients have all
 
 	prefilled bool // the last launch was a Prefiller's, and others had no part in it
 }
@@ -150,6 +151,7 @@ func (s *Scheduler) Close(err error) error {
 	for len(s.queue) > 0 {
 		j := s.queue[0]
 		s.queue = s.queue[1:]
+		s.settle()
 		j.client.Leave(j.stats, err)
 	}
 	s.Forget()

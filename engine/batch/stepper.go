@@ -35,12 +35,9 @@ type StepRequest struct {
 	// has the token that follows the last new one of each sequence. When
 	// it returns false the launch is to end soon.
 	Each func(chosen []int) bool
-	// Seen is called, in a launch of several steps whose draws have scores and masks, for every step as it comes, before
-	// Mask: Each is then called when the launch has ended. When it returns false the launch is to end soon.
-	Seen func(chosen []int) bool
-	// Mask, nil for none, is asked for the mask of the next token of each sequence whose Draw has one, when Each, or
-	// Seen, has returned true for a step behind which there is another. The stepper is done with the result when it asks
-	// again. It may ask for several sequences at once. With nil the masks of Draw are those of all steps.
+	// Mask, nil for none, is asked for the mask of the next token of each sequence whose Draw has one, when Each has
+	// returned true for a step behind which there is another. The stepper is done with the result when it asks again. It
+	// may ask for several sequences at once. With nil the masks of Draw are those of all steps.
 	Mask func(i int) []uint32
 	// Short is whether the sequences, new tokens included, have at most Options.Short tokens each; else all have more.
 	Short bool
@@ -83,18 +80,23 @@ type Stepper interface {
 	// Logits reads those of the last step of the last launch that follow the last
 	// new token of sequence i; dst is a vocabulary long.
 	Logits(i int, dst []float32) error
-	// Logprobs are those of the token that sequence i chose in a step of the last launch, whose Draw wanted scores:
-	// from Each on, which such a launch calls when it has ended. It has at most draw.ScoredSteps steps.
-	Logprobs(i, step, token int) (sampling.Logprobs, error)
+	// Scores takes what the last launch has left of log-probabilities, where some Draw wanted scores. Such a launch has
+	// at most draw.ScoredSteps steps.
+	Scores() (Scores, error)
 	// TokenLogprobs are those of the token that Scored of sequence i named for its new token k, in the last launch,
-	// when it has ended: from Each on where the kernel draws. token and tops are what the sequence said.
+	// when it has ended. token and tops are what the sequence said.
 	TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error)
 	// Choice is the token that follows new token k of sequence i by argmax, of such a launch.
 	Choice(i, k int) (int, error)
 }
 
+// Scores makes the log-probabilities of the token that sequence i chose in a step of a launch, whose Draw wanted
+// scores. One goroutine at a time may call it, also while later launches run, until the stepper's Scores is called
+// again.
+type Scores func(i, step, token int) (sampling.Logprobs, error)
+
 // Client is who a job is for. It is called by Add, Step and Close, on their
-// goroutine.
+// goroutine, but for Scored.
 type Client interface {
 	// Want is how many more tokens the client takes at most. It is asked while the
 	// last Take was true, and is at least 1.
@@ -116,16 +118,11 @@ type Client interface {
 	Score(sampling.Logprobs)
 	// Fed is told after a launch how many of its prompt's tokens the cache has, while they are not all.
 	Fed(tokens int)
-	// Ahead is told of a token that Take will be given later, with its scores: the next Draw is the one behind it. When
-	// it returns false no more are wanted.
-	Ahead(token int) bool
-	// Scored is given the log-probabilities of the token that Take is given next, where Draw wants scores and Draws is
-	// false.
-	Scored(sampling.Logprobs)
 	// Take is given the next token. When it returns false the job ends.
 	Take(token int) bool
-	// Ran is told when a launch has ended and all its tokens were given, unless the job has left.
-	Ran()
+	// Scored is given the log-probabilities of the tokens that Take was given in a launch, where Draw wanted scores and
+	// Draws was false: from another goroutine, perhaps while Take is given those of the next launch.
+	Scored([]sampling.Logprobs)
 	// Gone reports that the client wants no more, whatever the job does: it then
 	// ends soon.
 	Gone() bool

@@ -58,7 +58,7 @@ func TestABundleTakesTheNarrowestKernel(t *testing.T) {
 	b.SetHangTimeout(time.Minute)
 	require.Equal(t, 8, b.Rows())
 	require.ErrorContains(t, b.Logits(0, nil), "logits before the first launch")
-	_, err = b.Logprobs(0, 0, 0)
+	_, err = b.Scores()
 	require.ErrorContains(t, err, "before the first launch")
 	logits, pages := make([]float32, 320), []uint32{6, 2, 9, 4}
 	launch := func(steps, cached int, quiet bool, feed ...int) [][]int {

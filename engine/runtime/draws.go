@@ -35,7 +35,7 @@ func (s *runner) startDraws() error {
 // setDraws says how the rows of the next launch draw their tokens; those beyond take their highest logits.
 func (s *runner) setDraws(rules ...draw.Rule) error {
 	s.modes = 0
-	s.asked, s.ran = s.asked[:0], 0 // the last launch's log-probabilities go with its rows
+	s.asked, s.ran, s.taken = s.asked[:0], 0, nil // the last launch's log-probabilities go with its rows
 	for _, r := range rules {
 		s.modes |= r.Modes()
 		s.asked = append(s.asked, asked{Rule: r})
@@ -98,7 +98,7 @@ func (s *runner) setHistories() error {
 // drew notes that the last launch has chosen n tokens for each row in ran steps. The kernel has added them to
 // histories, which are of no use where it has added more.
 func (s *runner) drew(n, ran int) {
-	s.ran, s.ranks = n, s.ranks[:0]
+	s.ran, s.taken = n, nil
 	for i := range s.asked {
 		if r := &s.asked[i]; r.History != nil && n == ran {
 			r.chosen += n

@@ -25,13 +25,10 @@ type launch struct {
 	ctx       context.Context
 	come      func(i int) (bool, error) // whether word or step i of the stream is there
 	each      func(i int) bool          // hands it out; false: no more of them
-	see       func(i int) bool          // shows it before, where each is called behind the launch's end; false: no more
 	next, end int                       // the next one to hand out, and behind the last
-	shown     int                       // with see, the next one to show
 	at        int                       // progress
 	changed   time.Time                 // when that, or abandoned, changed last
 	stopping  bool                      // the launch was told to stop
-	seen      bool                      // see wants no more: it was told to stop, but what it has chosen is handed out
 	abandoned int                       // words of abort that are set
 }
 
@@ -101,19 +98,19 @@ func (l *launch) follow() error {
 // pause. An executor needs the core itself.
 func (l *launch) waitedFor() bool {
 	_, executor := l.s.dev.(knower)
-	return l.s.masks.next != nil && !l.stopping && !l.seen && l.abandoned == 0 && !executor
+	return l.s.masks.next != nil && !l.stopping && l.abandoned == 0 && !executor
 }
 
 // look is one look at the launch.
 func (l *launch) look() error {
-	if !l.stopping && !l.seen && l.abandoned == 0 {
+	if !l.stopping && l.abandoned == 0 {
 		if err := l.handOut(); err != nil {
 			return err
 		}
 		if l.ctx.Err() != nil {
 			l.stopping = true
 		}
-		if l.stopping || l.seen {
+		if l.stopping {
 			if err := l.s.tellToStop(); err != nil {
 				return err
 			}
@@ -124,20 +121,13 @@ func (l *launch) look() error {
 
 // handOut hands out what has come.
 func (l *launch) handOut() error {
-	if l.s.scoring() && l.s.masks.next == nil {
-		return nil
-	}
-	for at := l.handing(); *at < l.end && !l.stopping && !l.seen; {
-		if come, err := l.come(*at); err != nil || !come {
+	for l.next < l.end && !l.stopping {
+		if come, err := l.come(l.next); err != nil || !come {
 			return err
 		}
-		*at++
-		if l.s.scoring() {
-			l.seen = !l.see(*at - 1)
-		} else {
-			l.stopping = !l.each(*at - 1)
-		}
-		if !l.stopping && !l.seen && *at < l.end {
+		l.next++
+		l.stopping = !l.each(l.next - 1)
+		if !l.stopping && l.next < l.end {
 			if err := l.s.nextMasks(); err != nil {
 				return err
 			}
@@ -146,22 +136,13 @@ func (l *launch) handOut() error {
 	return nil
 }
 
-// handing is which one is handed out next while the launch runs, or shown where the launch has scores.
-func (l *launch) handing() *int {
-	if l.s.scoring() {
-		return &l.shown
-	}
-	return &l.next
-}
-
 // waitsForMasks reports whether the launch has got no further because it is the host that is to go on: a step's tokens
 // have come that were not handed out yet.
 func (l *launch) waitsForMasks() (bool, error) {
-	at := *l.handing()
-	if l.abandoned > 0 || l.stopping || l.seen || l.s.masks.next == nil || at >= l.end {
+	if l.abandoned > 0 || l.stopping || l.s.masks.next == nil || l.next >= l.end {
 		return false, nil
 	}
-	return l.come(at)
+	return l.come(l.next)
 }
 
 // knower is a device that knows a hanging kernel from a slow one, and waits

@@ -51,10 +51,7 @@ func (r *Session) Run(ctx context.Context, q batch.StepRequest) ([][]int, error)
 	if q.Quiet && q.Steps != 1 {
 		return nil, fmt.Errorf("%d steps of which nobody wants the tokens, want 1", q.Steps)
 	}
-	r.nextMask, r.nextSeen = q.Mask, nil
-	if q.Seen != nil {
-		r.nextSeen = func(chosen []int) bool { return q.Seen(lasts(chosen)) }
-	}
+	r.nextMask = q.Mask
 	all, err := r.launch(ctx, kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps}, r.lastDraws(q.Sequences),
 		q.Quiet, func(_ int, chosen []int) bool {
 			return q.Each == nil || q.Each(lasts(chosen))
@@ -76,7 +73,7 @@ func (r *Session) Run(ctx context.Context, q batch.StepRequest) ([][]int, error)
 // The result is these tokens for every step that ran, perhaps more than each was called
 // for. Errors are as those of Run.
 func (r *Session) Launch(ctx context.Context, q kv.Request, each func(step int, chosen []int) bool) ([][]int, error) {
-	r.nextMask, r.nextSeen = nil, nil
+	r.nextMask = nil
 	return r.launch(ctx, q, r.rowDraws, false, each)
 }
 
@@ -131,7 +128,7 @@ func (r *Session) launch(ctx context.Context, q kv.Request, draws []draw.Rule, q
 	l := &launch{s: &r.runner, ctx: ctx, end: q.Steps, each: hand, come: func(step int) (come bool, err error) {
 		chosen, err = r.peek(step)
 		return chosen != nil, err
-	}, see: func(int) bool { return r.nextSeen(chosen) }}
+	}}
 	scalars := map[string]uint64{megakernel.ScalarRows: uint64(plan.RowCount), megakernel.ScalarChooses: 1,
 		megakernel.ScalarSteps: uint64(q.Steps), megakernel.ScalarPages: uint64(r.pages)}
 	if quiet {

@@ -38,15 +38,14 @@ type runner struct {
 	modes uint32 // what the next launch's rows need
 	masks masks  // of the next launch's rows
 
-	nextMask func(row int) []uint32  // of the steps behind the first of the next launch; nil: those of the first are of all
-	nextSeen func(chosen []int) bool // of the next launch: batch.StepRequest.Seen
+	nextMask func(row int) []uint32 // of the steps behind the first of the next launch; nil: those of the first are of all
 
 	asked     []asked   // of the next launch's rows
 	ran       int       // steps of the last launch that chose a token
 	histories []history // that the device has
 	encoded   []byte    // memory of one
-	ranks     []ranks   // of the last launch's rows; none before they are asked for
-	raw       []byte    // memory of their scores
+	taken     *scores   // of the last launch's rows; nil before they are asked for
+	raw       []byte    // memory of them
 	maskWords []uint32  // and of their masks
 
 	stopped bool  // stop is not 0

@@ -5,26 +5,49 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync"
 
+	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/tasks/draw"
 )
 
-// ranks are log-probabilities of the tokens that a row chose in a launch, from its first one on; the tokens themselves
-// are left out. Where a step's scores cannot be there is an error.
-type ranks struct {
-	of   []sampling.Logprobs
-	errs []error
+// scores are what a launch has left of the tokens that its rows chose, of the last draw.ScoredSteps steps. They stay
+// when the next launch runs, until scores are taken again.
+type scores struct {
+	asked []asked
+	ran   int      // steps that chose a token
+	first int      // row that raw begins with
+	raw   []byte   // of rows from that on; none where no row has scores
+	words []uint32 // memory of a token's
 }
 
-// scoring reports whether rows of the launch have scores. Its tokens are then handed out when it has ended, with these.
-func (s *runner) scoring() bool { return s.modes&draw.ModeScores != 0 }
+// takeScores reads the scores of the last launch from the device, once.
+func (s *runner) takeScores() (*scores, error) {
+	if s.taken != nil {
+		return s.taken, nil
+	}
+	words, from, end := draw.ScoreWords(s.mk.Options.SMs), len(s.asked), 0
+	for i := range s.asked {
+		if s.asked[i].Tops() >= 0 && s.ran > 0 {
+			from, end = min(from, i), i+1
+		}
+	}
+	size := 4 * draw.ScoredSteps * words
+	taken := &scores{slices.Clone(s.asked), s.ran, from, nil, make([]uint32, words)}
+	if from < end {
+		s.raw = slices.Grow(s.raw[:0], size*(end-from))[:size*(end-from)]
+		if err := s.dev.Read(megakernel.BufferScores, int64(size)*int64(from), s.raw); err != nil {
+			return nil, err
+		}
+		taken.raw = s.raw
+	}
+	s.taken = taken
+	return taken, nil
+}
 
-// logprobs are those of the token that a row chose for a position of its sequence in the last launch, one of the last
-// draw.ScoredSteps. The first call behind a launch makes those of all its rows and steps.
-func (s *runner) logprobs(row, position, token int) (sampling.Logprobs, error) {
+// of are the log-probabilities of the token that a row chose for a position of its sequence.
+func (s *scores) of(row, position, token int) (sampling.Logprobs, error) {
 	if row < 0 || row >= len(s.asked) || s.asked[row].Tops() < 0 {
 		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d, which has none in the last launch", row)
 	}
@@ -36,54 +59,20 @@ func (s *runner) logprobs(row, position, token int) (sampling.Logprobs, error) {
 		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d at position %d, want %d to %d", row, position,
 			first, end-1)
 	}
-	if len(s.ranks) == 0 {
-		if err := s.rank(); err != nil {
-			return sampling.Logprobs{}, err
-		}
+	at := s.raw[4*len(s.words)*(draw.ScoredSteps*(row-s.first)+position%draw.ScoredSteps):]
+	for i := range s.words {
+		s.words[i] = binary.LittleEndian.Uint32(at[4*i:])
 	}
-	of := &s.ranks[row]
-	l := of.of[position-first]
-	l.Token = token
-	return l, of.errs[position-first]
+	return sampling.LogprobsOfScores(s.words, token, s.asked[row].Tops())
 }
 
-// rank reads the scores of the last launch, all at once, and makes log-probabilities of them, of several rows at a
-// time.
-func (s *runner) rank() error {
-	size, from, end := draw.ScoredSteps*draw.ScoreWords(s.mk.Options.SMs), len(s.asked), 0
-	for i := range s.asked {
-		if s.asked[i].Tops() >= 0 {
-			from, end = min(from, i), i+1
-		}
+// logprobs are those of the token that a row chose for a position of its sequence in the last launch.
+func (s *runner) logprobs(row, position, token int) (sampling.Logprobs, error) {
+	taken, err := s.takeScores()
+	if err != nil {
+		return sampling.Logprobs{}, err
 	}
-	s.raw = slices.Grow(s.raw[:0], 4*size*(end-from))[:4*size*(end-from)]
-	if err := s.dev.Read(megakernel.BufferScores, 4*int64(size)*int64(from), s.raw); err != nil {
-		return err
-	}
-	s.ranks = slices.Grow(s.ranks, len(s.asked))[:len(s.asked)]
-	var ranked sync.WaitGroup
-	for i := from; i < end; i++ {
-		if s.asked[i].Tops() >= 0 {
-			ranked.Go(func() { s.ranks[i] = s.rankRow(&s.asked[i], s.raw[4*size*(i-from):][:4*size]) })
-		}
-	}
-	ranked.Wait()
-	return nil
-}
-
-// rankRow makes log-probabilities of a row's scores of all steps that are kept.
-func (s *runner) rankRow(r *asked, raw []byte) (all ranks) {
-	n := min(s.ran, draw.ScoredSteps)
-	words := make([]uint32, draw.ScoreWords(s.mk.Options.SMs))
-	for position := r.first + s.ran - n; position < r.first+s.ran; position++ {
-		at := raw[4*len(words)*(position%draw.ScoredSteps):]
-		for i := range words {
-			words[i] = binary.LittleEndian.Uint32(at[4*i:])
-		}
-		l, err := sampling.LogprobsOfScores(words, 0, r.Tops())
-		all.of, all.errs = append(all.of, l), append(all.errs, err)
-	}
-	return all
+	return taken.of(row, position, token)
 }
 
 // Logprobs are those of the token that the last launch chose last, where SetDraw wanted scores.
@@ -123,13 +112,21 @@ func (r *Session) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error
 	return sampling.LogprobsOf(logits, token, tops)
 }
 
-// Logprobs are those of the token that sequence i chose in a step of the last launch; see batch.Stepper.
-func (r *Session) Logprobs(i, step, token int) (sampling.Logprobs, error) {
-	if r.one != nil {
-		return r.logprobs(0, r.one.pos-(r.ran-1-step), token)
+// Scores takes the scores of the last launch; see batch.Stepper.
+func (r *Session) Scores() (batch.Scores, error) {
+	taken, err := r.takeScores()
+	if err != nil {
+		return nil, err
 	}
-	s := &r.seqs[i]
-	return r.logprobs(r.last[i], s.Cached+s.New+step, token)
+	if r.one != nil {
+		first := r.one.pos - (r.ran - 1)
+		return func(_, step, token int) (sampling.Logprobs, error) { return taken.of(0, first+step, token) }, nil
+	}
+	rows, first := slices.Clone(r.last), make([]int, len(r.last))
+	for i := range first {
+		first[i] = r.seqs[i].Cached + r.seqs[i].New
+	}
+	return func(i, step, token int) (sampling.Logprobs, error) { return taken.of(rows[i], first[i]+step, token) }, nil
 }
 
 // TokenLogprobs are those of the token that Scored named for new token k of sequence i; see batch.Stepper.
@@ -140,16 +137,25 @@ func (b *Bundle) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error)
 	return b.last.TokenLogprobs(i, k, token, tops)
 }
 
-// Logprobs are those of the token that sequence i chose in a step of the last launch; see batch.Stepper.
-func (b *Bundle) Logprobs(i, step, token int) (sampling.Logprobs, error) {
+// Scores takes the scores of the last launch; see batch.Stepper. Behind a prompt's launch they are all logits.
+func (b *Bundle) Scores() (batch.Scores, error) {
 	switch {
 	case b.last != nil:
-		return b.last.Logprobs(i, step, token)
+		return b.last.Scores()
 	case b.prompt == nil:
-		return sampling.Logprobs{}, errors.New("log-probabilities before the first launch")
+		return nil, errors.New("log-probabilities before the first launch")
 	}
-	if err := b.readPrompt(i); err != nil {
-		return sampling.Logprobs{}, err
+	logits, tops := make([][]float32, len(b.asked)), make([]int, len(b.asked))
+	for i := range b.asked {
+		if tops[i] = b.asked[i].Tops(); tops[i] < 0 {
+			continue
+		}
+		if err := b.readPrompt(i); err != nil {
+			return nil, err
+		}
+		logits[i] = slices.Clone(b.logits)
 	}
-	return sampling.LogprobsOf(b.logits, token, b.asked[i].Tops())
+	return func(i, _, token int) (sampling.Logprobs, error) {
+		return sampling.LogprobsOf(logits[i], token, tops[i])
+	}, nil
 }

@@ -74,6 +74,15 @@ func scoredLaunch(rows, steps int, all bool) (*Session, *scoreMemory) {
 	return s, m
 }
 
+// logprobs are those of the token that a row chose in a step of the last launch.
+func logprobs(s *Session, row, step, token int) (sampling.Logprobs, error) {
+	scores, err := s.Scores()
+	if err != nil {
+		return sampling.Logprobs{}, err
+	}
+	return scores(row, step, token)
+}
+
 func TestLogprobsOfALaunchAreThoseOfAllLogits(t *testing.T) {
 	const rows, vocab = 6, 3000
 	r := rand.New(rand.NewPCG(1, 1))
@@ -92,7 +101,7 @@ func TestLogprobsOfALaunchAreThoseOfAllLogits(t *testing.T) {
 	}
 	for launch := range 2 {
 		for k, x := range logits {
-			got, err := s.Logprobs(k.row, k.step, chosen[k])
+			got, err := logprobs(s, k.row, k.step, chosen[k])
 			require.NoError(t, err)
 			want, err := sampling.LogprobsOf(x, chosen[k], draw.MaxTops)
 			require.NoError(t, err)
@@ -117,23 +126,23 @@ func TestLogprobsThatALaunchDoesNotHave(t *testing.T) {
 	}
 	flat[7] = float32(math.Inf(1))
 	m.set(1, 103, 5, flat)
-	_, err := s.Logprobs(0, 0, 5)
+	_, err := logprobs(s, 0, 0, 5)
 	require.EqualError(t, err, "log-probabilities of row 0, which has none in the last launch")
-	_, err = s.Logprobs(1, 3, 5)
+	_, err = logprobs(s, 1, 3, 5)
 	require.EqualError(t, err, "log-probabilities of row 1 at position 105, want 102 to 104")
 	for step, fails := range []bool{false, true, false} { // one step's logits are no reason to lose the others
-		_, err = s.Logprobs(1, step, 5)
+		_, err = logprobs(s, 1, step, 5)
 		require.Equal(t, fails, err != nil, step)
 	}
 	s.drew(3, 3)
 	m.bad = errors.New("bad")
-	_, err = s.Logprobs(1, 0, 5)
+	_, err = logprobs(s, 1, 0, 5)
 	require.ErrorIs(t, err, m.bad)
 	m.bad = nil
-	_, err = s.Logprobs(1, 0, 5)
+	_, err = logprobs(s, 1, 0, 5)
 	require.NoError(t, err)
 	s.drew(draw.ScoredSteps+2, draw.ScoredSteps+2)
-	_, err = s.Logprobs(1, 1, 5)
+	_, err = logprobs(s, 1, 1, 5)
 	require.EqualError(t, err, "log-probabilities of row 1 at position 103, want 104 to 119")
 	scored := draw.Rule{}
 	scored.SetTops(1)

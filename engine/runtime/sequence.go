@@ -89,7 +89,7 @@ func (r *Session) runOne(ctx context.Context, q batch.StepRequest) ([][]int, err
 	if err := errors.Join(one.SetTable(table), one.SetShort(q.Short), one.SetDraw(rule), one.Skip(s.Cached)); err != nil {
 		return nil, err
 	}
-	one.nextMask, one.nextSeen = q.Mask, q.Seen
+	one.nextMask = q.Mask
 	chosen, err := one.Stream(ctx, s.New, q.Steps, func(token int) bool {
 		return q.Each == nil || q.Quiet || q.Each([]int{token})
 	})

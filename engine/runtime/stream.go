@@ -35,8 +35,7 @@ func (s *Sequence) Stream(ctx context.Context, prompt []int, n int,
 			token, err = s.dev.Peek("stream", i)
 			return token != noToken, err
 		},
-		each: func(int) bool { return each(int(token)) }, shown: known,
-		see: func(int) bool { return s.nextSeen([]int{int(token)}) }}
+		each: func(int) bool { return each(int(token)) }}
 	if err := l.run(s.scalar(map[string]uint64{
 		megakernel.ScalarPos: uint64(s.pos), megakernel.ScalarSteps: uint64(steps),
 		megakernel.ScalarKnown: uint64(known), megakernel.ScalarPages: uint64(s.pages)})); err != nil {

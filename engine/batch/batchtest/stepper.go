@@ -173,10 +173,7 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		f.wanted = append(f.wanted, q.Scored)
 		f.asked = append(f.asked, q.Draw.Clone())
 	}
-	ahead, each, later := -1, r.Each, r.Steps > 1 && masked(r) && scored(r)
-	if later {
-		each = r.Seen
-	}
+	ahead := -1
 	for step := 0; step < r.Steps && ahead != 0; step++ {
 		chosen, end, err := f.step(r.Sequences, feed, cached)
 		if err != nil {
@@ -192,7 +189,7 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 			ahead = 0
 		case ahead > 0:
 			ahead--
-		case !each(chosen) || ctx.Err() != nil:
+		case !r.Each(chosen) || ctx.Err() != nil:
 			if ahead = f.Ahead; r.Mask != nil && masked(r) {
 				ahead = 0 // what it chooses without a mask is no choice
 			}
@@ -208,19 +205,12 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		f.Fail = nil
 		return nil, err
 	}
-	for i := 0; later && i < len(all) && r.Each(all[i]); i++ {
-	}
 	return all, ctx.Err()
 }
 
 // masked reports whether a sequence of a launch has a mask.
 func masked(r batch.StepRequest) bool {
 	return slices.ContainsFunc(r.Sequences, func(q batch.Sequence) bool { return q.Draw.Mask != nil })
-}
-
-// scored reports whether a sequence of a launch has scores.
-func scored(r batch.StepRequest) bool {
-	return slices.ContainsFunc(r.Sequences, func(q batch.Sequence) bool { return q.Draw.Tops() >= 0 })
 }
 
 // total is how many tokens the sequences of a launch have when it ends.
@@ -279,15 +269,20 @@ func (f *Stepper) Logits(i int, dst []float32) error {
 	return nil
 }
 
-// Logprobs are of a token that follows with logit 1 while all others have 0.
-func (f *Stepper) Logprobs(i, step, token int) (sampling.Logprobs, error) {
-	if step >= len(f.follow) {
-		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of step %d, the launch had %d", step, len(f.follow))
+// Scores are of tokens that follow with logit 1 while all others have 0.
+func (f *Stepper) Scores() (batch.Scores, error) {
+	follow, tops := f.follow, make([]int, len(f.asked))
+	for i := range f.asked {
+		tops[i] = f.asked[i].Tops()
 	}
-	logits := make([]float32, Vocab)
-	logits[f.follow[step][i]] = 1
-	row := f.asked[i]
-	return sampling.LogprobsOf(logits, token, row.Tops())
+	return func(i, step, token int) (sampling.Logprobs, error) {
+		if step >= len(follow) {
+			return sampling.Logprobs{}, fmt.Errorf("log-probabilities of step %d, the launch had %d", step, len(follow))
+		}
+		logits := make([]float32, Vocab)
+		logits[follow[step][i]] = 1
+		return sampling.LogprobsOf(logits, token, tops[i])
+	}, nil
 }
 
 // Choice is the token that follows a row.
