@@ -84,7 +84,11 @@ func newBuilder(mk *Kernel) *builder {
 		doc = append(doc, fmt.Sprintf("Consumers hold the first %s of a product in registers while they wait for its input.",
 			firstChunks(o.Held)))
 	}
-	doc = append(doc, "Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for a",
+	last := "the last one,"
+	if o.movesRegisters() {
+		last = "behind them, with three that are idle,"
+	}
+	doc = append(doc, "Warps: the consumers compute; the producer, "+last+" streams weights and KV through the ring for all phases, one after another, and waits for a",
 		"stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.")
 	if o.statesInWords() || o.counts() || o.Queries == SyncWords {
 		doc = append(doc, "Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from",
@@ -94,7 +98,7 @@ func newBuilder(mk *Kernel) *builder {
 	if o.Attention != "" {
 		doc = append(doc, "Attention, the layers in turn: "+o.Attention+".")
 	}
-	k := dsl.New("mkgen_step", dsl.Options{Warps: o.Consumers + 1, Grid: o.SMs, SharedLimit: o.SharedLimit, Doc: doc})
+	k := dsl.New("mkgen_step", dsl.Options{Warps: o.warps(), Grid: o.SMs, SharedLimit: o.SharedLimit, Doc: doc})
 	bufs := mk.declare(k)
 	mk.instantiate(bufs)
 	b := &builder{mk: mk, k: k, bufs: bufs, ring: pipeline.NewRing(k, p, o.Consumers), held: mk.held()}
@@ -161,7 +165,7 @@ func (b *builder) assemble() {
 	})
 	k.Roles(
 		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: b.consumers},
-		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: b.producer})
+		dsl.Role{Name: "producer", First: e.Consumers, End: k.Warps(), Body: b.producers})
 	if b.watch != nil {
 		b.mk.Sites = b.watch.Sites
 	}
@@ -206,6 +210,9 @@ type flow interface {
 // producer so and drains what that has fetched ahead.
 func (b *builder) consumers() {
 	k, e, bufs := b.k, b.env, b.bufs
+	if b.mk.Options.movesRegisters() {
+		k.MoreRegisters(consumerRegisters)
+	}
 	b.cons = b.ring.Consumer()
 	b.bar = grid.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
 	b.bar.Watch = b.watch

@@ -149,8 +149,8 @@ func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
 	b.times = dsl.Global[dsl.U32](k, "times", 0, dsl.HostReads(), bufDoc("%s", times))
 	b.abort = dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(),
 		bufDoc("not 0: give the launch up; the second word: for copies in flight too"))
-	b.records = dsl.Global[dsl.U32](k, "records", elements(o.SMs, o.Consumers+1, pipeline.RecordWords),
-		bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1,
+	b.records = dsl.Global[dsl.U32](k, "records", elements(o.SMs, o.warps(), pipeline.RecordWords),
+		bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.warps(),
 			pipeline.RecordWords))
 	b.epoch = dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel"))
 	b.barrier = dsl.Global[dsl.U32](k, "barrier", 1,
@@ -273,7 +273,7 @@ const BufferEmbed = "embed"
 
 // RecordWords is the length of the buffer "records".
 func RecordWords(mk *Kernel) int {
-	return mk.Options.SMs * (mk.Options.Consumers + 1) * pipeline.RecordWords
+	return mk.Options.SMs * mk.Options.warps() * pipeline.RecordWords
 }
 
 // The plan table: a row for each SM, of first tile and count of each matrix

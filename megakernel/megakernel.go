@@ -161,7 +161,7 @@ func (mk *Kernel) request() pipeline.Request {
 			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},
 			{Name: regionIndex, Bytes: 4 * indices, Align: 16},
 			{Name: regionLeaving, Bytes: 4, Align: 4},
-			{Name: regionNotes, Bytes: 4 * pipeline.NoteWords * (o.Consumers + 1), Align: 16},
+			{Name: regionNotes, Bytes: 4 * pipeline.NoteWords * o.warps(), Align: 16},
 		}...),
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/pipeline"
@@ -66,9 +67,13 @@ func (mk *Kernel) reportModel(r *report) {
 	if o.KV != attention.KVBF16 {
 		kv = " of " + string(o.KV)
 	}
-	r.text("%s of %d threads (%s and a producer warp), KV cache%s in pages of %s%s.",
-		plural.Of(o.SMs, "CTA"), 32*(o.Consumers+1), plural.Of(o.Consumers, "consumer warp"), kv, plural.Of(o.Page, "token"),
-		split)
+	producer := "a producer warp"
+	if o.movesRegisters() {
+		producer += " with three idle ones"
+	}
+	r.text("%s of %d threads (%s and %s), KV cache%s in pages of %s%s.",
+		plural.Of(o.SMs, "CTA"), dsl.WarpSize*o.warps(), plural.Of(o.Consumers, "consumer warp"), producer, kv,
+		plural.Of(o.Page, "token"), split)
 	if mk.Ragged() {
 		r.text("A step has up to %d query rows, each a token of any sequence.", o.Tokens)
 	}
