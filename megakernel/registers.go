@@ -15,8 +15,8 @@ const (
 	producerRegisters = 56
 )
 
-// movesRegisters reports whether the producer's warp is one of a warpgroup whose registers the consumers get: in kernels
-// of several rows with products of 4 bits.
+// movesRegisters reports whether the producer's warp is one of a warpgroup whose registers the consumers get: in
+// kernels of several rows with products of 4 bits.
 func (o *Options) movesRegisters() bool {
 	return o.Tokens > 1 && o.Consumers == DefaultConsumers && slices.ContainsFunc(o.formats(), product.ManyRegisters)
 }
