@@ -68,19 +68,6 @@ func Butterfly[T Word](v Val[T], n int, combine func(a, b Val[T]) Val[T]) Val[T]
 	return v
 }
 
-// Stride combines v over the lanes that share lane mod n (n a power of two up
-// to 32) with a commutative op; every one of those lanes gets the same result.
-func Stride[T Word](v Val[T], n int, combine func(a, b Val[T]) Val[T]) Val[T] {
-	if !powerOfTwo(n) || n > WarpSize {
-		kern(v.k).errorf("stride of %d lanes, want a power of two up to 32", n)
-		return v
-	}
-	for d := WarpSize / 2; d >= n; d /= 2 {
-		v = combine(v, ShflXor(v, d))
-	}
-	return v
-}
-
 func powerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
 
 // ReduxMax is the largest of the lanes' values, in one instruction.

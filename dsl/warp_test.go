@@ -36,19 +36,14 @@ func TestReductionsCoverTheirLanes(t *testing.T) {
 	require.Equal(t, "16 8 4 2 1", masks(t, func(k *dsl.Kernel) u32 { return dsl.WarpMax(k.Lane()) }))
 	require.Equal(t, "2 1", masks(t, func(k *dsl.Kernel) u32 { return dsl.Butterfly(k.Lane(), 4, u32.Add) }))
 	require.Equal(t, "", masks(t, func(k *dsl.Kernel) u32 { return dsl.Butterfly(k.Lane(), 1, u32.Add) }))
-	require.Equal(t, "16 8 4", masks(t, func(k *dsl.Kernel) u32 { return dsl.Stride(k.Lane(), 4, u32.Max) }))
-	require.Equal(t, "", masks(t, func(k *dsl.Kernel) u32 { return dsl.Stride(k.Lane(), 32, u32.Max) }))
 }
 
 func TestReductionsRefuseOddSizes(t *testing.T) {
 	require.Equal(t, text("butterfly over 12 lanes, want a power of two up to 32",
-		"butterfly over 64 lanes, want a power of two up to 32", "stride of 0 lanes, want a power of two up to 32",
-		"stride of 3 lanes, want a power of two up to 32", "shfl.xor: moves by -1 lanes, want 0 to 31"),
+		"butterfly over 64 lanes, want a power of two up to 32", "shfl.xor: moves by -1 lanes, want 0 to 31"),
 		mistakes(t, func(k *dsl.Kernel) {
 			dsl.Butterfly(k.Lane(), 12, u32.Add)
 			dsl.Butterfly(k.Lane(), 64, u32.Add)
-			dsl.Stride(k.Lane(), 0, u32.Add)
-			dsl.Stride(k.Lane(), 3, u32.Add)
 			dsl.ShflXor(k.Lane(), -1)
 		}))
 }

@@ -61,7 +61,7 @@ func (s *RaggedSubject) steps(ref *Reference) [][]Part {
 	if s.Kernel.Options.Selection {
 		page = s.Kernel.KV.Page
 	}
-	return stepsWithin(lengths(ref), s.Rows, page)
+	return stepsOf(lengths(ref), s.Rows, page)
 }
 
 // RaggedPages is how many pages of a size the sequences of a reference take.

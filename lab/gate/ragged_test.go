@@ -24,7 +24,7 @@ func TestStepsFeedEveryTokenOnceAndInOrder(t *testing.T) {
 	for _, lengths := range [][]int{{1}, {5, 1, 40}, slices.Repeat([]int{9, 30, 2}, 7), {200, 100, 3, 3}} {
 		for _, rows := range []int{1, 4, 8, 16} {
 			fed := make([]int, len(lengths))
-			for _, step := range Steps(lengths, rows) {
+			for _, step := range stepsOf(lengths, rows, 0) {
 				require.NotEmpty(t, step)
 				n, seen := 0, map[int]bool{}
 				for _, p := range step {
@@ -46,7 +46,7 @@ func TestStepsMixSequencesInChunksOfAllSizes(t *testing.T) {
 	lengths := slices.Repeat([]int{150}, 20)
 	for _, rows := range []int{4, 8, 16} {
 		sizes, batches := map[int]bool{}, map[int]bool{}
-		for _, step := range Steps(lengths, rows) {
+		for _, step := range stepsOf(lengths, rows, 0) {
 			batches[len(step)] = true
 			for _, p := range step {
 				sizes[p.To-p.From] = true
@@ -57,7 +57,7 @@ func TestStepsMixSequencesInChunksOfAllSizes(t *testing.T) {
 			require.True(t, batches[n], "%d rows, %d sequences", rows, n)
 		}
 	}
-	require.Equal(t, Steps(lengths, 8), Steps(lengths, 8))
+	require.Equal(t, stepsOf(lengths, 8, 0), stepsOf(lengths, 8, 0))
 }
 
 // paged is a runner whose logits depend on all earlier tokens, which it finds in

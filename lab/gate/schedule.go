@@ -16,15 +16,13 @@ func rowsOf(step []Part) (rows int) {
 // MostAtOnce is how many sequences are under way at a time at most.
 const MostAtOnce = 16
 
-// Steps cuts sequences of these lengths into steps of up to rows tokens (at least
+// stepsOf cuts sequences of these lengths into steps of up to rows tokens (at least
 // 1), each sequence's tokens in order: steps in which all sequences decode one
 // token, steps in which one is fed as many as there is room for beside the others, or
 // some, and steps of chunks of any sizes. At most 16 sequences are under way at a time;
-// when one ends the next begins. The same lengths and rows give the same steps.
-func Steps(lengths []int, rows int) (steps [][]Part) { return stepsWithin(lengths, rows, 0) }
-
-// stepsWithin is Steps whose parts do not pass the end of a page; 0 is no page.
-func stepsWithin(lengths []int, rows, page int) (steps [][]Part) {
+// when one ends the next begins. No part passes the end of a page; 0 is no page. The same lengths and rows give the
+// same steps.
+func stepsOf(lengths []int, rows, page int) (steps [][]Part) {
 	fed := make([]int, len(lengths))
 	for n := uint32(0); ; n++ {
 		var active []int
