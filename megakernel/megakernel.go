@@ -125,6 +125,24 @@ func (mk *Kernel) Kernels() []*ir.Kernel {
 	return []*ir.Kernel{mk.IR}
 }
 
+// layerShapes are the matrices of a layer as the planner is told of them, by their numbers.
+func (mk *Kernel) layerShapes() []pipeline.Matrix {
+	c, o := &mk.Config, &mk.Options
+	qRows, kvRows := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	return []pipeline.Matrix{
+		MatrixQKV:    {Name: "qkv", Rows: qRows + 2*kvRows, K: c.Hidden, Format: o.Weights.For("qkv")},
+		MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows, Format: o.Weights.For("o")},
+		MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden, Format: o.Weights.For("gate_up")},
+		MatrixDown: {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: o.mlp().columnsOf(),
+			Format: o.Weights.For("down")},
+	}
+}
+
+// headShape is the LM head.
+func (mk *Kernel) headShape() pipeline.Matrix {
+	return pipeline.Matrix{Name: "lm_head", Rows: mk.Config.Vocab, K: mk.Config.Hidden, Format: mk.Options.Head}
+}
+
 // request is what the planner is asked for.
 func (mk *Kernel) request() pipeline.Request {
 	c, o := &mk.Config, &mk.Options
@@ -132,22 +150,15 @@ func (mk *Kernel) request() pipeline.Request {
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	qRows, kvRows := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	own, batch, indices := mk.singleRegions, 0, o.Consumers
 	if mk.Ragged() {
 		pad := product.ColumnsPadded(o.Tokens)
-		own, batch, indices = mk.raggedRegions, product.DefaultBatchTiles(pad), product.ColumnSumsLen(o.Consumers, pad)
+		own, batch = mk.raggedRegions, product.DefaultBatchTiles(pad, o.layerFormats())
+		indices = product.ColumnSumsLen(o.Consumers, pad)
 	}
 	return pipeline.Request{
 		SMs: o.SMs, Layers: c.Layers,
-		Layer: []pipeline.Matrix{
-			MatrixQKV:    {Name: "qkv", Rows: qRows + 2*kvRows, K: c.Hidden, Format: o.Weights.For("qkv")},
-			MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows, Format: o.Weights.For("o")},
-			MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden, Format: o.Weights.For("gate_up")},
-			MatrixDown: {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: o.mlp().columnsOf(),
-				Format: o.Weights.For("down")},
-		},
-		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden, Format: o.Head}},
+		Layer: mk.layerShapes(), Final: []pipeline.Matrix{mk.headShape()},
 		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Throttles: leads,
 		SharedLimit:  pipeline.TracedLimit(o.SharedLimit, o.Trace),
 		KVTokenBytes: mk.KV.TokenBytes(),

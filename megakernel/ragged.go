@@ -1,8 +1,6 @@
 package megakernel
 
 import (
-	"slices"
-
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
@@ -73,13 +71,22 @@ func newRagged(b *builder) *ragged {
 	return f
 }
 
+// sharedTiles is how many tiles of a batch have their sums in shared memory, of 8 or 16 padded tokens: as many as an SM
+// has of a matrix, at most.
+func (mk *Kernel) sharedTiles(padded int) (tiles int) {
+	o := &mk.Options
+	for _, m := range append(mk.layerShapes(), mk.headShape()) {
+		if product.SumsInShared(m.Format, padded) {
+			tiles = max(tiles, pipeline.CeilDiv(pipeline.CeilDiv(m.Rows, pipeline.TileRows), o.SMs))
+		}
+	}
+	return min(tiles, product.DefaultBatchTiles(padded, o.layerFormats()))
+}
+
 // raggedRegions are the regions a ragged kernel has of its own.
 func (mk *Kernel) raggedRegions() []pipeline.Region {
 	o, l, pad := &mk.Options, mk.Limits(0), product.ColumnsPadded(mk.Options.Tokens)
-	att, tiles := mk.attention(0), 0
-	if slices.ContainsFunc(o.formats(), func(f pipeline.Format) bool { return product.SumsInShared(f, pad) }) {
-		tiles = product.DefaultBatchTiles(pad)
-	}
+	att, tiles := mk.attention(0), mk.sharedTiles(pad)
 	return append([]pipeline.Region{
 		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers),
 			product.ColumnPartialsLen(o.Consumers, pad, tiles), mk.drawScratch()/4), Align: 16},

@@ -15,7 +15,11 @@ func (o *Options) otherHead() string    { return otherThanBF16(o.Head) }
 
 // formats are those of the matrices.
 func (o *Options) formats() []pipeline.Format {
-	all := []pipeline.Format{o.Head}
+	return append([]pipeline.Format{o.Head}, o.layerFormats()...)
+}
+
+// layerFormats are those of a layer's matrices.
+func (o *Options) layerFormats() (all []pipeline.Format) {
 	for _, name := range matrixNames {
 		all = append(all, o.Weights.For(name))
 	}

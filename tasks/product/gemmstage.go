@@ -24,48 +24,30 @@ func (g *GEMM) produceTogether(e *grid.Env, p *pipeline.Producer, w dsl.Buf[dsl.
 }
 
 // multiplyTogether drains the stages of a chunk, of chunk tile groups, of all tiles of a batch, and adds their products
-// to acc, two tiles at a time. A stage that is not whole, the last of a share, has a path of its own: so products of
-// all tiles of a stage take turns, without conditions between them.
+// to acc, two tiles at a time: products of all tiles of a stage take turns, without conditions between them. Where the
+// last stage of a share has fewer tiles, its last one counts for those that it lacks, whose sums nobody reads.
 func (g *GEMM) multiplyTogether(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc []tilePair,
-	tiles u32,
-	chunk int) {
+	tiles u32, chunk int) {
 	k, p, pieces := e.K, g.int4(r), chunk/g.piece(e.Consumers)
 	size := g.M.Format.Of(chunk*g.M.Format.Columns()) / 16
 	for first := 0; first < g.M.Batch; first += g.M.Together {
 		n := min(g.M.Together, g.M.Batch-first)
-		there := func(i int) dsl.Pred { return tiles.Gt(k.U32(first + i)) }
-		multiply := func(base u32, from, n int) {
-			var w [][]*Int4Weights
-			for i := range n {
-				w = append(w, g.weightsInt4(e, p, base.AddC((from+i)*size), chunk))
-			}
-			for i := 0; i < n; i += 2 {
-				g.productsInt4(e, p, x, acc[(first+from+i)/2], w[i:min(i+2, n)], pieces)
-			}
-		}
-		rest := func(base u32) {
-			for i := 0; i < n-1; i += 2 {
-				one := func() { multiply(base, i, 1) }
-				switch {
-				case i == 0 && n == 2:
-					one()
-				case i == 0:
-					k.IfElse(there(1), func() { multiply(base, 0, 2) }, one)
-				case i == n-2:
-					k.If(there(i), one)
-				default:
-					k.If(there(i), func() { k.IfElse(there(i+1), func() { multiply(base, i, 2) }, one) })
-				}
-			}
-		}
-		k.If(there(0), func() {
+		stage := func() {
+			last := dsl.Optional(tiles.SubC(first + 1).Named("last"))
 			c.Drain(func(base u32) {
-				if n == 1 {
-					multiply(base, 0, 1)
-					return
+				w := [][]*Int4Weights{g.weightsInt4(e, p, base, chunk)}
+				for i := 1; i < n; i++ {
+					w = append(w, g.weightsInt4(e, p, base.Add(last.MinC(i).MulC(size)), chunk))
 				}
-				k.IfElse(there(n-1), func() { multiply(base, 0, n) }, func() { rest(base) })
+				for i := 0; i < n; i += 2 {
+					g.productsInt4(e, p, x, acc[(first+i)/2], w[i:min(i+2, n)], pieces)
+				}
 			})
-		})
+		}
+		if first == 0 { // a batch has a tile
+			stage()
+			continue
+		}
+		k.If(tiles.Gt(k.U32(first)), stage)
 	}
 }
