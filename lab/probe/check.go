@@ -36,12 +36,12 @@ type Checker struct {
 	Kernel  *megakernel.Kernel
 	Weights megakernel.Tensors
 
-	kept map[int]*reference.Layer
+	kept map[int]*model
 }
 
 // Keep makes the checker keep the weights of these layers, for checks to come.
 func (c *Checker) Keep(layers []int) {
-	c.kept = map[int]*reference.Layer{}
+	c.kept = map[int]*model{}
 	for _, l := range layers {
 		c.kept[l] = nil
 	}
@@ -77,7 +77,7 @@ func (c *Checker) Check(layers []int, samples []*Sample, store *Store) (Figures,
 }
 
 // layer is a layer's model, new or kept.
-func (c *Checker) layer(l int, scales []float64) (*reference.Layer, error) {
+func (c *Checker) layer(l int, scales []float64) (*model, error) {
 	kept, keep := c.kept[l]
 	if kept != nil {
 		return kept, nil
@@ -90,7 +90,7 @@ func (c *Checker) layer(l int, scales []float64) (*reference.Layer, error) {
 }
 
 // step compares one layer of one step: each part of it from the kernel's own input.
-func (c *Checker) step(f *Figures, l int, layer *reference.Layer, s *Sample, rows *Rows) error {
+func (c *Checker) step(f *Figures, l int, layer *model, s *Sample, rows *Rows) error {
 	mk := c.Kernel
 	before, err := c.before(l, s)
 	if err != nil {
@@ -108,7 +108,7 @@ func (c *Checker) step(f *Figures, l int, layer *reference.Layer, s *Sample, row
 		f.note(ValueRow, relative(floats(rows.Row(1, s.Position, head)), own(v)), where(", KV head %d", head))
 	}
 	got := s.outputOf(mk, l)
-	c.attention(f, l, &view{rows, s.Position, mk.Options.Page, k, v}, q, got, where)
+	c.attention(f, l, layer, &view{rows, s.Position, mk.Options.Page, k, v}, q, got, where)
 	middle, after := s.residualOf(mk, l, 0), s.residualOf(mk, l, 1)
 	input := slices.Clone(got) // of o: 4-bit weights' is fixed point of what was stored
 	mk.RoundInput("o", input)
@@ -118,8 +118,10 @@ func (c *Checker) step(f *Figures, l int, layer *reference.Layer, s *Sample, row
 }
 
 // attention compares all query heads' outputs. For plain attention it also looks for pages that
-// are left out, by all heads together: each counts by what it can say beside its rounding.
-func (c *Checker) attention(f *Figures, l int, w *view, q, got []float64, where func(string, ...any) func() string) {
+// are left out, by all heads together: each counts by what it can say beside its rounding. An output beyond the
+// limit is compared with that of a query whose ties are rounded the other way, too.
+func (c *Checker) attention(f *Figures, l int, layer *model, w *view, q, got []float64,
+	where func(string, ...any) func() string) {
 	cfg := &c.Kernel.Config
 	d, group := cfg.HeadDim, cfg.Heads/cfg.KVHeads
 	variant := c.Kernel.LayerAttention(l, megakernel.Tables{})
@@ -129,7 +131,10 @@ func (c *Checker) attention(f *Figures, l int, w *view, q, got []float64, where 
 		if variant != nil {
 			heads[h] = w.variant(variant, own, h, cfg.Heads, group)
 		} else {
-			heads[h] = w.plain(own, h/group, got[h*d:(h+1)*d])
+			out := got[h*d : (h+1)*d]
+			if heads[h] = w.plain(own, h/group, out); relative(out, heads[h].out) > limits[Attention] {
+				heads[h] = w.rounding(slices.Clone(own), h/group, out, ties(layer.query[h*d:(h+1)*d], own, layer.scale))
+			}
 		}
 	})
 	for h, x := range heads {

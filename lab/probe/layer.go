@@ -3,6 +3,8 @@ package probe
 import (
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -12,9 +14,15 @@ import (
 // chunk is how many rows of a matrix a core takes at a time.
 const chunk = 64
 
-// loadLayer reads a layer's weights and makes its float64 model, which rounds where the kernel
-// does.
-func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []float64) (*reference.Layer, error) {
+// model is a layer's float64 model, which rounds where the kernel does.
+type model struct {
+	*reference.Layer
+	query []float64 // of the last Project, before it was rounded
+	scale float64   // a query times this is what is rounded
+}
+
+// loadLayer reads a layer's weights and makes its model.
+func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []float64) (*model, error) {
 	weights := reference.Weights{}
 	for _, t := range mk.Config.Stored() {
 		if t.First.Layer != layer {
@@ -46,7 +54,17 @@ func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []
 	}
 	hooks.Product = onAllCores
 	hooks.Unrotated = mk.Unrotated
-	return reference.NewLayer(mk.Config, layer, weights, hooks)
+	m := &model{scale: mk.Config.Arch().Kinds[0].Attn.Scale * math.Log2E}
+	round := hooks.At
+	hooks.At = func(l int, p reference.Point, v []float64) {
+		if p == reference.Query {
+			m.query = slices.Clone(v)
+		}
+		round(l, p, v)
+	}
+	var err error
+	m.Layer, err = reference.NewLayer(mk.Config, layer, weights, hooks)
+	return m, err
 }
 
 // onAllCores is reference.MatVec on all cores.
