@@ -15,8 +15,9 @@ import (
 // prefillFlow assembles the kernel of a prefill step.
 type prefillFlow struct {
 	*builder
-	p    *Prefill
-	ring *pipeline.TileRing
+	p     *Prefill
+	ring  *pipeline.TileRing
+	turns *pipeline.Turns // of attention's products
 
 	prompt    dsl.Buf[dsl.U32]
 	image     dsl.Buf[dsl.B128] // of a layer in bf16, see Prefill.Scratch
@@ -72,6 +73,7 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 	}
 	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers,
 		Cluster: p.Options.Cluster, Producers: p.Of.KV.Producers()}, f.watch)
+	f.turns = f.att.Turns(k, f.watch)
 	return f
 }
 
@@ -179,7 +181,10 @@ func (f *prefillFlow) assemble() {
 	}
 	k.Assert(f.count.GeC(1).And(f.count.LtC(f.p.Options.Tokens+1)), "the number of tokens is one the kernel was made for")
 	k.Region("prologue", func() {
-		k.If(e.Tid.EqC(0), f.ring.Init)
+		k.If(e.Tid.EqC(0), func() {
+			f.turns.Init()
+			f.ring.Init()
+		})
 		f.watch.Init(k)
 		k.ClusterBarrier()
 	})
@@ -209,6 +214,7 @@ func (f *prefillFlow) consumers() {
 		k.MoreRegisters(prefillConsumerRegisters)
 	}
 	f.cons = f.ring.Consumer()
+	f.cons.Turn = f.turns.Start()
 	f.bar = grid.NewGridBarrier(e, f.bufs.barrier, f.epochNow())
 	f.bar.Watch = f.watch
 	f.phase("embed", true, func() {

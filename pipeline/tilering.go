@@ -206,6 +206,8 @@ func (p *TileProducer) Add(first, n dsl.Val[dsl.U32], copy func(s TileStage)) {
 
 // TileConsumer is a consumer warp's position.
 type TileConsumer struct {
+	Turn *Turn // of its warpgroup, where two take turns; nil: none do
+
 	r    *TileRing
 	next cursor
 }

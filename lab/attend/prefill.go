@@ -166,7 +166,11 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 	att.Map(k, s.Cache)
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: stage, Warps: consumers,
 		Cluster: c.Cluster, Producers: att.Producers}, nil)
-	k.If(e.Tid.EqC(0), ring.Init)
+	turns := att.Turns(k, nil)
+	k.If(e.Tid.EqC(0), func() {
+		turns.Init()
+		ring.Init()
+	})
 	k.ClusterBarrier()
 	each := func(body func(e *grid.Env, span prefill.Span)) {
 		clusters := c.SMs / c.Cluster
@@ -183,6 +187,7 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 			k.MoreRegisters(232)
 		}
 		cons := ring.Consumer()
+		cons.Turn = turns.Start()
 		each(func(e *grid.Env, span prefill.Span) { att.Consume(e, cons, ring.Data, s, span, p.padded()) })
 	}}, dsl.Role{Name: "producer", First: consumers, End: consumers + 4, Body: func() {
 		if c.Groups == 2 {

@@ -143,6 +143,14 @@ func (l KVLayout) Producers() int {
 	return dsl.WarpsPerGroup
 }
 
+// Turns declares how the consumer warpgroups take turns: two do, but for gathered pages, which do not come fast enough.
+func (t *PrefillAttention) Turns(k *dsl.Kernel, watch *pipeline.Watch) *pipeline.Turns {
+	if t.Groups != pipeline.TurnGroups || !t.whole() {
+		return nil
+	}
+	return pipeline.NewTurns(k, watch)
+}
+
 // Map declares the tensor map of the cache.
 func (t *PrefillAttention) Map(k *dsl.Kernel, cache dsl.Buf[dsl.B128]) {
 	if p := t.Problem(); p != "" || !t.whole() {

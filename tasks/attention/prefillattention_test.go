@@ -100,6 +100,10 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 9, n: 50, groups: 1, cluster: 1, sms: 2, block: 16, cap: 60},
 		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 70, n: 40, groups: 1, cluster: 2, sms: 2, block: 16, cap: 16},
 		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 70, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, loud: 16},
+		// Gemma 2's cap: all scores near 0, over gathered pages, and scores at the cap, of weights of up to 2⁷²
+		{heads: 8, kvHeads: 1, d: 128, page: 64, pos: 70, n: 9, groups: 2, cluster: 1, sms: 1, block: 32, cap: 50},
+		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16, window: 17, cap: 50},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 70, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, loud: 16, cap: 50},
 		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 301, n: 40, groups: 1, cluster: 1, sms: 2, block: 64, alibi: true},
 		{heads: 16, kvHeads: 2, d: 64, page: 8, pos: 300, n: 9, groups: 1, cluster: 1, sms: 1, block: 128, alibi: true},
 		{heads: 2, kvHeads: 1, d: 256, page: 8, pos: 9, n: 33, groups: 1, cluster: 2, sms: 2, block: 16, sigmoid: -3,
@@ -179,13 +183,19 @@ func (c promptAttention) build(t *testing.T) (r *rig.Rig, q []half.BF16, kv [2][
 	}
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: max(c.stages, 3), Bytes: stage, Warps: consumers,
 		Cluster: c.cluster, Producers: layout.Producers()}, nil)
-	k.If(r.Env.Tid.EqC(0), ring.Init)
+	turns := a.Turns(k, nil)
+	k.If(r.Env.Tid.EqC(0), func() {
+		turns.Init()
+		ring.Init()
+	})
 	k.ClusterBarrier()
 	k.Roles(dsl.Role{Name: "consumers", First: 0, End: consumers, Body: func() {
 		if c.groups == 2 {
 			k.MoreRegisters(232)
 		}
-		a.Consume(r.Env, ring.Consumer(), ring.Data, s, prefill.Span{N: n}, padded)
+		cons := ring.Consumer()
+		cons.Turn = turns.Start()
+		a.Consume(r.Env, cons, ring.Data, s, prefill.Span{N: n}, padded)
 	}}, dsl.Role{Name: "producer", First: consumers, End: consumers + 4, Body: func() {
 		if c.groups == 2 {
 			k.FewerRegisters(40)
@@ -216,9 +226,12 @@ var attentionExcuses = mutate.Excuses{
 		Why: "nothing has touched a register of values' product since the fence in front of keys' product"},
 	{Op: "wgmma.fence", Classes: rig.MutantEarlier, Role: "consumers", Front: "wait.mbar @tiles_full | bar.sync",
 		Why: "it goes in front of a wait for memory", Rule: mutate.WGMMAFence},
-	{Op: "wgmma.wait", Classes: rig.MutantEarlier, Role: "consumers",
-		Front: "mbar.arrive.at @tiles_empty", Behind: "mbar.arrive.at @tiles_empty",
-		Why: "it goes in front of arithmetic: earlier than it must", Rule: mutate.Causality},
+	{Op: "wgmma.wait", Classes: rig.MutantLater, Role: "consumers",
+		Front: "mbar.arrive.at @tiles_empty", Behind: "wgmma.wait", Rule: mutate.Causality,
+		Why: "it goes, with the branch that it stands in, behind the other wait"},
+	{Op: "wgmma.wait", Classes: rig.MutantEarlier, Role: "consumers", Front: "wgmma.wait",
+		Behind: "mbar.arrive.at @tiles_empty", Why: "it goes in front of a branch: earlier than it must",
+		Rule: mutate.Causality},
 	{Op: "mbar.arrive.at @tiles_empty", Classes: []mutate.Class{mutate.Count}, Role: "consumers", Front: "wgmma.wait",
 		Why: "each of two lanes arrives at the other's CTA instead of its own", Rule: mutate.Phases},
 	{Op: "mbar.arrive.at @tiles_empty", Classes: rig.MutantLater, Role: "consumers", Behind: "wgmma.wait",
@@ -255,7 +268,7 @@ func promptKernels(t *testing.T, cases ...promptAttention) (kernels []*ir.Kernel
 func TestMutantsOfPrefillAttentionAreReported(t *testing.T) {
 	deep.Only(t)
 	several := promptAttention{heads: 4, kvHeads: 2, d: 32, page: 8, pos: 13, n: 60, groups: 1, cluster: 2, sms: 2,
-		block: 16}
+		block: 16, loud: 16}
 	one := several
 	one.pos, one.n = 0, 11
 	kernels, run := promptKernels(t, several, one)

@@ -139,6 +139,7 @@ func (w *prefillTile) attend() {
 		}
 		w.clear(0, keys, from)
 		w.begin()
+		c.Turn.Take()
 		k.WGMMAFence()
 		w.multiplyKeys(keys)
 		k.WGMMACommit()
@@ -148,18 +149,21 @@ func (w *prefillTile) attend() {
 		k.WGMMAFence()
 		w.multiplyValues(values)
 		k.WGMMACommit()
+		c.Turn.Pass()
 		k.WGMMAWait(1)
 		c.Release(keys)
 		grows, by := w.weigh(from)
-		k.WGMMAWait(0)
-		c.Release(values)
-		if !t.sums() {
+		if !t.sums() && !t.bounded() {
+			// ptxas puts a wait to the front of what is between branches. So the exponentials stay in front of it.
 			k.If(dsl.Any(grows[0].Or(grows[1])), func() {
+				k.WGMMAWait(0)
 				for i, o := range w.o {
 					o.Set(o.Get().Mul(by[i/2%2]))
 				}
 			})
 		}
+		k.WGMMAWait(0)
+		c.Release(values)
 		w.pack()
 	}, dsl.Unroll(1))
 	values := c.Next("waits for values in stage %d")
@@ -252,6 +256,10 @@ func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 	if w.t.Window != nil && !w.t.Blind {
 		hide = hide.Or(from.Add(w.p.window).Lt(w.piece.sees))
 	}
+	if w.t.bounded() {
+		w.weighBounded(hide, from)
+		return grows, by
+	}
 	k.If(hide, func() { w.hide(from) })
 	if w.t.sums() {
 		return grows, by
@@ -298,10 +306,10 @@ func (w *prefillTile) fold(half int, each func(x *dsl.Var[dsl.F32], score f32) f
 	return combine(combine(parts[0], parts[1]), combine(parts[2], parts[3]))
 }
 
-// hide makes scores of tokens that a row does not see -inf, or without softmax 0.
+// hide makes scores of tokens that a row does not see -inf, or where they are weights already 0.
 func (w *prefillTile) hide(from u32) {
 	k, hidden := w.e.K, math.Inf(-1)
-	if w.t.sums() {
+	if w.t.sums() || w.t.bounded() {
 		hidden = 0
 	}
 	for half := range 2 {

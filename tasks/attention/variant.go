@@ -32,6 +32,12 @@ type Variant struct {
 	Value func(k *Key, dim u32, v f32) f32
 	// Logits changes a score. Where Sum is set its result is the weight.
 	Logits func(q *Query, k *Key, score f32) f32
+	// Near are cheaper ways to Logits of scores near 0, those of least magnitudes first: attention of many rows takes the
+	// first one that does for all scores of a warp's block.
+	Near []Near
+	// Bound is the largest magnitude of what Logits gives; 0 where there is none. Attention of many rows searches no
+	// maximum of scores that are bounded by at most maxBound.
+	Bound float64
 	// Slope is what Logits adds for each position that the key is ahead of the query, where it does nothing else.
 	// Attention of many rows adds what the keys of a block have in common once a row. nil: see Logits.
 	Slope func(q *Query) f32
@@ -54,6 +60,12 @@ type Variant struct {
 
 	// Means is the variant in float64.
 	Means Meaning
+}
+
+// Near is Logits of a score of at most To in magnitude.
+type Near struct {
+	To    float64
+	Logit func(k *dsl.Kernel, score f32) f32
 }
 
 // Query is a query token's head, as hooks see it.
@@ -129,6 +141,9 @@ func (v *Variant) problem() string {
 			v.Name),
 		rule.Need(v.Logits != nil || v.Slope == nil, "attention: variant %q has a slope, but no Logits", v.Name),
 		rule.Need(!v.Sum || v.Slope == nil, "attention: variant %q sums without softmax, but has a slope", v.Name),
+		rule.Need(v.Logits != nil || len(v.Near) == 0 && v.Bound == 0,
+			"attention: variant %q says of its scores what they are near 0, or their bound, but has no Logits", v.Name),
+		rule.Need(!v.Sum || v.Bound == 0, "attention: variant %q sums without softmax, but bounds scores", v.Name),
 		rule.Need(v.Window >= 0 && v.Sinks >= 0, "attention: variant %q has a window of %d with %d sinks", v.Name, v.Window,
 			v.Sinks),
 		rule.Need(v.Window > 0 || v.Sinks == 0, "attention: variant %q has %d sinks without a window", v.Name, v.Sinks),

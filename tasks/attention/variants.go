@@ -25,16 +25,47 @@ func SlidingWindow(window, sinks int) *Variant {
 // SoftCap squeezes logits into ±limit: limit·tanh(logit/limit) (Gemma 2). tanh is
 // 1 − 2/(1 + e^2x), whose absolute error, which is what counts in a logit, is
 // some 1e-7, where the GPU's own is 5e-4. A logit's is limit times as large: 5e-6 for
-// the 50 of Gemma 2, but 0.1 for a million.
+// the 50 of Gemma 2, but 0.1 for a million. Up to half of the limit, and up to all of it,
+// tanh is also a polynomial without special functions, see nearTanh.
 func SoftCap(limit float64) *Variant {
-	return &Variant{Name: "soft cap",
+	most := limit * math.Log2E
+	v := &Variant{Name: "soft cap", Bound: most,
 		Logits: func(q *Query, _ *Key, score f32) f32 {
 			k := q.Env.K
 			e := dsl.Exp2(score.Mul(k.F32(2 / limit))) // e^(2·logit/limit): the score is in base 2 already
-			two := dsl.Rcp(e.Add(k.F32(1))).Mul(k.F32(2))
-			return k.F32(1).Sub(two).Mul(k.F32(limit * math.Log2E))
+			return dsl.FMA(dsl.Rcp(e.Add(k.F32(1))), k.F32(-2*most), k.F32(most))
 		},
 		Means: Meaning{Logits: func(_, _ Place, x float64) float64 { return limit * math.Tanh(x/limit) }}}
+	for _, near := range nearTanh {
+		v.Near = append(v.Near, Near{To: near.to * most,
+			Logit: func(k *dsl.Kernel, score f32) f32 { return near.scaled(k, score, most) }})
+	}
+	return v
+}
+
+// tanhPolynomial is an odd polynomial, by the coefficients of x, x³, …, for tanh of up to to in magnitude.
+type tanhPolynomial struct {
+	to float64
+	of []float64
+}
+
+// nearTanh are those of least absolute error, by Remez' algorithm: 5.3e-6 up to ½, and 2.8e-6 up to 1. Of a limit of 50
+// that is 2⁻¹¹·⁹ and 2⁻¹²·⁸ of a weight, which bf16 rounds by 2⁻⁹.
+var nearTanh = []tanhPolynomial{
+	{0.5, []float64{0.9999248302854449, -0.33085505128789056, 0.11254137661984684}},
+	{1, []float64{0.9999684695869613, -0.3326582335902001, 0.1292206743361253, -0.043299871742106685,
+		0.008365890267183998}},
+}
+
+// scaled is most·tanh(x/most).
+func (t *tanhPolynomial) scaled(k *dsl.Kernel, x f32, most float64) f32 {
+	of := func(i int) f32 { return k.F32(t.of[i] / math.Pow(most, float64(2*i))) }
+	last := len(t.of) - 1
+	p, square := of(last), x.Mul(x)
+	for i := last - 1; i >= 0; i-- {
+		p = dsl.FMA(p, square, of(i))
+	}
+	return x.Mul(p)
 }
 
 // ALiBi adds slope·(key position − query position) to the logits of a head (Press
