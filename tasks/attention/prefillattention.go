@@ -143,9 +143,10 @@ func (l KVLayout) Producers() int {
 	return dsl.WarpsPerGroup
 }
 
-// Turns declares how the consumer warpgroups take turns: two do, but for gathered pages, which do not come fast enough.
+// Turns declares how the consumer warpgroups take turns: two do, but for gathered pages, which do not come fast enough,
+// and for heads whose queries are in shared memory, of which it is not measured.
 func (t *PrefillAttention) Turns(k *dsl.Kernel, watch *pipeline.Watch) *pipeline.Turns {
-	if t.Groups != pipeline.TurnGroups || !t.whole() {
+	if t.Groups != pipeline.TurnGroups || !t.whole() || t.QueryBytes() > 0 {
 		return nil
 	}
 	return pipeline.NewTurns(k, watch)

@@ -13,9 +13,10 @@ import (
 // of those of 2²⁰ tokens 2¹⁰⁰, and that times values of up to 2²⁷ a float32; the least weight, 2⁻⁸⁰, is one, too.
 const maxBound = 80
 
-// bounded is whether weights need no maximum.
+// bounded is whether weights are made without a maximum: not beside outputs of more than 128 dimensions, which leave no
+// registers for it.
 func (t *PrefillAttention) bounded() bool {
-	return t.Variant != nil && 0 < t.Variant.Bound && t.Variant.Bound <= maxBound
+	return t.Variant != nil && 0 < t.Variant.Bound && t.Variant.Bound <= maxBound && t.QueryBytes() == 0
 }
 
 // weighBounded turns the scores of the block at positions from … into weights where they need no maximum, and those

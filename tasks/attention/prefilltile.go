@@ -153,17 +153,27 @@ func (w *prefillTile) attend() {
 		k.WGMMAWait(1)
 		c.Release(keys)
 		grows, by := w.weigh(from)
+		// ptxas puts a wait to the front of what is between branches. So the exponentials stay in front of it, where there
+		// are registers for that.
+		beside := t.QueryBytes() == 0
+		if !beside {
+			k.WGMMAWait(0)
+			c.Release(values)
+		}
 		if !t.sums() && !t.bounded() {
-			// ptxas puts a wait to the front of what is between branches. So the exponentials stay in front of it.
 			k.If(dsl.Any(grows[0].Or(grows[1])), func() {
-				k.WGMMAWait(0)
+				if beside {
+					k.WGMMAWait(0)
+				}
 				for i, o := range w.o {
 					o.Set(o.Get().Mul(by[i/2%2]))
 				}
 			})
 		}
-		k.WGMMAWait(0)
-		c.Release(values)
+		if beside {
+			k.WGMMAWait(0)
+			c.Release(values)
+		}
 		w.pack()
 	}, dsl.Unroll(1))
 	values := c.Next("waits for values in stage %d")
