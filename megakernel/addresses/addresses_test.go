@@ -37,6 +37,17 @@ func TestModelsOfOneRow(t *testing.T) {
 	t.Run("graph", func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Launch: megakernel.LaunchGraph}) })
 }
 
+func TestModelsThatDraw(t *testing.T) {
+	for _, x := range deep.Most([]struct {
+		model string
+		rows  int
+	}{{"tiny", 1}, {"tiny", 4}, {"llama3.2-1b", 16}, {"llama3.2-1b", 1}, {"llama3-8b", 16}}, 2) {
+		t.Run(fmt.Sprintf("%s %d rows", x.model, x.rows), func(t *testing.T) {
+			proved(t, x.model, megakernel.Options{Tokens: x.rows, Draws: true})
+		})
+	}
+}
+
 func TestModelsOfSeveralRows(t *testing.T) {
 	type subject struct {
 		model     string

@@ -52,6 +52,20 @@ func TestFormatsOfWeightsPass(t *testing.T) {
 	}
 }
 
+// Kernels that draw, of one row and of several: their launches execute all that they have, lists of log-probabilities
+// and of few tokens among it.
+func TestKernelsThatDrawPass(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Layers = 1
+	for _, rows := range deep.Most([]int{1, 4}, 1) {
+		o := megakernel.Options{Tokens: rows, Draws: true}
+		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
+		require.NoError(t, err)
+		require.NoError(t, r.Err())
+	}
+}
+
 func TestOptionsAreKept(t *testing.T) {
 	deep.Only(t)
 	tiny, err := models.Lookup("tiny")

@@ -36,14 +36,11 @@ type measured struct {
 
 // launch adds one launch.
 func (m *measured) launch(t *Trial, r *interp.Result) {
-	if m.ops == nil {
-		m.ops, m.turns = map[ir.Op]bool{}, math.MaxInt
+	if m.instructions == 0 {
+		m.turns = math.MaxInt
 	}
 	m.instructions += r.Steps
 	m.count(r)
-	for op := range r.Ops {
-		m.ops[op] = true
-	}
 	for _, c := range r.CTAs {
 		m.copied += c.Bytes
 		for _, b := range c.MBarrier {
@@ -61,7 +58,10 @@ func (m *measured) count(r *interp.Result) {
 		return
 	}
 	if m.ran == nil {
-		m.ran = make([]int64, len(r.Ran))
+		m.ran, m.ops = make([]int64, len(r.Ran)), map[ir.Op]bool{}
+	}
+	for op := range r.Ops {
+		m.ops[op] = true
 	}
 	for i, n := range r.Ran {
 		m.ran[i] += n

@@ -76,7 +76,7 @@ func (f *finding) fit() dsl.Pred {
 func (f *finding) rank(n u32, write func(i, token u32, x f32)) {
 	k, e, s := f.e.K, f.e, f.t.Shared
 	none := dsl.Lit[dsl.U32](k, draw.NoToken)
-	count := f.count.Get()
+	count := f.count.Get().MinC(foundOfLane) // as fit says, for the analysis of addresses
 	words := dsl.NewArray(none, foundOfLane*foundWords, "pair")
 	for i := foundOfLane - 1; i >= 0; i-- { // the first last: most lanes have one
 		k.If(count.Gt(k.U32(i)), func() {

@@ -81,7 +81,8 @@ func (t *Sample) listRow(e *grid.Env, share product.Share, row, thread, which u3
 
 // eachListed calls body for a row's list, in one warp.
 func (t *Sample) eachListed(e *grid.Env, row u32, body func(x f32, token u32)) {
-	e.K.ForStep(e.Lane, t.state(row, stateList), dsl.WarpSize, func(i u32) {
+	n := t.state(row, stateList).MinC(draw.Listed(t.Vocab)) // as list says, for the analysis of addresses
+	e.K.ForStep(e.Lane, n, dsl.WarpSize, func(i u32) {
 		v := t.Lists.LoadN(t.listAt(row, i), listWords)
 		body(dsl.Bits[dsl.F32](v[0]), v[1])
 	}, dsl.Unroll(4))
