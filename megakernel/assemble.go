@@ -88,7 +88,8 @@ func newBuilder(mk *Kernel) *builder {
 	if o.movesRegisters() {
 		last = "behind them, with three that are idle,"
 	}
-	doc = append(doc, "Warps: the consumers compute; the producer, "+last+" streams weights and KV through the ring for all phases, one after another, and waits for a",
+	doc = append(doc, "Warps: the consumers compute; the producer, "+last+
+		" streams weights and KV through the ring for all phases, one after another, and waits for a",
 		"stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.")
 	if o.statesInWords() || o.counts() || o.Queries == SyncWords {
 		doc = append(doc, "Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from",

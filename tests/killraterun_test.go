@@ -22,7 +22,7 @@ import (
 var (
 	killrate = flag.Bool("killrate", false, "run a mutant of each kind that ships, and pairs; -record writes records")
 	pairs    = flag.Int("pairs", 120, "with -killrate, how many pairs of mutants to draw in each family of kernels")
-	kinds    = flag.String("kinds", "", "with -killrate, run kinds of small kernels that match this `regexp` alone, no pairs")
+	kinds    = flag.String("kinds", "", "with -killrate, run small kernels' kinds that match this `regexp` alone, no pairs")
 )
 
 const (

@@ -54,7 +54,8 @@ func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []
 	}
 	hooks.Product = onAllCores
 	hooks.Unrotated = mk.Unrotated
-	m := &model{scale: mk.Config.Arch().Kinds[0].Attn.Scale * math.Log2E}
+	arch := mk.Config.Arch()
+	m := &model{scale: arch.Layer(layer).Attn.Scale * math.Log2E}
 	round := hooks.At
 	hooks.At = func(l int, p reference.Point, v []float64) {
 		if p == reference.Query {
