@@ -40,7 +40,11 @@ func TestWhatIsProved(t *testing.T) {
 			x.Store(m.DivC(7).MulC(7).Add(m.RemC(7)), n)
 		},
 		"a difference of the same": func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.AddC(9).Sub(n), n) },
-		"an assertion bounds":      func(k *dsl.Kernel, x buf, n u32) { k.Assert(n.LtC(64), "small"); x.Store(n, n) },
+		"low bits change": func(k *dsl.Kernel, x buf, n u32) {
+			x.Store(n.MinC(35).Xor(k.U32(4)).AddC(24), n)
+			x.Store(n.MinC(35).AddC(40).Xor(k.U32(4)).SubC(40).MinC(63), n)
+		},
+		"an assertion bounds": func(k *dsl.Kernel, x buf, n u32) { k.Assert(n.LtC(64), "small"); x.Store(n, n) },
 		"a claim bounds": func(k *dsl.Kernel, x buf, n u32) {
 			k.Claim("small", func() dsl.Pred { return n.MulC(2).LtC(128) })
 			x.Store(n, n)
@@ -84,6 +88,10 @@ func TestWhatIsFound(t *testing.T) {
 		"a product": {bounds.Overflow,
 			func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MulC(1<<23).DivC(1<<30), n) }},
 		"a mask that is too wide": {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.AndC(127), n) }},
+		"low bits that change past the end": {bounds.Outside,
+			func(k *dsl.Kernel, x buf, n u32) { x.Store(n.MinC(35).Xor(k.U32(4)).AddC(25), n) }},
+		"low bits that change below": {bounds.Overflow,
+			func(k *dsl.Kernel, x buf, n u32) { x.Store(n.MinC(23).AddC(41).Xor(k.U32(1)).SubC(41).MinC(63), n) }},
 		"a remainder of a wrapped": {bounds.Overflow,
 			func(_ *dsl.Kernel, x buf, n u32) { x.Store(n.MulC(1<<30).RemC(63), n) }},
 		"a vector over the end": {bounds.Outside, func(k *dsl.Kernel, x buf, n u32) {

@@ -53,7 +53,9 @@ func (a *analysis) bitwise(op ir.Op, x, y val, t ir.Type) val {
 			return val{f: f, iv: a.both(f).meet(rangeOf(t)), known: true}
 		}
 	}
-	top := interval{0, min(rangeOf(t).hi, ones(x.iv.hi|y.iv.hi))}
+	// y changes the bits below 2^n at most, where it is less than that, and x likewise.
+	ofX, ofY := ones(x.iv.hi), ones(y.iv.hi)
+	top := interval{max(x.iv.lo&^ofY, y.iv.lo&^ofX), min(rangeOf(t).hi, x.iv.hi|ofY, y.iv.hi|ofX)}
 	if op == ir.OpOr {
 		top.lo = max(x.iv.lo, y.iv.lo)
 	}
