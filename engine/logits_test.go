@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/batch/batchtest"
 	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,46 @@ func TestLogprobsComeWithEveryTokenOfPromptAndAnswer(t *testing.T) {
 			require.Equal(t, got.Tokens[i], l.Token)
 			require.InDelta(t, likely, l.Logprob.Logprob, 1e-9)
 		}
+	}
+}
+
+// unscored is a fake that cannot make the log-probabilities of a launch's tokens from a step on.
+type unscored struct {
+	*batchtest.Stepper
+	launch, step int
+}
+
+var errUnscored = errors.New("no number")
+
+func (u *unscored) Scores() (batch.Scores, error) {
+	scores, err := u.Stepper.Scores()
+	launch := u.Launches
+	return func(i, step, token int) (sampling.Logprobs, error) {
+		if launch == u.launch && step >= u.step {
+			return sampling.Logprobs{}, errUnscored
+		}
+		return scores(i, step, token)
+	}, err
+}
+
+// A request whose last tokens have no log-probabilities fails, however it ends: it has been given neither.
+func TestARequestWithoutItsLastLogprobsFails(t *testing.T) {
+	for _, x := range []struct{ tokens, room int }{{9, 10}, {100, 3}} { // the cache is full in the third launch
+		o := fakeOptions()
+		o.Kernel.Options.Draws, o.KVTokens = true, x.room*fakePage
+		o, err := o.complete()
+		require.NoError(t, err)
+		f := &batchtest.Stepper{T: 8, Page: fakePage, Pages: x.room, Ahead: 2}
+		e, err := newEngine(o, &unscored{f, 3, 1}, o.Device.Close)
+		require.NoError(t, err)
+		given := 0
+		got, err := e.Generate(t.Context(), Request{Tokens: []int{3, 4}, MaxTokens: x.tokens, Logprobs: true},
+			func(p Piece) bool { require.NotNil(t, p.Logprobs); given++; return true })
+		require.ErrorIs(t, err, errUnscored, "of %d tokens", x.tokens)
+		require.Empty(t, got.Finish)
+		require.Len(t, got.Logprobs, given)
+		require.Less(t, given, len(got.Tokens))
+		require.NoError(t, e.Close())
 	}
 }
 

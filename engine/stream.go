@@ -109,6 +109,13 @@ func (s *Stream) score(all []sampling.Logprobs) {
 	s.cond.Broadcast()
 }
 
+// waits reports whether pieces wait for their log-probabilities.
+func (s *Stream) waits() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.held) > 0
+}
+
 // client is a Stream as the scheduler sees it.
 type client struct{ *Stream }
 
@@ -173,6 +180,8 @@ func (c client) Leave(stats batch.Stats, err error) {
 // why says how the answer ended, and what error that is.
 func (c client) why(err error) error {
 	switch {
+	case err != nil && c.waits(): // for log-probabilities that are not to come, perhaps of the last tokens
+		c.a.res.Finish = ""
 	case c.a.res.Finish != "": // whatever else happened: all that was asked for is there
 		return nil
 	case err == nil && c.a.failed != nil:

@@ -28,6 +28,8 @@ type client struct {
 	goneAt int // tokens after which it is gone, 0 for never
 	bad    error
 	scores bool  // wants the logits of its prompt, too
+	tops   bool  // wants log-probabilities of tokens, too
+	logs   []int // the tokens that it has those of
 	fed    []int // what Fed said
 	scored []int // the tokens that they make likely
 
@@ -42,11 +44,20 @@ func (c *client) Want() int {
 	require.Positive(c.t, c.want-len(c.got))
 	return c.want - len(c.got)
 }
-func (c *client) Draw() draw.Rule            { return draw.Rule{} }
-func (c *client) Scored([]sampling.Logprobs) {}
-func (c *client) Draws() bool                { return c.draws || c.toScore() != math.MaxInt }
-func (c *client) Drafts() bool               { return !c.Draws() }
-func (c *client) ToScore() (int, int)        { return c.toScore(), 1 }
+func (c *client) Draw() (r draw.Rule) {
+	if c.tops {
+		r.SetTops(1)
+	}
+	return r
+}
+func (c *client) Scored(all []sampling.Logprobs) {
+	for _, l := range all {
+		c.logs = append(c.logs, l.Token)
+	}
+}
+func (c *client) Draws() bool         { return c.draws || c.toScore() != math.MaxInt }
+func (c *client) Drafts() bool        { return !c.Draws() && !c.tops }
+func (c *client) ToScore() (int, int) { return c.toScore(), 1 }
 func (c *client) toScore() int {
 	if c.scores && len(c.scored) < len(c.prompt)-1 {
 		return len(c.scored)

@@ -120,7 +120,7 @@ func (s *Scheduler) leave(j *job, err error) {
 	s.release(j)
 	i := slices.Index(s.running, j)
 	s.running = slices.Delete(s.running, i, i+1)
-	j.client.Leave(j.stats, cmp.Or(err, j.unscored))
+	j.client.Leave(j.stats, cmp.Or(j.unscored, err)) // a client that is full has tokens without theirs, too
 }
 
 // preempt sends the newest job that runs back to the head of the queue.

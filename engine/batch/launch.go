@@ -220,6 +220,9 @@ func (l *launch) finish(steps int) {
 // score gives a client the log-probabilities of its prompt's tokens that this launch has made, once.
 func (l *launch) score(i int, p part) error {
 	tokens, tops := p.scored()
+	if tokens != nil {
+		l.s.settle() // TokenLogprobs takes the memory that those of the launch before are made of
+	}
 	for k, token := range tokens {
 		if token < 0 {
 			continue

@@ -36,7 +36,7 @@ func TestWhateverHappensEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		runRandom(t, z, r, 60, seen)
 	}
 	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 500,
-		"stopped": 100, "drawn": 300, "scored": 300, "failed": 20} {
+		"stopped": 100, "drawn": 300, "scored": 300, "failed": 20, "log-probabilities": 10000} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
@@ -163,6 +163,7 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 	}
 	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0 && b.z.few == 0,
 		scores: r.IntN(5) == 0 && b.z.few == 0, piece: b.z.piece, few: b.z.few, short: b.z.short}
+	c.tops = !c.scores && !c.draws && b.z.few == 0 && len(all)%2 == 0
 	if c.scores {
 		c.piece = min(c.piece, b.z.rows)
 	}
@@ -205,6 +206,13 @@ func (b *bench) judge(c *client, broken error, seen map[string]int) {
 			want = append([]int(nil), want[:len(c.scored)]...)
 		}
 		require.Equal(t, want, append([]int(nil), c.scored...))
+	}
+	if c.tops {
+		seen["log-probabilities"] += len(c.logs)
+		require.Equal(t, append([]int{}, c.got[:len(c.logs)]...), append([]int{}, c.logs...))
+		if !errors.Is(c.err, broken) { // in a launch that has given tokens, perhaps
+			require.Len(t, c.logs, len(c.got))
+		}
 	}
 	if n := len(c.prompt); n <= b.z.short && n+len(c.got) > b.z.short+1 {
 		seen["grown"]++

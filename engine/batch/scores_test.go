@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +21,10 @@ type scorer struct {
 	wait  func(launch int) // of which the log-probabilities are
 	fails int              // step of each launch; -1 for none
 	bad   error            // of Scores
+
+	making  atomic.Int32  // log-probabilities that are being made
+	others  chan struct{} // one of a prompt's token that was made then
+	prompts int           // log-probabilities of prompts' tokens
 }
 
 func (s *scorer) Run(ctx context.Context, r batch.StepRequest) ([][]int, error) {
@@ -33,6 +38,8 @@ func (s *scorer) Scores() (batch.Scores, error) {
 	scores, err := s.Stepper.Scores()
 	launch := s.Launches
 	return func(i, step, token int) (sampling.Logprobs, error) {
+		s.making.Add(1)
+		defer s.making.Add(-1)
 		if s.wait(launch); step == s.fails {
 			return sampling.Logprobs{}, errors.New("no number")
 		}
@@ -40,10 +47,21 @@ func (s *scorer) Scores() (batch.Scores, error) {
 	}, errors.Join(err, s.bad)
 }
 
+func (s *scorer) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error) {
+	if s.prompts++; s.making.Load() > 0 {
+		select {
+		case s.others <- struct{}{}:
+		default:
+		}
+	}
+	return s.Stepper.TokenLogprobs(i, k, token, tops)
+}
+
 // newScorer is a scheduler on such a fake, with one client that wants tokens.
 func newScorer(t *testing.T, want int) (*batch.Scheduler, *scorer, *drawn) {
 	t.Helper()
-	f := &scorer{Stepper: &batchtest.Stepper{T: 2, Page: 4, Pages: 60, Ahead: 2}, wait: func(int) {}, fails: -1}
+	f := &scorer{Stepper: &batchtest.Stepper{T: 2, Page: 4, Pages: 60, Ahead: 2}, wait: func(int) {}, fails: -1,
+		others: make(chan struct{}, 1)}
 	s, err := batch.New(batch.Options{Stepper: f, Pool: pages.New(60), Page: 4, Vocab: batchtest.Vocab, Positions: 1000,
 		StepsPerLaunch: 4})
 	require.NoError(t, err)
@@ -100,4 +118,48 @@ func TestLogprobsThatFailEndTheJob(t *testing.T) {
 	finish(t, s)
 	require.ErrorIs(t, d.err, f.bad)
 	require.Empty(t, d.scored)
+}
+
+// What log-probabilities are made of lies where those of the next launch's prompts are read to: those wait.
+func TestLogprobsOfPromptsWaitForThoseOfTheLaunchBefore(t *testing.T) {
+	s, f, _ := newScorer(t, 11)
+	f.wait = func(int) {
+		select {
+		case <-f.others:
+			t.Error("log-probabilities of a prompt are read while those of the launch before are made")
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	require.NoError(t, s.Step(t.Context())) // the first token's are being made
+	prompt := &client{t: t, prompt: count(3, 6), want: 2, stop: -1, scores: true}
+	s.Add(prompt.prompt, prompt)
+	finish(t, s)
+	require.Len(t, prompt.scored, 5)
+	require.Equal(t, 5, f.prompts)
+}
+
+// A client that leaves while its log-probabilities are made has them before, whoever makes it leave.
+func TestAClientThatLeavesHasItsLogprobsBefore(t *testing.T) {
+	for name, end := range map[string]func(s *batch.Scheduler, f *scorer, d *drawn) error{
+		"gone": func(s *batch.Scheduler, _ *scorer, d *drawn) error { d.gone = true; return s.Step(t.Context()) },
+		"closed": func(s *batch.Scheduler, _ *scorer, _ *drawn) error {
+			return s.Close(errors.New("closed"))
+		},
+		"the next launch fails": func(s *batch.Scheduler, f *scorer, _ *drawn) error {
+			bad := errors.New("no device")
+			f.Fail = bad
+			require.ErrorIs(t, s.Step(t.Context()), bad)
+			return nil
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, f, d := newScorer(t, 11)
+			f.wait = func(int) { time.Sleep(5 * time.Millisecond) }
+			require.NoError(t, s.Step(t.Context()))
+			d.onEnd = func() { require.Len(t, d.scored, 1) } // of the launch that ended
+			require.NoError(t, end(s, f, d))
+			require.True(t, d.left)
+			require.NoError(t, s.Close(errors.New("closed")))
+		})
+	}
 }

@@ -91,8 +91,8 @@ type Stepper interface {
 }
 
 // Scores makes the log-probabilities of the token that sequence i chose in a step of a launch, whose Draw wanted
-// scores. One goroutine at a time may call it, also while later launches run, until the stepper's Scores is called
-// again.
+// scores. One goroutine at a time may call it, also while later launches run, until the stepper's Scores or
+// TokenLogprobs is called.
 type Scores func(i, step, token int) (sampling.Logprobs, error)
 
 // Client is who a job is for. It is called by Add, Step and Close, on their

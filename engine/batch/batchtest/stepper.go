@@ -54,6 +54,7 @@ type Stepper struct {
 
 	asked  []draw.Rule // of the sequences of this launch
 	follow [][]int     // tokens that follow by argmax, of each of its steps
+	logits [Vocab]float32
 }
 
 // Rows is T.
@@ -279,9 +280,7 @@ func (f *Stepper) Scores() (batch.Scores, error) {
 		if step >= len(follow) {
 			return sampling.Logprobs{}, fmt.Errorf("log-probabilities of step %d, the launch had %d", step, len(follow))
 		}
-		logits := make([]float32, Vocab)
-		logits[follow[step][i]] = 1
-		return sampling.LogprobsOf(logits, token, tops[i])
+		return f.logprobs(follow[step][i], token, tops[i])
 	}, nil
 }
 
@@ -302,7 +301,12 @@ func (f *Stepper) TokenLogprobs(i, k, token, tops int) (sampling.Logprobs, error
 		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of token %d behind new token %d of sequence %d, "+
 			"want one that the launch was to score", token, k, i)
 	}
-	logits := make([]float32, Vocab)
-	logits[f.rows[i][k]] = 1
-	return sampling.LogprobsOf(logits, token, tops)
+	return f.logprobs(f.rows[i][k], token, tops)
+}
+
+// logprobs are made of memory that Scores and TokenLogprobs share, as runtime.Session's are.
+func (f *Stepper) logprobs(follows, token, tops int) (sampling.Logprobs, error) {
+	clear(f.logits[:])
+	f.logits[follows] = 1
+	return sampling.LogprobsOf(f.logits[:], token, tops)
 }
