@@ -154,21 +154,33 @@ func waitHelper(name, load string, c ir.Cond, abort, sleep bool) string {
 
 // spellWaitTag calls the polling loop of a packet.
 func spellWaitTag(p *printer, in *ir.Instr) expr {
+	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0]), p.bare(in.Args[1])}
+	if len(in.Mem) > 2 {
+		args = p.notedArgs(in, args)
+	}
+	return call(p.waitTag(in), args...)
+}
+
+// tagLoad is the name of the helper that loads a packet as in does.
+func tagLoad(in *ir.Instr) string {
+	return helperName("ld", qualifiers(in.Attr.Order, in.Attr.Scope), "."+in.Mem[0].Buf.Space.String(), "_b128")
+}
+
+// waitTag makes sure that the polling loop of in is printed and returns its qualified name.
+func (p *printer) waitTag(in *ir.Instr) string {
 	space := in.Mem[0].Buf.Space
 	mode := qualifiers(in.Attr.Order, in.Attr.Scope)
-	load := helperName("ld", mode, "."+space.String(), "_b128")
+	load := tagLoad(in)
 	p.needSpace(space)
 	p.need(load, 1, func() string {
 		return loadHelper(load, "ld"+mode+"."+space.String(), ctype(ir.B128), ir.B128, 1, space, false, true)
 	})
 	name := helperName("wait_packet", mode, "."+space.String())
-	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0]), p.bare(in.Args[1])}
 	if len(in.Mem) > 2 {
 		p.fixed("note")
-		f := p.need(name+"_noted", 2, func() string { return notedTagHelper(name+"_noted", load) })
-		return call(f, p.notedArgs(in, args)...)
+		return p.need(name+"_noted", 2, func() string { return notedTagHelper(name+"_noted", load) })
 	}
-	return call(p.need(name, 2, func() string {
+	return p.need(name, 2, func() string {
 		return fmt.Sprintf(`// v, or the packet that comes to be there, as soon as its last word is flag.
 %s uint4 %s(const uint4* p, u32 flag, uint4 v) {
   while (v.w != flag) {
@@ -176,7 +188,7 @@ func spellWaitTag(p *printer, in *ir.Instr) expr {
   }
   return v;
 }`, device, name, load)
-	}), args...)
+	})
 }
 
 func notedTagHelper(name, load string) string {

@@ -19,7 +19,8 @@ func groups() []group {
 		{"arith_int", arithInt}, {"arith_float", arithFloat}, {"compare", compare}, {"convert", convert},
 		{"registers", registers}, {"variables", variables}, {"memory_weak", memoryWeak}, {"memory_ordered", memoryOrdered},
 		{"atomics", atomics}, {"copies", copies}, {"bulk", bulk},
-		{"barriers", barriers}, {"waits", waits}, {"collectives", collectives},
+		{"barriers", barriers}, {"waits", waits}, {"packets", polling{}.packets},
+		{"collectives", collectives},
 		{"tensor", tensor}, {"tensor_bytes", tensorBytes},
 		{"warpgroup", warpgroup}, {"cluster", cluster},
 	}

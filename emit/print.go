@@ -111,6 +111,11 @@ func (p *printer) block(b *ir.Block) {
 			i += len(run) - 1
 			continue
 		}
+		if f := p.pollOf(b.Stmts[i:]); f != nil {
+			p.poll(f)
+			i += guardStmts*len(f.packets) - 1
+			continue
+		}
 		switch s := b.Stmts[i].(type) {
 		case *ir.Instr:
 			p.instr(s)

@@ -434,6 +434,17 @@ __device__ __forceinline__ u16 u16_lo(u32 a) {
   return v;
 }
 
+// Loads each packet p[at] whose flag v misses again into v.
+template <class... Rest>
+__device__ __forceinline__ void load_missing_relaxed_gpu(const uint4* p, u32 flag, u32 at, uint4& v, Rest&&... rest) {
+  if (v.w != flag) {
+    v = ld_relaxed_gpu_b128(&p[at]);
+  }
+  if constexpr (sizeof...(rest) > 0) {
+    load_missing_relaxed_gpu(p, flag, rest...);
+  }
+}
+
 // Waits until the phase of this parity has completed.
 __device__ __forceinline__ void mbar_wait(u64* bar, u32 parity) {
   while (!mbar_try_wait(bar, parity)) {
@@ -473,6 +484,21 @@ __device__ __forceinline__ uint4 wait_packet_relaxed_gpu_noted(const uint4* p, u
     }
   }
   return v;
+}
+
+// Waits for packets p[at], loaded into v before, one after another. After a wait it loads those of the rest again whose
+// flag is missing: they may have come meanwhile.
+template <class... Rest>
+__device__ __forceinline__ void wait_packets_relaxed_gpu_noted(const uint4* p, u32 flag, const u32* abort, u32* notes, u32 site, u32 word, u32 at, uint4& v, Rest&&... rest) {
+  if (v.w != flag) {
+    v = wait_packet_relaxed_gpu_noted(&p[at], flag, v, abort, notes, site, word, at);
+    if constexpr (sizeof...(rest) > 0) {
+      load_missing_relaxed_gpu(p, flag, rest...);
+    }
+  }
+  if constexpr (sizeof...(rest) > 0) {
+    wait_packets_relaxed_gpu_noted(p, flag, abort, notes, site, word, rest...);
+  }
 }
 
 }  // namespace ptx
@@ -723,17 +749,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
                 uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
                 uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
-                if (packet.w != flag) {
-                  packet = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, packet, abort, notes, 1, layer,
-                      tid);
-                  if (packet_2.w != flag) {
-                    packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
-                  }
-                }
-                if (packet_2.w != flag) {
-                  packet_2 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v234], flag, packet_2, abort, notes, 1,
-                      layer, v234);
-                }
+                ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 1, layer, tid, packet, v234,
+                    packet_2);
                 const float v271 = __uint_as_float(packet.x | packet.z);
                 const float v272 = __uint_as_float(packet.y);
                 const float v278 = __uint_as_float(packet_2.x | packet_2.z);
@@ -1335,40 +1352,8 @@ mkgen_step(const __grid_constant__ Params p) {
               uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
               uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
               uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-              if (packet.w != flag) {
-                packet = ptx::wait_packet_relaxed_gpu_noted(&attn_words[tid], flag, packet, abort, notes, 7, layer,
-                    tid);
-                if (packet_2.w != flag) {
-                  packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
-                }
-                if (packet_3.w != flag) {
-                  packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
-                }
-                if (packet_4.w != flag) {
-                  packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-                }
-              }
-              if (packet_2.w != flag) {
-                packet_2 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1590], flag, packet_2, abort, notes, 7,
-                    layer, v1590);
-                if (packet_3.w != flag) {
-                  packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
-                }
-                if (packet_4.w != flag) {
-                  packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-                }
-              }
-              if (packet_3.w != flag) {
-                packet_3 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1591], flag, packet_3, abort, notes, 7,
-                    layer, v1591);
-                if (packet_4.w != flag) {
-                  packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-                }
-              }
-              if (packet_4.w != flag) {
-                packet_4 = ptx::wait_packet_relaxed_gpu_noted(&attn_words[v1592], flag, packet_4, abort, notes, 7,
-                    layer, v1592);
-              }
+              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1590,
+                  packet_2, v1591, packet_3, v1592, packet_4);
               *(uint4*)&input_u32[tid * 4] = make_uint4(packet.x | packet.y | packet.z, packet_3.x | packet_3.y
                   | packet_3.z, packet_2.x | packet_2.y | packet_2.z, packet_4.x | packet_4.y | packet_4.z);
             }
@@ -1597,16 +1582,7 @@ mkgen_step(const __grid_constant__ Params p) {
               // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
               uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
-              if (packet.w != flag) {
-                packet = ptx::wait_packet_relaxed_gpu_noted(&o_words[tid], flag, packet, abort, notes, 9, layer, tid);
-                if (packet_2.w != flag) {
-                  packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
-                }
-              }
-              if (packet_2.w != flag) {
-                packet_2 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2097], flag, packet_2, abort, notes, 9, layer,
-                    v2097);
-              }
+              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2097, packet_2);
               const float v2134 = __uint_as_float(packet.x | packet.z);
               const float v2135 = __uint_as_float(packet.y);
               const float v2141 = __uint_as_float(packet_2.x | packet_2.z);
@@ -2240,16 +2216,7 @@ mkgen_step(const __grid_constant__ Params p) {
               // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
               uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
-              if (packet.w != flag) {
-                packet = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, packet, abort, notes, 13, 2, tid);
-                if (packet_2.w != flag) {
-                  packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
-                }
-              }
-              if (packet_2.w != flag) {
-                packet_2 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v3226], flag, packet_2, abort, notes, 13, 2,
-                    v3226);
-              }
+              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3226, packet_2);
               const float v3263 = __uint_as_float(packet.x | packet.z);
               const float v3264 = __uint_as_float(packet.y);
               const float v3270 = __uint_as_float(packet_2.x | packet_2.z);
