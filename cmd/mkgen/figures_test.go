@@ -17,6 +17,9 @@ import (
 // arguments that tests/gpu/reference.py takes. mkgen bench stops where it opens the reference or, without one, the GPU:
 // the kernels are planned, and contexts and options are found right before.
 func TestFiguresAreWhatMkgenAndTheReferenceTake(t *testing.T) {
+	if testing.Short() {
+		t.Skip("plans forty kernels")
+	}
 	python, err := exec.LookPath(cmp.Or(os.Getenv("MKGEN_PYTHON"), "python3"))
 	if err != nil {
 		t.Skip(err)
