@@ -96,8 +96,8 @@ const divergences = "KL of the kernel / of its roundings alone / of transformers
 
 var shareAt = regexp.MustCompile(`([\d.]+) % at (\d+)`)
 
-// Every row of results.md with a speed and a share is a case of a record: all its figures are, to their last digit. Every
-// row with divergences and shares is a record's. Served figures and attention alone have other columns.
+// Every row of results.md with a speed and a share is a case of a record: all its figures are, to their last digit.
+// Every row with divergences and shares is a record's. Served figures and attention alone have other columns.
 func TestRowsOfResultsAreOfRecords(t *testing.T) {
 	all, cases, gates := records(t, "h?00/*.json"), 0, 0
 	rows(t, "results.md", func(line int, row map[string]string) {
