@@ -329,6 +329,9 @@ func (st macro) function(around *scope) function {
 		defer func() { r.depth-- }()
 		s := around.inner()
 		bound, err := a.bind(0, append(names, "caller")...)
+		if err == nil && len(a.values) > len(names) {
+			err = fmt.Errorf("%d arguments; want at most %d", len(a.values), len(names))
+		}
 		if err != nil {
 			return nil, fmt.Errorf("macro %s: %w", st.name, err)
 		}

@@ -14,7 +14,8 @@ func filterNamed(name string) filterFunc {
 	table := map[string]filterFunc{
 		"abs": filterAbs, "capitalize": textFilter(capitalize), "count": filterLength, "d": filterDefault,
 		"default": filterDefault, "dictsort": filterDictSort,
-		"first": pick(func(n int) int { return 0 }), "float": filterFloat, "indent": filterIndent, "int": filterInt,
+		"first": pick(func(n int) int { return 0 }), "float": filterFloat, "format": filterFormat, "indent": filterIndent,
+		"int":   filterInt,
 		"items": filterItems, "join": filterJoin,
 		"last": pick(func(n int) int { return n - 1 }), "length": filterLength, "list": filterList,
 		"lower": textFilter(strings.ToLower), "map": filterMap,
@@ -169,9 +170,18 @@ func attributes(items []any, name, otherwise any) ([]any, error) {
 	return out, nil
 }
 
+// iterateOrNone iterates over value; what is no list and counts as false, such as none, has no items: map, select and
+// their like do not look at it in Jinja.
+func iterateOrNone(value any) ([]any, error) {
+	if !truth(value) {
+		return nil, nil
+	}
+	return iterate(value)
+}
+
 // filterMap is map(attribute=…) or map('filter', …).
 func filterMap(r *run, value any, a args) (any, error) {
-	items, err := iterate(value)
+	items, err := iterateOrNone(value)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +213,7 @@ func filterMap(r *run, value any, a args) (any, error) {
 // chosenBy is select, reject, selectattr or rejectattr: by a test, or without one by truth.
 func chosenBy(attribute, wanted bool) filterFunc {
 	return func(r *run, value any, a args) (any, error) {
-		items, err := iterate(value)
+		items, err := iterateOrNone(value)
 		if err != nil {
 			return nil, err
 		}

@@ -98,6 +98,7 @@ var stringMethods = map[string]stringMethod{
 	"find":         find(strings.Index),
 	"rfind":        find(strings.LastIndex),
 	"count":        count,
+	"format":       formatMethod,
 	"join":         join,
 	"isdigit":      every(unicode.IsDigit),
 	"isalpha":      every(unicode.IsLetter),

@@ -140,6 +140,9 @@ func (r *run) binary(op string, a, b any) (any, error) {
 	wrong := fmt.Errorf("%s %s %s; want numbers, or what Python can combine so", typeName(a), op, typeName(b))
 	ai, af, aInt, aNum := number(a)
 	bi, bf, bInt, bNum := number(b)
+	if format, ok := a.(string); ok && op == "%" {
+		return percent(r, format, b)
+	}
 	switch {
 	case aNum && bNum && aInt && bInt && op != "/" && (op != "**" || bi >= 0):
 		return integers(op, ai, bi)

@@ -67,8 +67,16 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		"{{ strftime_now('%Q') }}":        `the time format "%Q"`,
 		"{{ range(1, 2, 0) }}":            `range with step 0`,
 		"{{ [1][::0] }}":                  `a slice with step 0`,
-		"{% macro m(a) %}{% endmacro %}{{ m(1, 2, 3) }}": `macro m: 3 arguments; want at most 2`,
-		"{{ raise_exception('no ' + 'way') }}":           `no way`,
+		"{% macro m(a) %}{% endmacro %}{{ m(1, 2) }}": `macro m: 2 arguments; want at most 1`,
+		"{{ '%d' % 'x' }}":                            `%d of str; want`,
+		"{{ '%s' % () }}":                             `fewer values than directives`,
+		"{{ '%s' % (1, 2) }}":                         `more values than directives`,
+		"{{ '%9999s' % 1 }}":                          `want up to 1000 characters`,
+		"{{ '%' % 1 }}":                               `want a letter after it`,
+		"{{ '{0:>5}'.format(1) }}":                    `the field {0:>5}; want`,
+		"{{ '{'.format(1) }}":                         `a single {`,
+		"{{ '{}{}'.format(1) }}":                      `the field {}; want`,
+		"{{ raise_exception('no ' + 'way') }}":        `no way`,
 	} {
 		_, err := render(source)
 		require.ErrorContains(t, err, want, source)
