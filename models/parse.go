@@ -136,6 +136,7 @@ func (r *Fields) config(family *Family, isPart bool) Config {
 	r.tokens(&c)
 	c.CheckpointDType = r.dtype()
 	family.Read(r, &c)
+	r.unusedOriginal(&c)
 	if r.sliding != nil && !r.slidingTaken {
 		r.p.add(r.prefix+"rope_parameters.sliding_attention", "an object", "null",
 			"in this family all layers share a rotary embedding")

@@ -109,6 +109,14 @@ func TestBothLayoutsOfTheRotaryEmbedding(t *testing.T) {
 	}
 }
 
+// TestPhi3MayStateAnOriginalContextThatNothingUses: transformers writes its default, 4096, of every such model.
+func TestPhi3MayStateAnOriginalContextThatNothingUses(t *testing.T) {
+	phi3 := [][2]string{{"model_type", `"phi3"`}, {"architectures", `["Phi3ForCausalLM"]`}, {"rope_scaling", "null"}}
+	want := parsed(t, phi3...)
+	require.Nil(t, want.Rope.Scaling)
+	require.Equal(t, want, parsed(t, append(phi3, [2]string{"original_max_position_embeddings", "4096"})...))
+}
+
 func TestMissingFileIsAnErrorWithItsPath(t *testing.T) {
 	_, err := ParseFile("testdata/nowhere.json")
 	require.ErrorContains(t, err, "testdata/nowhere.json")

@@ -40,7 +40,6 @@ func (r *Fields) rope(c *Config) {
 		}
 		c.Rope = r.ropeObject(c, outer, hasTheta && r.has("rope_theta"), field, o)
 	}
-	r.unusedOriginal(c)
 }
 
 // byLayerType reads one rope for the layers of full attention, and one for those with a window.

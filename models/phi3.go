@@ -10,6 +10,7 @@ func phi3() Family {
 		PartialRotary: true,
 		Names:         TensorNames{RoleQ: qkv, RoleK: qkv, RoleV: qkv, RoleGate: gateUp, RoleUp: gateUp},
 		Read: func(f *Fields, c *Config) {
+			f.originalTaken = true // transformers writes it, 4096, of models without scaling, too
 			c.Traits.Act = f.Activation("hidden_act")
 			c.Windows(f.Window("sliding_window", c), func(int) bool { return true })
 		},
