@@ -17,14 +17,19 @@ type analysis struct {
 	next   int // number of the next symbol
 	lasts  int // symbols below last a whole launch
 	cons   map[string]*symbol
-	live   map[string][]*symbol // words of tables, by the row
+	live   map[rowKey][]*symbol // words of tables, by the row
 	trail  []scoped
-	dead   bool // what is looked at cannot be reached
+	serial int // of the last change of what is known
+	proofs map[string]proof
+	spare  []term // for forms that are looked at once
+	dead   bool   // what is looked at cannot be reached
 	params map[string]*symbol
 
 	tid, warp, cta *symbol
 	vals           []val
 	vars           state
+	kept           []*ir.Var       // variables that addresses depend on, by their place in a state
+	places         map[*ir.Var]int // in a state
 	exports        []*symbol
 	pending        []*cond
 	choices        []*cond // of which one side holds
@@ -36,6 +41,7 @@ type analysis struct {
 
 	contents map[*ir.Buf]*content
 	grew     bool
+	again    bool // the loops around are looked at again whatever comes of this turn
 	round    int
 
 	findings []Finding
@@ -53,6 +59,7 @@ func Analyze(k *ir.Kernel, f *Facts) *Report {
 	a := &analysis{k: k, facts: f, slice: newSlice(k), contents: map[*ir.Buf]*content{}, setIn: map[*ir.For][]int{},
 		numbers: map[int][]int64{}}
 	a.launch()
+	a.keep()
 	for a.round = 0; ; a.round++ {
 		a.start()
 		a.block(k.Body)
@@ -68,14 +75,25 @@ func Analyze(k *ir.Kernel, f *Facts) *Report {
 // start begins a round. What lasts a launch keeps its symbols from round to round.
 func (a *analysis) start() {
 	a.next, a.cons, a.trail, a.dead, a.grew = a.lasts, map[string]*symbol{}, nil, false, false
-	a.live, a.choices = map[string][]*symbol{}, nil
-	a.vals, a.vars = make([]val, a.k.NumValues), make(state, len(a.k.Vars))
+	a.live, a.choices, a.proofs = map[rowKey][]*symbol{}, nil, map[string]proof{}
+	a.vals, a.vars = make([]val, a.k.NumValues), make(state, len(a.kept))
 	a.loops = map[carriedKey]*carried{}
 	a.findings, a.fine, a.accesses = nil, map[*ir.Instr]bool{}, map[*ir.Instr]bool{}
 	a.tid = a.fresh(opaque, interval{0, 32*int64(a.k.Warps) - 1})
 	a.warp, _ = a.divided(a.value(a.tid), val{f: constant(32)}, ir.U32).f.single()
 	if a.warp == nil { // a CTA of one warp
 		a.warp = a.fresh(opaque, interval{0, 0})
+	}
+}
+
+// keep gives each variable that addresses depend on a place in a state.
+func (a *analysis) keep() {
+	a.places = map[*ir.Var]int{}
+	for _, x := range a.k.Vars {
+		if a.slice.vars[x] && x.Type.IsInt() {
+			a.places[x] = len(a.kept)
+			a.kept = append(a.kept, x)
+		}
 	}
 }
 
@@ -97,15 +115,15 @@ func (a *analysis) instr(in *ir.Instr) {
 	a.check(in)
 	switch in.Op {
 	case ir.OpVar, ir.OpSet:
-		if x := in.Attr.Var; a.slice.vars[x] && x.Type.IsInt() {
-			a.vars[x.ID] = a.get(in.Args[0])
+		if i, ok := a.places[in.Attr.Var]; ok {
+			a.vars[i] = a.get(in.Args[0])
 		}
 	case ir.OpGet:
-		if x := in.Attr.Var; a.slice.vars[x] && x.Type.IsInt() {
-			if !a.vars[x.ID].known {
-				a.vars[x.ID] = a.unknown(x.Type)
+		if i, ok := a.places[in.Attr.Var]; ok {
+			if !a.vars[i].known {
+				a.vars[i] = a.unknown(in.Attr.Var.Type)
 			}
-			a.vals[in.Res[0].ID] = a.vars[x.ID]
+			a.vals[in.Res[0].ID] = a.vars[i]
 		}
 	case ir.OpAssert:
 		a.assume(a.get(in.Args[0]).c, true)

@@ -65,7 +65,7 @@ func (a *analysis) take(c *cond, truth bool) {
 			a.take(c.l, truth)
 		} else if !a.choosing && truth {
 			a.choices = append(a.choices, c)
-			a.trail = append(a.trail, scoped{choice: true})
+			a.note(scoped{choice: true})
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (a *analysis) learn(f form, depth int) {
 	ft := &fact{f}
 	for _, t := range f.terms {
 		t.s.facts = append(t.s.facts, ft)
-		a.trail = append(a.trail, scoped{s: t.s, fact: true})
+		a.note(scoped{s: t.s, fact: true})
 	}
 	a.narrow(f, depth)
 }
@@ -180,7 +180,7 @@ func (a *analysis) restrict(s *symbol, iv interval, depth int) {
 	if next == s.interval || a.dead {
 		return
 	}
-	a.trail = append(a.trail, scoped{s: s, was: s.interval})
+	a.note(scoped{s: s, was: s.interval})
 	s.interval = next
 	if next.empty() {
 		a.dead = true

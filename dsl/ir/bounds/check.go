@@ -70,8 +70,12 @@ func (a *analysis) index(m ir.Addr) form {
 	return a.get(m.Index).f
 }
 
-// check checks an instruction's addresses and byte counts.
+// check checks an instruction's addresses and byte counts. Where all this is looked at again that does.
 func (a *analysis) check(in *ir.Instr) {
+	if a.grew || a.again {
+		a.indices(in)
+		return
+	}
 	for i, m := range in.Mem {
 		elems, bytes := int64(1), form{}
 		size := int64(m.Buf.Elem.Size())
@@ -95,6 +99,16 @@ func (a *analysis) check(in *ir.Instr) {
 		a.bytes(in, in.Args[0])
 	case ir.OpMBarExpect:
 		a.bytes(in, in.Args[0])
+	}
+}
+
+// indices asks for an instruction's addresses and byte counts, which may settle what they are.
+func (a *analysis) indices(in *ir.Instr) {
+	for _, m := range in.Mem {
+		a.index(m)
+	}
+	if in.Op == ir.OpBulkG2S || in.Op == ir.OpMBarExpect {
+		a.get(in.Args[0])
 	}
 }
 

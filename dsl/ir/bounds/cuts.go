@@ -41,8 +41,8 @@ func (p *problem) eliminated(known []form, h form, but *symbol) (out []form) {
 		for _, r := range known {
 			if c := r.coef(t.s); c > 0 && r.coef(but) == 0 && len(r.terms) <= 5 && len(out) < 6 {
 				d := gcd(c, -t.c)
-				if g, ok := sum(c/d, h, -t.c/d, r); ok && len(g.terms) <= 6 {
-					out = append(out, g)
+				if g, ok := p.a.passing(c/d, h, -t.c/d, r); ok && len(g.terms) <= 6 {
+					out = append(out, g.kept())
 				}
 			}
 		}

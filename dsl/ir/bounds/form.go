@@ -46,6 +46,11 @@ func (f form) coef(s *symbol) int64 {
 
 // sum is a·f + b·g; ok is false where a number leaves ±2^62.
 func sum(a int64, f form, b int64, g form) (out form, ok bool) {
+	return sumInto(make([]term, 0, len(f.terms)+len(g.terms)), a, f, b, g)
+}
+
+// sumInto is sum with its terms behind those of to, an empty slice.
+func sumInto(to []term, a int64, f form, b int64, g form) (out form, ok bool) {
 	ok = true
 	times := func(x, y int64) int64 {
 		p := mul(x, y)
@@ -58,7 +63,7 @@ func sum(a int64, f form, b int64, g form) (out form, ok bool) {
 		return p
 	}
 	out.k = plus(times(a, f.k), times(b, g.k))
-	out.terms = make([]term, 0, len(f.terms)+len(g.terms))
+	out.terms = to
 	i, j := 0, 0
 	for i < len(f.terms) || j < len(g.terms) {
 		switch {
@@ -92,6 +97,16 @@ func (f form) minus(g form) form {
 }
 
 func (f form) negated() form { d, _ := sum(-1, f, 0, form{}); return d }
+
+// passing is sum for a form that is looked at before the next one is made: they share their terms.
+func (a *analysis) passing(c int64, f form, d int64, g form) (form, bool) {
+	out, ok := sumInto(a.spare[:0], c, f, d, g)
+	a.spare = out.terms
+	return out, ok
+}
+
+// kept is the form with terms of its own.
+func (f form) kept() form { return form{terms: slices.Clone(f.terms), k: f.k} }
 
 // key is the form as a map's key.
 func (f form) key() string {

@@ -39,7 +39,8 @@ func (a *analysis) loop(s *ir.For) {
 	before := a.vars
 	set := a.carries(s)
 	for turn := 0; ; turn++ {
-		found, fine := a.findings, a.fine
+		found, fine, again := a.findings, a.fine, a.again
+		a.again = again || turn == 0 && a.guesses(s, set, before)
 		accesses := a.accesses
 		a.findings, a.fine, a.accesses = nil, map[*ir.Instr]bool{}, map[*ir.Instr]bool{}
 		var heads state
@@ -53,6 +54,10 @@ func (a *analysis) loop(s *ir.For) {
 			a.block(s.Body)
 		})
 		stable := after == nil || a.carriedOn(s, set, before, heads, after, turn)
+		if a.again && !again { // not checked
+			stable = false
+		}
+		a.again = again
 		inner, innerFine, innerAccesses := a.findings, a.fine, a.accesses
 		a.findings, a.fine, a.accesses = found, fine, accesses
 		if stable {
@@ -69,16 +74,26 @@ func (a *analysis) loop(s *ir.For) {
 	a.vars = a.behind(s, set, before, lo, hi, step)
 }
 
-// carries lists the variables of the slice that the loop's body sets and that were there
-// before.
+// guesses reports whether nothing is known yet of how the loop's body changes a variable.
+func (a *analysis) guesses(s *ir.For, set []int, before state) bool {
+	return slices.ContainsFunc(set, func(id int) bool {
+		c := a.loops[carriedKey{s, id}]
+		return before[id].known && (c == nil || c.how == guessed)
+	})
+}
+
+// carries lists the places of the variables that addresses depend on and that the loop's body
+// sets.
 func (a *analysis) carries(s *ir.For) []int {
 	if list, ok := a.setIn[s]; ok {
 		return list
 	}
 	seen := map[int]bool{}
 	ir.Walk(s.Body, func(st ir.Stmt) bool {
-		if in, ok := st.(*ir.Instr); ok && in.Op == ir.OpSet && a.slice.vars[in.Attr.Var] && in.Attr.Var.Type.IsInt() {
-			seen[in.Attr.Var.ID] = true
+		if in, ok := st.(*ir.Instr); ok && in.Op == ir.OpSet {
+			if i, ok := a.places[in.Attr.Var]; ok {
+				seen[i] = true
+			}
 		}
 		return true
 	})
@@ -126,7 +141,7 @@ func (a *analysis) heads(s *ir.For, set []int, before state, counter *symbol, lo
 		x := before[id]
 		if c.how == stepping {
 			if f, ok := a.stepped(x.f, c, of(counter).minus(lo), step); ok {
-				out[id] = val{f: f, iv: a.both(f).meet(rangeOf(a.k.Vars[id].Type)), known: true}
+				out[id] = val{f: f, iv: a.both(f).meet(rangeOf(a.kept[id].Type)), known: true}
 				continue
 			}
 			c.how = ranging
@@ -177,7 +192,7 @@ func (a *analysis) carriedOn(s *ir.For, set []int, before, heads, after state, t
 		if !before[id].known || !after[id].known {
 			continue
 		}
-		c, t := a.loops[carriedKey{s, id}], a.k.Vars[id].Type
+		c, t := a.loops[carriedKey{s, id}], a.kept[id].Type
 		d := after[id].f.minus(heads[id].f)
 		iv := a.both(d)
 		inside := !slices.ContainsFunc(d.terms, func(t term) bool {
@@ -319,7 +334,7 @@ func (a *analysis) behind(s *ir.For, set []int, before state, lo, hi form, step 
 		}
 		x := before[id]
 		if c.how == stepping {
-			out[id] = a.steppedOut(x, c, lo, hi, step, a.k.Vars[id].Type)
+			out[id] = a.steppedOut(x, c, lo, hi, step, a.kept[id].Type)
 			continue
 		}
 		p := a.fresh(opaque, a.both(x.f).meet(x.iv).hull(c.iv))
@@ -372,7 +387,7 @@ func (a *analysis) thresholds(id int) []int64 {
 			}
 		}
 	}
-	for _, in := range a.slice.sets[a.k.Vars[id]] {
+	for _, in := range a.slice.sets[a.kept[id]] {
 		visit(in.Args[0], 6)
 	}
 	slices.Sort(list)

@@ -92,7 +92,7 @@ func (a *analysis) word(b *ir.Buf, c *Content, f form) val {
 		s := a.fresh(field, rangeOf(ir.U32))
 		row, even := divided(f.plus(-int64(w)), stride)
 		if c.Table != nil && even {
-			a.tabulated(s, &cell{table: c.Table, row: row, key: row.key(), word: w})
+			a.tabulated(s, &cell{table: c.Table, row: row, key: rowKey{c.Table, row.key()}, word: w})
 		} else if c.Table == nil {
 			a.describe(b, c, s, f.plus(-int64(w)), words, w)
 		}

@@ -37,14 +37,18 @@ func (p *problem) speakOf(f form) {
 
 // row adds a·f + b·g + k ≤ 0, where its bounds do not say that already.
 func (p *problem) row(a int64, f form, b int64, g form, k int64) {
-	h, ok := sum(a, f, b, g)
-	if !ok || len(p.rows) >= maxRows {
+	if len(p.rows) >= maxRows {
+		return
+	}
+	h, ok := p.a.passing(a, f, b, g)
+	if !ok {
 		return
 	}
 	h.k = clamp(h.k + k)
 	if h.k >= inf || h.k <= -inf || p.a.hi(h) <= 0 {
 		return
 	}
+	h = h.kept()
 	p.rows = append(p.rows, h)
 	p.speakOf(h)
 }

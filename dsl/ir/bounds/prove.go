@@ -17,7 +17,21 @@ func (a *analysis) atMost(f form) bool {
 	if f.k >= inf || len(f.terms) == 0 {
 		return false
 	}
-	return a.proves(f.reduced(), maxSplits)
+	f = f.reduced()
+	key := f.key()
+	if p, ok := a.proofs[key]; ok && p.known == a.knowledge() {
+		return p.holds
+	}
+	holds := a.proves(f, maxSplits)
+	a.proofs[key] = proof{a.knowledge(), holds} // of what is known behind it: it may have made products
+	return holds
+}
+
+// proof is how the last proof of a form came out, and what was known then. Without another thing known it comes out
+// the same.
+type proof struct {
+	known int
+	holds bool
 }
 
 // proves looks for non-negative multiples of what is known, forms that are at most 0, whose
@@ -216,7 +230,7 @@ func (f form) named(g form) bool {
 func (a *analysis) known(f form) bool {
 	for _, t := range f.terms {
 		for _, ft := range t.s.facts {
-			if a.hi(f.minus(ft.f)) <= 0 {
+			if d, ok := a.passing(1, f, -1, ft.f); ok && a.hi(d) <= 0 {
 				return true
 			}
 		}

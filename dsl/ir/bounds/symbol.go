@@ -65,8 +65,14 @@ type fact struct{ f form }
 type cell struct {
 	table *Table
 	row   form
-	key   string
+	key   rowKey
 	word  int
+}
+
+// rowKey is a row of a table as a map's key.
+type rowKey struct {
+	table *Table
+	row   string
 }
 
 // scoped is one change that leaving a scope undoes.
@@ -76,6 +82,7 @@ type scoped struct {
 	fact   bool
 	choice bool
 	key    string
+	serial int
 }
 
 func (a *analysis) fresh(k kind, iv interval) *symbol {
@@ -106,12 +113,27 @@ func (a *analysis) shared(k kind, x, y form, n int64, make func() *symbol) *symb
 	if s.cell != nil {
 		a.live[s.cell.key] = append(a.live[s.cell.key], s)
 	}
-	a.trail = append(a.trail, scoped{key: key})
+	a.note(scoped{key: key})
 	return s
 }
 
 func consKey(k kind, x, y form, n int64) string {
 	return string(binary.AppendVarint([]byte{byte(k)}, n)) + x.key() + "/" + y.key()
+}
+
+// note keeps what leaving the scope undoes.
+func (a *analysis) note(c scoped) {
+	a.serial++
+	c.serial = a.serial
+	a.trail = append(a.trail, c)
+}
+
+// knowledge is a number that what is known has here and nowhere else.
+func (a *analysis) knowledge() int {
+	if len(a.trail) == 0 {
+		return 0
+	}
+	return a.trail[len(a.trail)-1].serial
 }
 
 // enter begins a scope; leave undoes what was learnt in it.
@@ -155,7 +177,16 @@ func (a *analysis) hi(f form) int64 {
 	return total
 }
 
-func (a *analysis) lo(f form) int64 { return -a.hi(f.negated()) }
+func (a *analysis) lo(f form) int64 {
+	total := f.k
+	for _, t := range f.terms {
+		if t.s.cell != nil {
+			return -a.hi(f.negated())
+		}
+		total = add(total, t.lower())
+	}
+	return total
+}
 
 func (a *analysis) both(f form) interval { return interval{a.lo(f), a.hi(f)} }
 
@@ -165,6 +196,14 @@ func (t term) upper() int64 {
 		return mul(t.c, t.s.hi)
 	}
 	return mul(t.c, t.s.lo)
+}
+
+// lower is the least that the term can be.
+func (t term) lower() int64 {
+	if t.c > 0 {
+		return mul(t.c, t.s.lo)
+	}
+	return mul(t.c, t.s.hi)
 }
 
 // tables adds to total, the bound of all other terms, those of words of tables.
@@ -181,16 +220,19 @@ func (a *analysis) tables(f form, total int64) int64 {
 		if isRow {
 			rowCoef = f.coef(own)
 		}
-		known := a.live[c.key]
+		known, words := a.live[c.key], make([]term, 0, 8)
+		for _, t := range f.terms[i:] {
+			if c.beside(t.s) {
+				words = append(words, t)
+			}
+		}
 		for r := rows.lo; r <= rows.hi; r++ {
 			if c.excludes(r, known) {
 				continue
 			}
 			v := mul(rowCoef, r)
-			for _, t := range f.terms[i:] {
-				if c.beside(t.s) {
-					v = add(v, mul(t.c, c.table.at(r, t.s.cell.word)))
-				}
+			for _, t := range words {
+				v = add(v, mul(t.c, c.table.at(r, t.s.cell.word)))
 			}
 			best = max(best, v)
 		}
@@ -208,16 +250,13 @@ func seenRow(before []term, c *cell) bool {
 
 // beside reports whether a symbol is a word of the same row as c.
 func (c *cell) beside(s *symbol) bool {
-	return s.cell != nil && s.cell.table == c.table && s.cell.key == c.key
+	return s.cell != nil && s.cell.key == c.key
 }
 
-// excludes reports whether row r of c's table is not the one, since some of its words is known
-// to be another.
+// excludes reports whether row r of c's table is not c's, since one of the words known of c's row
+// is another.
 func (c *cell) excludes(r int64, known []*symbol) bool {
 	for _, s := range known {
-		if !c.beside(s) {
-			continue
-		}
 		if w := c.table.at(r, s.cell.word); w < s.lo || w > s.hi {
 			return true
 		}

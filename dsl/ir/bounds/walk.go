@@ -7,7 +7,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 )
 
-// state is what the variables hold.
+// state is what the variables hold that addresses depend on.
 type state []val
 
 func (a *analysis) block(b *ir.Block) {
