@@ -82,7 +82,11 @@ func (r *Row) float(word int) float32 { return math.Float32frombits(r[word]) }
 // Choose is the token that a row draws from logits at a position of its sequence. Of tokens that tie it takes the
 // lowest; NaN is never drawn, and without a logit above -inf the token is 0.
 func (r *Row) Choose(logits []float32, position uint32) int {
-	stays := r.Stays(logits)
+	return r.ChooseOf(r.Stays(logits), logits, position)
+}
+
+// ChooseOf is Choose where stays is what Stays says of the logits, as it does of the same ones at every position.
+func (r *Row) ChooseOf(stays func(x float32) bool, logits []float32, position uint32) int {
 	best, at := float32(math.Inf(-1)), 0
 	var bits [4]uint32
 	draws, have := r[RowFlags]&FlagDraws != 0, -1 // the four tokens that bits are of

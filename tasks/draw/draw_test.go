@@ -64,7 +64,7 @@ func TestDrawsFollowTheSoftmax(t *testing.T) {
 		}
 		count := make([]int, c.vocab)
 		for position := range n {
-			count[r.Choose(logits, uint32(position))]++
+			count[r.ChooseOf(stays, logits, uint32(position))]++
 		}
 		chi, free := 0.0, -1.0
 		for j, x := range logits {
