@@ -75,7 +75,7 @@ func (f *single) fixed(n int, of pipeline.Format) *product.FixedInput {
 	if !of.Integers() {
 		return nil
 	}
-	in := &product.FixedInput{K: pipeline.CeilDiv(n, of.Columns()) * of.Columns(), T: 1, Wide: of.Bits() == 8,
+	in := &product.FixedInput{K: pipeline.CeilDiv(n, of.Columns()) * of.Columns(), Wide: of.Bits() == 8,
 		Bytes: dsl.View[dsl.U32](f.shared), Units: f.units}
 	if zerosOf(of) {
 		in.Sums = f.inputSums

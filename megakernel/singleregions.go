@@ -27,7 +27,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
 	}
 	if mk.fixed() {
-		_, units, sums := product.FixedLen(widest, 1)
+		_, units, sums := product.FixedLen(widest)
 		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16})
 		if mk.zeros() {
 			regions = append(regions, pipeline.Region{Name: regionInputSums, Bytes: 4 * sums, Align: 16})

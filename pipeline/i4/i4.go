@@ -100,6 +100,8 @@ func (s Shape) Problem() string {
 		return "scale groups of 16 columns, want codes of E2M1 without zero points beside them"
 	case s.Group != 16 && s.Group != 32 && s.Group != 64 && s.Group != 128 && s.Group != Whole:
 		return fmt.Sprintf("scale groups of %d columns, want 32, 64, 128, or 0 for a whole row", s.Group)
+	case s.Group == Whole && s.Zeros:
+		return "zero points of whole rows, want scale groups"
 	case s.Run < 1:
 		return fmt.Sprintf("runs of %d blocks, want 1 at least", s.Run)
 	case s.RunBytes()%16 != 0:

@@ -15,48 +15,44 @@ type i32 = dsl.Val[dsl.I32]
 // FixedInput is the input of a product of integer weights in shared memory: 16-bit fixed point by
 // groups of 128 elements, as i4.Fixed has it, in the order of the tensor core's operands.
 //
-// A group has 256 bytes a token: [quarter][token][t][16]. Quarter 2h + p is the high (p = 0) or low
+// A group has 256 bytes: [quarter][t][16]. Quarter 2h + p is the high (p = 0) or low
 // bytes (p = 1) of half h of the group, and byte 4j + b of its 16-byte unit t is element
 // 64h + 16j + 4t + b: what a unit of a block of weights has in its low or high nibbles (package
 // i4).
 type FixedInput struct {
-	K, T  int              // elements of a token, a multiple of 128, and tokens
+	K     int              // elements, a multiple of 128
 	Bytes dsl.Buf[dsl.U32] // the groups, one behind another
-	// [token][group]: 2^e/16 where weights are 16 times their codes, else 2^e; NaN if an element is none or infinite
+	// [group]: 2^e/16 where weights are 16 times their codes, else 2^e; NaN if an element is none or infinite
 	Units dsl.Buf[dsl.F32]
 	Wide  bool              // weights have 8 bits, and are their codes
-	Sums  *dsl.Buf[dsl.I32] // [token][group][half][32 columns]: sums of the fixed points, for zero points; nil: none
+	Sums  *dsl.Buf[dsl.I32] // [group][half][32 columns]: sums of the fixed points, for zero points; nil: none
 }
 
-// Groups is the number of groups of a token.
+// Groups is the number of groups.
 func (f *FixedInput) Groups() int { return f.K / i4.Columns }
 
 // stride is Groups with room for loads of four.
 func (f *FixedInput) stride() int { return pipeline.CeilDiv(f.Groups(), 4) * 4 }
 
-// FixedLen are the lengths of Bytes, Units and Sums for n elements and tokens.
-func FixedLen(k, t int) (words, units, sums int) {
-	f := FixedInput{K: k, T: t}
-	return 64 * t * f.Groups(), t * f.stride(), 4 * t * f.stride()
+// FixedLen are the lengths of Bytes, Units and Sums for k elements.
+func FixedLen(k int) (words, units, sums int) {
+	f := FixedInput{K: k}
+	return 64 * f.Groups(), f.stride(), 4 * f.stride()
 }
 
 func (f *FixedInput) problem(name string) string {
 	if f == nil {
 		return ""
 	}
-	words, units, sums := FixedLen(f.K, f.T)
+	words, units, sums := FixedLen(f.K)
 	return rule.First(
 		rule.Need(f.K > 0 && f.K%i4.Columns == 0, "%s: an input of %d elements, want a multiple of %d", name, f.K,
 			i4.Columns),
-		rule.Need(f.T >= 1 && f.T <= maxFixedTokens, "%s: %d tokens, want 1 to %d", name, f.T, maxFixedTokens),
 		rule.Need(int(f.Bytes.Len()) >= words, "%s: the input's bytes have %d words, want %d", name, f.Bytes.Len(), words),
 		rule.Need(int(f.Units.Len()) >= units, "%s: the input's units have %d elements, want %d", name, f.Units.Len(), units),
 		rule.Need(f.Sums == nil || int(f.Sums.Len()) >= sums, "%s: the input's sums have too few elements, want %d", name,
 			sums))
 }
-
-// maxFixedTokens is how many tokens a product of integer weights has at most.
-const maxFixedTokens = 16
 
 // magic is 1.5·2²³ + 128: of x + magic, rounded to nearest, the low 16 bits are x + 128 modulo
 // 2¹⁶ for |x| under 2²². Their high byte is hi, and the low one lo + 128.
@@ -65,9 +61,9 @@ const magic = 0x1.8p23 + 128
 // fourMagic is what the bits of four such sums have too much together.
 var fourMagic = int(4 * math.Float32bits(magic))
 
-// Stage turns a group of a token into fixed point. All lanes of a warp call it together: lane l has
+// Stage turns a group into fixed point. All lanes of a warp call it together: lane l has
 // elements 4l … 4l+3. What reads it must wait for those that wrote it.
-func (f *FixedInput) Stage(e *grid.Env, token, group u32, x [4]f32) {
+func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32) {
 	k := e.K
 	most := k.U32(0)
 	for i, v := range x {
@@ -87,13 +83,12 @@ func (f *FixedInput) Stage(e *grid.Env, token, group u32, x [4]f32) {
 	hi, lo := fixedBytes(w)
 	// Lane 16h + 4j + t has bytes 4j … 4j+3 of unit t of half h.
 	half, j, t := e.Lane.DivC(16), e.Lane.DivC(4).RemC(4), e.Lane.RemC(4)
-	at := group.MulC(4).Add(half.MulC(2)).MulC(f.T).Add(token).MulC(16).Add(t.MulC(4)).Add(j)
+	at := group.MulC(4).Add(half.MulC(2)).MulC(16).Add(t.MulC(4)).Add(j)
 	f.Bytes.Store(at, hi)
-	f.Bytes.Store(at.AddC(16*f.T), lo)
-	place := token.MulC(f.stride()).Add(group)
-	k.If(e.Lane.EqC(0), func() { f.Units.Store(place, unitOf(k, exponent, most, f.Wide)) })
+	f.Bytes.Store(at.AddC(16), lo)
+	k.If(e.Lane.EqC(0), func() { f.Units.Store(group, unitOf(k, exponent, most, f.Wide)) })
 	if f.Sums != nil {
-		f.stageSums(e, place, w)
+		f.stageSums(e, group, w)
 	}
 }
 
@@ -121,10 +116,10 @@ func fixedBytes(w [4]u32) (hi, lo u32) {
 }
 
 // stageSums stores the sums of 32 elements, which 8 lanes have.
-func (f *FixedInput) stageSums(e *grid.Env, place u32, w [4]u32) {
+func (f *FixedInput) stageSums(e *grid.Env, group u32, w [4]u32) {
 	sum := w[0].Add(w[1]).Add(w[2]).Add(w[3]).SubC(fourMagic)
 	sum = dsl.Butterfly(sum, 8, u32.Add)
 	e.K.If(e.Lane.RemC(8).EqC(0), func() {
-		f.Sums.Store(place.MulC(4).Add(e.Lane.DivC(8)), dsl.Bits[dsl.I32](sum))
+		f.Sums.Store(group.MulC(4).Add(e.Lane.DivC(8)), dsl.Bits[dsl.I32](sum))
 	})
 }

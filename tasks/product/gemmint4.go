@@ -15,7 +15,7 @@ import (
 func (g *GEMM) int4(r *pipeline.Ring) *Int4 {
 	p := Int4Of(g.Name, g.M, r, nil)
 	if p != nil {
-		p.Columns, p.Half, p.Exchanged = g.In.Padded(), inNibbles(g.M.Format), g.Exchanged
+		p.Half, p.Exchanged = inNibbles(g.M.Format), g.Exchanged
 	}
 	return p
 }
@@ -170,7 +170,7 @@ func (g *GEMM) productsInt4(e *grid.Env, p *Int4, x *fragments, acc tilePair, w 
 			}
 			in := x.int4Input(i)
 			for t := range w {
-				p.Multiply(e, &Int4Sums{y: acc[t]}, w[t][i], in)
+				p.Multiply(e, acc[t], w[t][i], in)
 			}
 		}
 		if (i+1)*e.Consumers <= pieces {

@@ -123,7 +123,7 @@ func (g *GEMV) problem(e *grid.Env, r *pipeline.Ring) string {
 			r.StageBytes()),
 		rule.Need((g.Fixed != nil) == inFixed(g.M.Format), "%s: %s weights and Fixed do not belong together", g.Name,
 			g.M.Format),
-		rule.Need(g.Fixed == nil || g.Fixed.K == g.M.KPadded && g.Fixed.T == 1 && g.Fixed.Wide == (g.M.Format.Bits() == 8),
+		rule.Need(g.Fixed == nil || g.Fixed.K == g.M.KPadded && g.Fixed.Wide == (g.M.Format.Bits() == 8),
 			"%s: Fixed is not for a token of %d elements and %d bits", g.Name, g.M.KPadded, g.M.Format.Bits()),
 		rule.Need(g.Fixed != nil || int(g.X.Len()) >= g.M.KPadded,
 			"%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),

@@ -126,8 +126,8 @@ func fixedInput(r *rig.Rig, m *pipeline.MatrixPlan) *product.FixedInput {
 	if !m.Format.Integers() {
 		return nil
 	}
-	words, units, sums := product.FixedLen(m.KPadded, 1)
-	f := &product.FixedInput{K: m.KPadded, T: 1, Bytes: dsl.Shared[dsl.U32](r.K, "fixed", words, dsl.Align(16)),
+	words, units, sums := product.FixedLen(m.KPadded)
+	f := &product.FixedInput{K: m.KPadded, Bytes: dsl.Shared[dsl.U32](r.K, "fixed", words, dsl.Align(16)),
 		Units: dsl.Shared[dsl.F32](r.K, "units", units, dsl.Align(16)), Wide: m.Format.Bits() == 8}
 	if shape, _ := m.Format.Int4(m.K); shape.Zeros {
 		s := dsl.Shared[dsl.I32](r.K, "sums", sums, dsl.Align(16))

@@ -144,12 +144,13 @@ func (g *GEMV) tileInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, hel
 			})
 		})
 	})
-	return []f32{p.whole(s)}
+	return []f32{p.Sum(s)}
 }
 
 // multiplyTogether multiplies a warp's pieces of a chunk without a branch, so that their products overlap. Some warps
 // have a piece less than there are inputs: they multiply their first once more, and forget it.
-func (g *GEMV) multiplyTogether(e *grid.Env, p *Int4, s *Int4Sums, base u32, inputs []*Int4Input, columns int) {
+func (g *GEMV) multiplyTogether(e *grid.Env, p *Int4, s []*dsl.Var[dsl.F32], base u32, inputs []*Int4Input,
+	columns int) {
 	n, last := pieceOf(e.Consumers, p, columns), len(inputs)-1
 	has := e.Warp.LtC(g.pieces(e, columns) - last*e.Consumers)
 	var all []*Int4Weights
@@ -162,10 +163,10 @@ func (g *GEMV) multiplyTogether(e *grid.Env, p *Int4, s *Int4Sums, base u32, inp
 		all = append(all, p.Load(e, run, first, n))
 	}
 	for i, w := range all {
-		before := s.y[0].Get()
+		before := s[0].Get()
 		p.Multiply(e, s, w, inputs[i])
 		if i == last {
-			s.y[0].Set(dsl.Select(has, s.y[0].Get(), before))
+			s[0].Set(dsl.Select(has, s[0].Get(), before))
 		}
 	}
 }
@@ -185,7 +186,7 @@ func (g *GEMV) takeInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, par
 }
 
 // useHeldInt4 is useHeld.
-func (g *GEMV) useHeldInt4(e *grid.Env, p *Int4, s *Int4Sums, t int) int {
+func (g *GEMV) useHeldInt4(e *grid.Env, p *Int4, s []*dsl.Var[dsl.F32], t int) int {
 	for part := range g.heldOf(t) {
 		held, columns := g.heldChunk(e, t, part), g.M.ChunkColumns(part)
 		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, e.K.U32(part), columns)

@@ -2,7 +2,6 @@ package product
 
 import (
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 	"github.com/mkgen/mkgen/tasks/grid"
 	"github.com/mkgen/mkgen/tasks/internal/rule"
@@ -17,40 +16,29 @@ import (
 // columns 0 to 3 have the first and zeros, and 4 to 7 the second, so that both groups' sums come out at once. That is
 // of one token; a GEMM multiplies codes of 4 bits in f16.
 //
-// Up to two tokens weights are the A operand of m16n8k32: low nibbles, one half of the block's columns,
+// Of one token (a GEMV) weights are the A operand of m16n8k32: low nibbles, one half of the block's columns,
 // are rows 0 to 7, and high nibbles, the other half, rows 8 to 15; the high and low bytes of both halves
-// of a token's input are four of B's eight columns. Two products are a whole block. Its halves are summed apart from
-// each other, and these two sums are added last. With more
-// tokens weights are B, and the high bytes of eight tokens A's rows 0 to 7, the low ones 8 to 15: a
+// of the input are four of B's eight columns. Two products are a whole block. Its halves are summed apart from
+// each other, and these two sums are added last. With several
+// tokens (a GEMM) weights of 8 bits are B, and the high bytes of eight tokens A's rows 0 to 7, the low ones 8 to 15: a
 // block takes four products for eight tokens, and a lane has all columns of two rows in one sum each. The bytes of a
 // block are the same. Of 8 bits the first half's bytes are where low nibbles are, and the other's where high ones are.
 type Int4 struct {
-	Name    string
-	Shape   i4.Shape
-	BF16    bool              // whether scales are bfloat16, and not binary16
-	Data    dsl.Buf[dsl.B128] // where runs of weights are
-	X       *FixedInput       // nil where the input is in registers (GEMM), of Columns tokens
-	Columns int               // 8 or 16, without X
-	Half    bool              // products are in f16, and weights two tiles' rows: see GEMM.multiplyNibbles
+	Name  string
+	Shape i4.Shape
+	BF16  bool              // whether scales are bfloat16, and not binary16
+	Data  dsl.Buf[dsl.B128] // where runs of weights are
+	X     *FixedInput       // of one token; nil where the input is of several, in registers (GEMM)
+	Half  bool              // products are in f16, and weights two tiles' rows: see GEMM.multiplyNibbles
 	// Exchanged plants a fault: high bytes of the input count as low ones, and low ones as high ones; with Half the two
 	// halves of a block have each other's input.
 	Exchanged bool
-	// Zero is −Shape.Times times the zero point of a row of the tile, where a row is one scale group and the shape has
-	// zero points.
-	Zero func(row u32) i32
 	// Tables are what E2M1Tables says, where weights are A and E2M1; not given, Begin makes them.
 	Tables []u32
 }
 
-// Int4Sums are a lane's parts of a tile's sums, of which there are as many as rows in A have it: see
-// eachPlace.
-type Int4Sums struct {
-	y     []*dsl.Var[dsl.F32]
-	zeros []i32 // of the rows, where a row is one scale group
-}
-
 // weightsAreA is whether weights are the operand A.
-func (p *Int4) weightsAreA() bool { return p.X != nil && p.X.T <= 2 }
+func (p *Int4) weightsAreA() bool { return p.X != nil }
 
 // Sixteen is whether scale groups are of 16 columns, half of what a product sums.
 func (p *Int4) Sixteen() bool { return p.Shape.Group == 16 }
@@ -58,50 +46,28 @@ func (p *Int4) Sixteen() bool { return p.Shape.Group == 16 }
 // Spread is whether the two k halves of a block are of different columns of B, 0 to 3 and 4 to 7, where the other half
 // has zeros: then the sums of a block's four scale groups of 32 columns come out at once, one to each lane of four.
 func (p *Int4) Spread() bool {
-	return p.Shape.Group == 32 && !p.Shape.Zeros && p.X != nil && p.X.T == 1
-}
-
-// sets is how many sets of eight tokens are multiplied where weights are B.
-func (p *Int4) sets() int {
-	if p.X == nil {
-		return p.Columns / 8
-	}
-	return pipeline.CeilDiv(p.X.T, 8)
+	return p.Shape.Group == 32 && !p.Shape.Zeros && p.weightsAreA()
 }
 
 func (p *Int4) problem() string {
 	return rule.First(
 		rule.Need(p.Shape.Problem() == "", "%s: %s", p.Name, p.Shape.Problem()),
 		rule.Sound(p.X.problem(p.Name)),
-		rule.Need(!p.Sixteen() || p.X != nil && p.X.T == 1, "%s: scale groups of 16 columns, want one token", p.Name),
-		rule.Need(!p.Shape.Zeros || p.X == nil || p.X.Sums != nil, "%s: zero points want the sums of the input", p.Name),
-		rule.Need(!p.rowZeros() || p.Zero != nil, "%s: the zero points of whole rows are not given", p.Name))
+		rule.Need(!p.Shape.Zeros || p.X == nil || p.X.Sums != nil, "%s: zero points want the sums of the input", p.Name))
 }
 
-// rowZeros is whether zero points are those of rows.
-func (p *Int4) rowZeros() bool { return p.Shape.Zeros && p.Shape.Group == i4.Whole }
-
-// Begin are the sums of a new tile.
-func (p *Int4) Begin(e *grid.Env) *Int4Sums {
-	s := &Int4Sums{}
+// Begin makes a lane's part of a new tile's sums of one token: of half a row's columns, see Sum. It is nil where the
+// product is not sound; the kernel's error says why.
+func (p *Int4) Begin(e *grid.Env) []*dsl.Var[dsl.F32] {
 	if why := p.problem(); why != "" {
 		e.K.Require(false, "%s", why)
 		return nil
 	}
-	n := 1
-	if !p.weightsAreA() {
-		n = 2 * p.sets()
-	}
-	s.y = dsl.NewArray(e.K.F32(0), n, "y")
+	y := dsl.NewArray(e.K.F32(0), 1, "y")
 	if p.Tables == nil {
 		p.Tables = p.E2M1Tables(e)
 	}
-	if p.rowZeros() {
-		for _, row := range p.rows(e) {
-			s.zeros = append(s.zeros, p.Zero(row))
-		}
-	}
-	return s
+	return y
 }
 
 // rows are the rows whose sums a lane has: A's row is lane/4, and two of B's columns are
@@ -117,26 +83,18 @@ func (p *Int4) rows(e *grid.Env) []u32 {
 // half is which half's sums a lane has where weights are A: of columns 2t and 2t + 1.
 func (p *Int4) half(e *grid.Env) u32 { return dsl.Optional(e.Lane.AndC(1)) }
 
-// Add multiplies n blocks of a run from block first on, a multiple of n, by the input's groups from group in
-// on: run is where the run begins in Data.
-func (p *Int4) Add(e *grid.Env, s *Int4Sums, run, first u32, x *Int4Input) {
-	if s == nil {
-		return // Begin says why
-	}
-	p.Multiply(e, s, p.Load(e, run, first, len(x.units[0])), x)
-}
-
-// Multiply adds the products of what Load has read.
-func (p *Int4) Multiply(e *grid.Env, s *Int4Sums, w *Int4Weights, x *Int4Input) {
-	if s == nil {
+// Multiply adds the products of what Load has read to y: what Begin made, or of several tokens two sums for each eight
+// of them, of two rows.
+func (p *Int4) Multiply(e *grid.Env, y []*dsl.Var[dsl.F32], w *Int4Weights, x *Int4Input) {
+	if y == nil {
 		return // Begin says why
 	}
 	scales := p.Scales(e, w)
 	for i, codes := range w.codes {
 		if p.weightsAreA() {
-			p.addAsA(e, s, codes, x, i, scales)
+			p.addAsA(e, y[0], codes, x, i, scales)
 		} else {
-			p.addAsB(e, s, codes, x, i, scales)
+			p.addAsB(e, y, codes, x, i, scales)
 		}
 	}
 }
@@ -175,7 +133,7 @@ func e2m1Bytes(k *dsl.Kernel, w u32, half int) i32 {
 func fourZeros(k *dsl.Kernel) [4]i32 { return [4]i32{k.I32(0), k.I32(0), k.I32(0), k.I32(0)} }
 
 // addAsA is a block with weights as A.
-func (p *Int4) addAsA(e *grid.Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]Scale) {
+func (p *Int4) addAsA(e *grid.Env, y *dsl.Var[dsl.F32], w []u32, x *Int4Input, i int, scales [][]Scale) {
 	d, first := fourZeros(e.K), 0 // of quarters of the block, of the lane's half
 	odd := p.half(e).EqC(1)
 	for m := range 2 {
@@ -195,7 +153,7 @@ func (p *Int4) addAsA(e *grid.Env, s *Int4Sums, w []u32, x *Int4Input, i int, sc
 		} else {
 			v = dsl.Select(odd, d[2], d[0]).ShlC(8).Add(dsl.Select(odd, d[3], d[1]))
 		}
-		p.add(s, s.y[0], v, x.units[0][i], scales[0][p.scaleOf(i, m)], x.sum(0, i, first, m+1), 0)
+		p.add(y, v, x.units[0][i], scales[0][p.scaleOf(i, m)], x.sum(0, i, first, m+1))
 		d, first = fourZeros(e.K), m+1
 	}
 }
@@ -239,8 +197,8 @@ func (p *Int4) E2M1Tables(e *grid.Env) []u32 {
 }
 
 // addAsB is a block with weights as B.
-func (p *Int4) addAsB(e *grid.Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]Scale) {
-	for set := range p.sets() {
+func (p *Int4) addAsB(e *grid.Env, y []*dsl.Var[dsl.F32], w []u32, x *Int4Input, i int, scales [][]Scale) {
+	for set := range x.words {
 		d, first := fourZeros(e.K), 0 // of quarters of the block
 		for q := range 4 {
 			half, m := q/2, q%2
@@ -256,19 +214,16 @@ func (p *Int4) addAsB(e *grid.Env, s *Int4Sums, w []u32, x *Int4Input, i int, sc
 					hi, lo = lo, hi
 				}
 				v := hi.ShlC(8).Add(lo)
-				p.add(s, s.y[2*set+r], v, x.units[set][i], scales[2*r+half][p.scaleOf(i, m)], x.sum(set, i, first, q+1), r)
+				p.add(y[2*set+r], v, x.units[set][i], scales[2*r+half][p.scaleOf(i, m)], x.sum(set, i, first, q+1))
 			}
 			d, first = fourZeros(e.K), q+1
 		}
 	}
 }
 
-// add adds an integer sum times its scale to y: r is which of the lane's rows it is of.
-func (p *Int4) add(s *Int4Sums, y *dsl.Var[dsl.F32], v i32, unit f32, by Scale, sum i32, r int) {
-	switch {
-	case p.rowZeros():
-		v = v.Add(s.zeros[r].Mul(sum))
-	case p.Shape.Zeros:
+// add adds an integer sum times its scale to y.
+func (p *Int4) add(y *dsl.Var[dsl.F32], v i32, unit f32, by Scale, sum i32) {
+	if p.Shape.Zeros {
 		v = v.Add(by.Zero.Mul(sum))
 	}
 	if p.Shape.Group != i4.Whole {
@@ -277,40 +232,14 @@ func (p *Int4) add(s *Int4Sums, y *dsl.Var[dsl.F32], v i32, unit f32, by Scale, 
 	y.Set(dsl.FMA(dsl.Cast[dsl.F32](v), unit, y.Get()))
 }
 
-// whole is the sum of a lane's row where weights are A: lanes 4r and 4r + 1 have row r's of token 0. With scale groups
-// of 16 columns all four lanes have a part, of every other group of a half.
-func (p *Int4) whole(s *Int4Sums) f32 {
-	y := s.y[0].Get()
+// Sum is the sum of a row of a tile of one token: lanes 4r and 4r + 1 have row r's. With scale groups of 16 columns all
+// four lanes have a part, of every other group of a half. Where a row is one scale group, it is yet to be multiplied by
+// the row's scale.
+func (p *Int4) Sum(s []*dsl.Var[dsl.F32]) f32 {
+	y := s[0].Get()
 	y = y.Add(dsl.ShflXor(y, 1))
 	if p.Sixteen() || p.Spread() {
 		y = y.Add(dsl.ShflXor(y, 2))
 	}
 	return y
-}
-
-// Finish hands each row and token of a tile its sum: within a condition that some of the lanes fulfil. Where a
-// row is one scale group, what it has is to be multiplied by the row's scale.
-func (p *Int4) Finish(e *grid.Env, s *Int4Sums, each func(row, token u32, y f32)) {
-	if s == nil {
-		return
-	}
-	if p.weightsAreA() {
-		y := p.whole(s)
-		token := e.Lane.RemC(4).DivC(2)
-		e.K.If(p.half(e).EqC(0).And(token.LtC(p.X.T)), func() { each(e.Lane.DivC(4), dsl.Optional(token), y) })
-		return
-	}
-	for set := range p.sets() {
-		token := e.Lane.DivC(4).AddC(8 * set)
-		body := func() {
-			for r, row := range p.rows(e) {
-				each(row, token, s.y[2*set+r].Get())
-			}
-		}
-		if 8*set+8 <= p.X.T {
-			body()
-		} else {
-			e.K.If(token.LtC(p.X.T), body)
-		}
-	}
 }

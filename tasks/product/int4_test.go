@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 	"github.com/mkgen/mkgen/tasks/internal/rig"
@@ -16,29 +15,27 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// int4Case is the product of one row tile of 4-bit weights with some tokens.
+// int4Case is the product of one row tile of 4-bit weights with a token.
 type int4Case struct {
-	shape  i4.Shape
-	bf16   bool
-	runs   int // of shape.Run blocks
-	tokens int
-	warps  int
-	n      int // blocks that a warp multiplies at once
+	shape i4.Shape
+	bf16  bool
+	runs  int // of shape.Run blocks
+	warps int
+	n     int // blocks that a warp multiplies at once
 }
 
 func (c int4Case) k() int { return c.runs * c.shape.Run * i4.Columns }
 
 func (c int4Case) String() string {
-	return fmt.Sprintf("%d bits, e2m1 %v, groups of %d, zeros %v, bf16 %v, %d columns, %d tokens, %d warps, %d blocks at once",
-		c.shape.Bits(), c.shape.E2M1, c.shape.Group, c.shape.Zeros, c.bf16, c.k(), c.tokens, c.warps, c.n)
+	return fmt.Sprintf("%d bits, e2m1 %v, groups of %d, zeros %v, bf16 %v, %d columns, %d warps, %d blocks at once",
+		c.shape.Bits(), c.shape.E2M1, c.shape.Group, c.shape.Zeros, c.bf16, c.k(), c.warps, c.n)
 }
 
-// int4Data are weights and input: runs as they lie, x [token][k], and of whole rows scale and zero point.
+// int4Data are weights and input: runs as they lie, x [k], and the scales of whole rows.
 type int4Data struct {
 	runs    []*i4.Run
 	x       []float32
 	scales  [i4.Rows]float32
-	zeros   [i4.Rows]int8
 	mutated func(packed []byte) // changes what the kernel gets, not what is expected
 }
 
@@ -56,48 +53,40 @@ func int4Rig(t testing.TB, c int4Case, d *int4Data) *rig.Rig {
 	}
 	w := rig.In[dsl.B128](r, "w", packed, len(packed)/16)
 	x := rig.In[dsl.F32](r, "x", rig.F32Bytes(d.x), len(d.x))
-	var rowData []uint32
-	for i := range d.scales {
-		rowData = append(rowData, math.Float32bits(d.scales[i]), uint32(int32(-c.shape.Times()*int(d.zeros[i]))))
-	}
-	rowWords := rig.In[dsl.U32](r, "rows", rig.U32Bytes(rowData...), len(rowData))
-	y := rig.Out[dsl.F32](r, "y", c.tokens*i4.Rows)
-	words, units, sums := product.FixedLen(c.k(), c.tokens)
-	f := &product.FixedInput{K: c.k(), T: c.tokens, Bytes: dsl.Shared[dsl.U32](k, "bytes", words, dsl.Align(16)),
+	scales := rig.In[dsl.F32](r, "scales", rig.F32Bytes(d.scales[:]), i4.Rows)
+	y := rig.Out[dsl.F32](r, "y", i4.Rows)
+	words, units, sums := product.FixedLen(c.k())
+	f := &product.FixedInput{K: c.k(), Bytes: dsl.Shared[dsl.U32](k, "bytes", words, dsl.Align(16)),
 		Units: dsl.Shared[dsl.F32](k, "units", units, dsl.Align(16)), Wide: c.shape.Wide}
 	if c.shape.Zeros {
 		s := dsl.Shared[dsl.I32](k, "sums", sums, dsl.Align(16))
 		f.Sums = &s
 	}
 	p := &product.Int4{Name: "w", Shape: c.shape, BF16: c.bf16, X: f,
-		Data: dsl.Shared[dsl.B128](k, "data", len(packed)/16),
-		Zero: func(row dsl.Val[dsl.U32]) dsl.Val[dsl.I32] {
-			return dsl.Bits[dsl.I32](rowWords.Load(row.MulC(2).AddC(1)))
-		}}
-	parts := dsl.Shared[dsl.F32](k, "parts", c.warps*c.tokens*i4.Rows)
+		Data: dsl.Shared[dsl.B128](k, "data", len(packed)/16)}
+	parts := dsl.Shared[dsl.F32](k, "parts", c.warps*i4.Rows)
 	r.Body(func(*pipeline.Consumer) {
 		e.EachConsumer(len(packed)/16, func(i dsl.Val[dsl.U32]) { p.Data.Store(i, w.Load(i)) })
-		k.ForStep(e.Warp, k.U32(c.tokens*f.Groups()), c.warps, func(i dsl.Val[dsl.U32]) {
-			token, group := i.DivC(f.Groups()), i.RemC(f.Groups())
-			f.Stage(e, token, group, [4]dsl.Val[dsl.F32](x.LoadN(i.MulC(128).Add(e.Lane.MulC(4)), 4)))
+		k.ForStep(e.Warp, k.U32(f.Groups()), c.warps, func(i dsl.Val[dsl.U32]) {
+			f.Stage(e, i, [4]dsl.Val[dsl.F32](x.LoadN(i.MulC(128).Add(e.Lane.MulC(4)), 4)))
 		})
 		e.Sync()
 		s := p.Begin(e)
 		k.ForStep(e.Warp.MulC(c.n), k.U32(c.runs*c.shape.Run), c.n*c.warps, func(block dsl.Val[dsl.U32]) {
 			run := block.DivC(c.shape.Run).MulC(c.shape.RunBytes() / 16)
-			p.Add(e, s, run, block.RemC(c.shape.Run), p.Input(e, block, c.n))
+			input := p.Input(e, block, c.n)
+			p.Multiply(e, s, p.Load(e, run, block.RemC(c.shape.Run), c.n), input)
 		}, dsl.Unroll(1))
-		p.Finish(e, s, func(row, token dsl.Val[dsl.U32], v dsl.Val[dsl.F32]) {
-			parts.Store(e.Warp.MulC(c.tokens).Add(token).MulC(i4.Rows).Add(row), v)
-		})
+		sum := p.Sum(s)
+		k.If(e.Lane.RemC(4).EqC(0), func() { parts.Store(e.Warp.MulC(i4.Rows).Add(e.Lane.DivC(4)), sum) })
 		e.Sync()
-		e.EachConsumer(c.tokens*i4.Rows, func(i dsl.Val[dsl.U32]) {
+		e.EachConsumer(i4.Rows, func(i dsl.Val[dsl.U32]) {
 			sum := parts.Load(i)
 			for w := 1; w < c.warps; w++ {
-				sum = sum.Add(parts.Load(i.AddC(w * c.tokens * i4.Rows)))
+				sum = sum.Add(parts.Load(i.AddC(w * i4.Rows)))
 			}
 			if c.shape.Group == i4.Whole {
-				sum = sum.Mul(dsl.Bits[dsl.F32](rowWords.Load(i.RemC(i4.Rows).MulC(2))))
+				sum = sum.Mul(scales.Load(i))
 			}
 			y.Store(i, sum)
 		})
@@ -105,27 +94,27 @@ func int4Rig(t testing.TB, c int4Case, d *int4Data) *rig.Rig {
 	return r
 }
 
-// int4Cases are a few kernels of each kind: with weights as A and as B, whole sets of eight tokens and not.
+// int4Cases are a few kernels of each kind.
 func int4Cases() (all []int4Case) {
-	for _, group := range []int{128, 64, 32, i4.Whole} {
-		for i, tokens := range []int{1, 2, 3, 8, 16, 5, 7, 4, 6, 11} {
+	for _, group := range []int{128, 64, 32, 16, i4.Whole} {
+		for i := range 6 {
+			c := int4Case{shape: i4.Shape{Group: group, Run: 4}, bf16: i%2 == 1, runs: 1 + i%2, warps: 1 + 2*(i%2),
+				n: []int{4, 1, 2}[i%3]}
+			if group == 32 || group == 16 { // as mxfp4 and nvfp4
+				e2m1 := c
+				e2m1.shape.E2M1, e2m1.bf16 = true, group == 32
+				all = append(all, e2m1)
+			}
+			if group == 16 {
+				continue
+			}
 			for _, zeros := range []bool{false, true} {
-				shape := i4.Shape{Group: group, Run: 4, Zeros: zeros}
-				if group == 32 && !zeros { // as mxfp4
-					e2m1 := i4.Shape{Group: group, Run: 4, E2M1: true}
-					all = append(all, int4Case{shape: e2m1, bf16: true, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2),
-						n: []int{4, 1, 2}[i%3]})
+				if c.shape.Zeros = zeros; zeros && group == i4.Whole {
+					continue
 				}
-				if group == 32 && !zeros && tokens == 1 { // as nvfp4
-					e2m1 := i4.Shape{Group: 16, Run: 4, E2M1: true}
-					all = append(all, int4Case{shape: e2m1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2), n: []int{4, 1, 2}[i%3]})
-				}
-				c := int4Case{shape: shape, bf16: i%2 == 1, runs: 1 + i%2, tokens: tokens, warps: 1 + 2*(i%2),
-					n: []int{4, 1, 2}[i%3]}
-				if all = append(all, c); i < 5 || deep.On() {
-					c.shape.Wide = true
-					all = append(all, c)
-				}
+				wide := c
+				wide.shape.Wide = true
+				all = append(all, c, wide)
 			}
 		}
 	}
@@ -179,9 +168,8 @@ func (c int4Case) random(rng *rand.Rand) *int4Data {
 	}
 	for row := range i4.Rows {
 		d.scales[row] = float32(math.Ldexp(1+rng.Float64(), -6))
-		d.zeros[row] = zeroPoint()
 	}
-	for range c.tokens * c.k() / i4.Columns {
+	for range c.k() / i4.Columns {
 		size := math.Ldexp(1, rng.IntN(21)-10)
 		if c.shape.Group == 16 { // whose scales differ enough
 			size = math.Ldexp(1, rng.IntN(6)+5)
@@ -203,9 +191,6 @@ func (c int4Case) weight(d *int4Data, row, column int) (int64, float32) {
 		return code, c.scaleOf(run.Scales[row][in/c.shape.Group]) / 2
 	}
 	if c.shape.Group == i4.Whole {
-		if c.shape.Zeros {
-			code -= int64(d.zeros[row])
-		}
 		return code, d.scales[row]
 	}
 	g := in / c.shape.Group
@@ -234,35 +219,29 @@ func fusedOnce(a, b, c float32) float32 {
 }
 
 // exact is what the kernel must give in every bit: integer sums of up to 64 columns, in int64, turned to f32 and
-// added by fma in order, of one or two tokens each half of a block for itself, a warp's blocks, then the warps.
+// added by fma in order, each half of a block for itself, a warp's blocks, then the warps.
 func (c int4Case) exact(d *int4Data) (y []float32) {
-	for token := range c.tokens {
-		x := d.x[token*c.k():][:c.k()]
-		for row := range i4.Rows {
-			sum := c.warpSum(d, x, row, 0)
-			for w := 1; w < c.warps; w++ {
-				sum += c.warpSum(d, x, row, w)
-			}
-			if c.shape.Group == i4.Whole {
-				sum *= d.scales[row]
-			}
-			y = append(y, sum)
+	for row := range i4.Rows {
+		sum := c.warpSum(d, row, 0)
+		for w := 1; w < c.warps; w++ {
+			sum += c.warpSum(d, row, w)
 		}
+		if c.shape.Group == i4.Whole {
+			sum *= d.scales[row]
+		}
+		y = append(y, sum)
 	}
 	return y
 }
 
 // spread is whether all four lanes that share a row have sums of its scale groups.
 func (c int4Case) spread() bool {
-	return c.tokens == 1 && (c.shape.Group == 16 || c.shape.Group == 32 && !c.shape.Zeros)
+	return c.shape.Group == 16 || c.shape.Group == 32 && !c.shape.Zeros
 }
 
-func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
+func (c int4Case) warpSum(d *int4Data, row, warp int) float32 {
 	var halves [4]float32
-	together := i4.Columns // that are added up to one sum
-	if c.tokens == 1 || c.tokens == 2 && c.shape.Group != 16 {
-		together = 64
-	}
+	const together = 64 // columns that are added up to one sum
 	span := together
 	if c.shape.Group != i4.Whole {
 		span = min(span, c.shape.Group)
@@ -271,7 +250,7 @@ func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
 		if block/c.n%c.warps != warp {
 			continue
 		}
-		q, unit := i4.Fixed(x[block*i4.Columns:][:i4.Columns])
+		q, unit := i4.Fixed(d.x[block*i4.Columns:][:i4.Columns])
 		for first := 0; first < i4.Columns; first += span {
 			var sum int64
 			_, scale := c.weight(d, row, block*i4.Columns+first)
@@ -306,26 +285,22 @@ func (c int4Case) check(t *testing.T, d *int4Data) {
 	t.Helper()
 	y := rig.F32s(int4Rig(t, c, d).Run()["y"])
 	exact := c.exact(d)
-	for token := range c.tokens {
-		x := d.x[token*c.k():][:c.k()]
-		var units []float64
-		for group := range slices.Chunk(x, i4.Columns) {
-			_, unit := i4.Fixed(group)
-			units = append(units, float64(unit))
+	var units []float64
+	for group := range slices.Chunk(d.x, i4.Columns) {
+		_, unit := i4.Fixed(group)
+		units = append(units, float64(unit))
+	}
+	for row, got := range y {
+		require.Equal(t, float64(exact[row]), got, "%s: row %d", c, row)
+		var want, abs, fixed float64
+		for i, v := range d.x {
+			w, s := c.weight(d, row, i)
+			product := float64(w) * float64(s)
+			want, abs = want+product*float64(v), abs+math.Abs(product*float64(v))
+			fixed += math.Abs(product) * units[i/i4.Columns] / 2
 		}
-		for row := range i4.Rows {
-			got := y[token*i4.Rows+row]
-			require.Equal(t, float64(exact[token*i4.Rows+row]), got, "%s: token %d, row %d", c, token, row)
-			var want, abs, fixed float64
-			for i, v := range x {
-				w, s := c.weight(d, row, i)
-				product := float64(w) * float64(s)
-				want, abs = want+product*float64(v), abs+math.Abs(product*float64(v))
-				fixed += math.Abs(product) * units[i/i4.Columns] / 2
-			}
-			steps := float64(c.k()/16 + c.warps + 4)
-			require.LessOrEqual(t, math.Abs(want-got), fixed+steps*0x1p-24*(abs+fixed), "%s: token %d, row %d", c, token, row)
-		}
+		steps := float64(c.k()/16 + c.warps + 4)
+		require.LessOrEqual(t, math.Abs(want-got), fixed+steps*0x1p-24*(abs+fixed), "%s: row %d", c, row)
 	}
 }
 

@@ -16,74 +16,37 @@ type Int4Input struct {
 	sums  [][][]i32   // [set][group]: of its 32 columns, the lane's half only where weights are A
 }
 
-// Input loads n groups, 1, 2 or a multiple of 4, of the input from group first on, a multiple of n.
+// Input loads n groups, 1, 2 or a multiple of 4, of the input of one token from group first on, a multiple of n.
 func (p *Int4) Input(e *grid.Env, first u32, n int) *Int4Input {
 	if why := p.problem(); why != "" {
 		return nil // Begin says it
 	}
-	x := &Int4Input{}
-	if p.weightsAreA() {
-		token := e.K.U32(0)
-		if p.X.T == 2 {
-			token = e.Lane.DivC(16) // B's column is 4 times the token, plus the quarter
-		}
-		quarter := e.Lane.DivC(4).RemC(4)
-		sumsOf := e.K.U32(0)
-		if p.X.T == 2 {
-			sumsOf = e.Lane.RemC(4).DivC(2)
-		}
-		half := p.half(e)
-		p.load(e, x, first, n, token, sumsOf, []u32{quarter}, &half)
-		if p.Shape.E2M1 {
-			for i, unit := range x.units[0] {
-				x.units[0][i] = unit.Mul(e.K.F32(2)) // of codes times 8, and not 16
-			}
-		}
-		return x
-	}
-	for set := range p.sets() {
-		token := e.Lane.DivC(4).AddC(8 * set)
-		if 8*set+8 > p.X.T { // those that are not there are another's, and nobody looks at them
-			token = token.MinC(p.X.T - 1)
-		}
-		p.load(e, x, first, n, token, token, []u32{e.K.U32(0), e.K.U32(1), e.K.U32(2), e.K.U32(3)}, nil)
-	}
-	return x
-}
-
-// load is what a set has: token's words of some quarters, and of's units and sums, of one half or of both.
-func (p *Int4) load(e *grid.Env, x *Int4Input, first u32, n int, token, of u32, quarters []u32, half *u32) {
+	quarter, half := e.Lane.DivC(4).RemC(4), p.half(e)
 	var words [][][]i32
 	var sums [][]i32
-	place := of.MulC(p.X.stride()).Add(first)
 	for i := range n {
-		var group [][]i32
-		for _, q := range quarters {
-			at := first.AddC(i).MulC(4).Add(q).MulC(p.X.T).Add(token).MulC(4).Add(e.Lane.RemC(4))
-			var four []i32
-			for j, w := range p.X.Bytes.LoadN(at.MulC(4), 4) {
-				if half != nil && p.Sixteen() { // B's columns 0 to 3 have the even words, and 4 to 7 the odd ones
-					w = dsl.Select(e.Lane.ShrC(4).EqC(j%2), w, e.K.U32(0))
-				} else if half != nil && p.Spread() { // the first two, and the last two
-					w = dsl.Select(e.Lane.ShrC(4).EqC(j/2), w, e.K.U32(0))
-				}
-				four = append(four, dsl.Bits[dsl.I32](w))
+		at := first.AddC(i).MulC(4).Add(quarter).MulC(4).Add(e.Lane.RemC(4))
+		var four []i32
+		for j, w := range p.X.Bytes.LoadN(at.MulC(4), 4) {
+			if p.Sixteen() { // B's columns 0 to 3 have the even words, and 4 to 7 the odd ones
+				w = dsl.Select(e.Lane.ShrC(4).EqC(j%2), w, e.K.U32(0))
+			} else if p.Spread() { // the first two, and the last two
+				w = dsl.Select(e.Lane.ShrC(4).EqC(j/2), w, e.K.U32(0))
 			}
-			group = append(group, four)
+			four = append(four, dsl.Bits[dsl.I32](w))
 		}
-		words = append(words, group)
-		if !p.Shape.Zeros {
-			continue
-		}
-		at := place.AddC(i).MulC(4)
-		if half != nil {
-			sums = append(sums, p.X.Sums.LoadN(at.Add(half.MulC(2)), 2))
-		} else {
-			sums = append(sums, p.X.Sums.LoadN(at, 4))
+		words = append(words, [][]i32{four})
+		if p.Shape.Zeros {
+			sums = append(sums, p.X.Sums.LoadN(first.AddC(i).MulC(4).Add(half.MulC(2)), 2))
 		}
 	}
-	x.words, x.sums = append(x.words, words), append(x.sums, sums)
-	x.units = append(x.units, loadMany(p.X.Units, place, n))
+	units := loadMany(p.X.Units, first, n)
+	if p.Shape.E2M1 {
+		for i, unit := range units {
+			units[i] = unit.Mul(e.K.F32(2)) // of codes times 8, and not 16
+		}
+	}
+	return &Int4Input{words: [][][][]i32{words}, units: [][]f32{units}, sums: [][][]i32{sums}}
 }
 
 // sum is the sum of a group's fixed points over quarters of its columns, from first to before end, of those that a lane

@@ -7,7 +7,7 @@ import (
 	"github.com/mkgen/mkgen/tasks/grid"
 )
 
-// stageVector turns a vector of n elements, a multiple of 4, into the fixed point of token 0: use says of
+// stageVector turns a vector of n elements, a multiple of 4, into fixed point: use says of
 // which elements, as begin of Source does. A warp's lanes have a group; of one that is not whole the others
 // are zeros.
 func (f *FixedInput) stageVector(e *grid.Env, from Source, n int, use func(i u32) func(x []f32) [4]f32) {
@@ -15,7 +15,7 @@ func (f *FixedInput) stageVector(e *grid.Env, from Source, n int, use func(i u32
 	e.WholeWarps = true
 	from.elements(e, whole, func(i u32) func(x []f32) {
 		made := use(i)
-		return func(x []f32) { f.Stage(e, k.U32(0), i.DivC(dsl.WarpSize), made(x)) }
+		return func(x []f32) { f.Stage(e, i.DivC(dsl.WarpSize), made(x)) }
 	})
 	e.WholeWarps = false
 	if whole == n {
@@ -31,7 +31,7 @@ func (f *FixedInput) stageVector(e *grid.Env, from Source, n int, use func(i u32
 				x[j].Set(v)
 			}
 		})
-		f.Stage(e, k.U32(0), k.U32(group), [4]f32{x[0].Get(), x[1].Get(), x[2].Get(), x[3].Get()})
+		f.Stage(e, k.U32(group), [4]f32{x[0].Get(), x[1].Get(), x[2].Get(), x[3].Get()})
 	})
 }
 

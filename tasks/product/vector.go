@@ -374,7 +374,7 @@ func inputProblem(what string, n, multiple int, f pipeline.Format, dst dsl.Buf[d
 	if fixed != nil || inFixed(f) {
 		return rule.First(long,
 			rule.Need(fixed != nil && inFixed(f), "%s: %s weights and Fixed do not belong together", what, f),
-			rule.Need(fixed == nil || fixed.K == padded && fixed.T == 1, "%s: Fixed is not for a token of %d elements", what,
+			rule.Need(fixed == nil || fixed.K == padded, "%s: Fixed is not of %d elements", what,
 				padded),
 			rule.Sound(fixed.problem(what)))
 	}
