@@ -336,10 +336,7 @@ func (g *GPU) Close() error {
 	for _, h := range g.host {
 		errs = append(errs, h.Free())
 	}
-	if h := g.ahead.host; h != nil {
-		errs = append(errs, g.stream.Sync(), h.Free())
-		g.ahead = ahead{}
-	}
+	errs = append(errs, g.ahead.close(g.stream))
 	errs = append(errs, g.begin.Close(), g.end.Close(), g.stream.Close())
 	for _, m := range g.modules {
 		errs = append(errs, m.Close())

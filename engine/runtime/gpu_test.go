@@ -131,6 +131,54 @@ func TestWhatIsWrittenAheadIsThereWhenTheLaunchHasBegun(t *testing.T) {
 	require.NoError(t, gpu.Close())
 }
 
+// What is written from memory that the GPU gave goes from there; other memory may be used again at once.
+func TestWritingAheadFromTheGPUsOwnMemory(t *testing.T) {
+	gpu := fakeGPU(t)
+	require.NoError(t, gpu.Alloc("x", 128))
+	first, err := gpu.Keep(64)
+	require.NoError(t, err)
+	second, err := gpu.Keep(128)
+	require.NoError(t, err)
+	other := make([]byte, 64)
+	for i := range other {
+		first[i], second[i], second[64+i], other[i] = byte(i), byte(100+i), byte(164+i), 7
+	}
+	for _, src := range [][]byte{first[8:40], second[:64], second[64:], other, first} {
+		require.NoError(t, gpu.WriteAhead("x", 4, src))
+		require.NoError(t, gpu.Start(nil))
+		require.NoError(t, gpu.Wait())
+		got := make([]byte, len(src))
+		require.NoError(t, gpu.Read("x", 4, got))
+		require.Equal(t, src, got)
+	}
+	require.Error(t, gpu.WriteAhead("x", 100, first))
+	require.NoError(t, gpu.Close())
+	require.NoError(t, gpu.Close())
+}
+
+func TestReadingAheadOfTheNextLaunch(t *testing.T) {
+	gpu := fakeGPU(t)
+	require.NoError(t, gpu.Alloc("x", 1000))
+	_, err := gpu.ReadAhead("y", 0, 4)
+	require.EqualError(t, err, `no buffer "y"`)
+	_, err = gpu.ReadAhead("x", 990, 11)
+	require.Error(t, err)
+	src := make([]byte, 1000)
+	for i := range src {
+		src[i] = byte(i % 251)
+	}
+	require.NoError(t, gpu.Write("x", 0, src))
+	for _, n := range []int{10, 900, 20} { // more and less than before
+		wait, err := gpu.ReadAhead("x", 7, n)
+		require.NoError(t, err)
+		got, err := wait()
+		require.NoError(t, err)
+		require.Equal(t, src[7:7+n], got)
+	}
+	require.NoError(t, gpu.Close())
+	require.NoError(t, gpu.Close())
+}
+
 // What the host keeps lies in its memory: it looks there without a copy.
 func TestWhatTheHostKeepsIsInItsMemory(t *testing.T) {
 	gpu := fakeGPUOf(t, func(k *dsl.Kernel) {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"unsafe"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
@@ -141,10 +142,16 @@ func (s *runner) scales(n int) error {
 	return s.dev.Write(megakernel.BufferKVScales, 0, words(bits))
 }
 
+// words are the bytes of words as a device has them, little-endian: where the host is so, too, the same memory.
 func words(vs []uint32) []byte {
+	if littleEndian {
+		return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(vs))), 4*len(vs))
+	}
 	out := make([]byte, 0, 4*len(vs))
 	for _, v := range vs {
 		out = binary.LittleEndian.AppendUint32(out, v)
 	}
 	return out
 }
+
+var littleEndian = binary.NativeEndian.Uint16([]byte{1, 0}) == 1

@@ -1,13 +1,21 @@
 package runtime
 
+import (
+	"slices"
+	"unsafe"
+)
+
 // mirror is a buffer of words that the host fills, and what the device has of it.
 type mirror struct {
 	name      string
 	want, has []uint32
+	// used is how many words changed looks at: those behind are as the device has them. A launch finds the host's caches
+	// cold, and page tables are long.
+	used int
 }
 
 func newMirror(name string, n int) mirror {
-	return mirror{name: name, want: make([]uint32, n), has: make([]uint32, n)}
+	return mirror{name: name, want: make([]uint32, n), has: make([]uint32, n), used: n}
 }
 
 // encode lets f write the words that the device is to have.
@@ -21,7 +29,7 @@ func (m *mirror) all(dev Device) error {
 
 // changed writes from the first word that the device has otherwise to the last.
 func (m *mirror) changed(dev Device) error {
-	from, to := 0, len(m.want)
+	from, to := 0, m.used
 	for from < to && m.want[from] == m.has[from] {
 		from++
 	}
@@ -47,4 +55,41 @@ func writeAhead(dev Device, name string, offset int64, raw []byte) error {
 // there when the next launch begins.
 type aheadWriter interface {
 	WriteAhead(name string, offset int64, src []byte) error
+}
+
+// aheadKeeper is an aheadWriter that copies from memory of its own without another copy: memory that it gives must not
+// change from WriteAhead on until the next launch has begun. It is the device's, and goes with it.
+type aheadKeeper interface {
+	Keep(bytes int) ([]byte, error)
+}
+
+// keep is memory of n words for what is written ahead, the device's own where it has such.
+func keep(dev Device, n int) ([]uint32, error) {
+	d, ok := dev.(aheadKeeper)
+	if !ok || !littleEndian || n == 0 {
+		return make([]uint32, n), nil
+	}
+	raw, err := d.Keep(4 * n)
+	if err != nil {
+		return nil, err
+	}
+	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(raw))), n), nil
+}
+
+// aheadReader is a device that copies while the host goes on: to what a buffer holds before the next launch begins.
+type aheadReader interface {
+	// ReadAhead begins to read n bytes; wait returns them, from any goroutine. They stay until it is called again.
+	ReadAhead(name string, offset int64, n int) (wait func() ([]byte, error), err error)
+}
+
+// readAhead begins to read n bytes of what the last launch has left; memory has room for them, where the device
+// needs that.
+func readAhead(dev Device, name string, offset int64, n int, memory *[]byte) (wait func() ([]byte, error), err error) {
+	if d, ok := dev.(aheadReader); ok {
+		return d.ReadAhead(name, offset, n)
+	}
+	*memory = slices.Grow((*memory)[:0], n)[:n]
+	raw := *memory
+	err = dev.Read(name, offset, raw)
+	return func() ([]byte, error) { return raw, nil }, err
 }

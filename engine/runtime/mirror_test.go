@@ -18,6 +18,29 @@ func (w *writes) Write(name string, offset int64, src []byte) error {
 	return nil
 }
 
+// keeper is a device with memory of its own that it copies from.
+type keeper struct {
+	writes
+	raw []byte
+}
+
+func (k *keeper) Keep(n int) ([]byte, error) {
+	k.raw = make([]byte, n)
+	return k.raw, nil
+}
+
+func TestMemoryThatADeviceKeepsIsWrittenInWords(t *testing.T) {
+	k := &keeper{}
+	for _, dev := range []Device{k, &k.writes} {
+		got, err := keep(dev, 3)
+		require.NoError(t, err)
+		require.Len(t, got, 3)
+		got[1] = 0x04030201
+		require.Equal(t, []byte{0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0}, words(got))
+	}
+	require.Equal(t, []byte{0, 0, 0, 0, 1, 2, 3, 4, 0, 0, 0, 0}, k.raw)
+}
+
 func TestOnlyWordsThatChangeAreWritten(t *testing.T) {
 	d := &writes{}
 	m := newMirror("m", 10)
@@ -32,4 +55,10 @@ func TestOnlyWordsThatChangeAreWritten(t *testing.T) {
 	require.NoError(t, m.changed(d))
 	require.Equal(t, []string{"m 0+40", "m 12+12", "m 12+4"}, d.log)
 	require.Equal(t, m.want, m.has)
+	set(7, 1)
+	m.used = 7
+	require.NoError(t, m.changed(d))
+	m.used = 8
+	require.NoError(t, m.changed(d))
+	require.Equal(t, []string{"m 28+4"}, d.log[3:])
 }

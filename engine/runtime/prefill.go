@@ -113,7 +113,7 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 	if r.copies() {
 		kept := keptPages(of, r.mk.KV.Page)
 		scalars[megakernel.ScalarKept] = uint64(len(kept) / 2)
-		if err := r.dev.Write(megakernel.BufferKept, 0, words(kept)); err != nil {
+		if err := writeAhead(r.dev, megakernel.BufferKept, 0, words(kept)); err != nil {
 			return chosen, err
 		}
 	}
@@ -197,14 +197,14 @@ func (r *Prefill) feed(of []batch.Sequence) (n int, err error) {
 	if n = len(feed); n > r.Tokens() {
 		return 0, fmt.Errorf("a prefill step of %d tokens, want 1 to %d", n, r.Tokens())
 	}
-	err = r.dev.Write(megakernel.BufferPrompt, 0, words(feed))
+	err = writeAhead(r.dev, megakernel.BufferPrompt, 0, words(feed))
 	if r.Sequences() > 1 {
-		err = errors.Join(err, r.dev.Write(megakernel.BufferPrefillRows, 0, words(rows)),
-			r.dev.Write(megakernel.BufferPrefillSequences, 0, words(sequences)))
+		err = errors.Join(err, writeAhead(r.dev, megakernel.BufferPrefillRows, 0, words(rows)),
+			writeAhead(r.dev, megakernel.BufferPrefillSequences, 0, words(sequences)))
 	}
 	if !slices.Equal(r.table[:len(table)], table) {
 		copy(r.table, table)
-		err = errors.Join(err, r.dev.Write(megakernel.BufferPrefillTable, 0, words(r.table)))
+		err = errors.Join(err, writeAhead(r.dev, megakernel.BufferPrefillTable, 0, words(r.table)))
 	}
 	return n, errors.Join(err, r.failed)
 }

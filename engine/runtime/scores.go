@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/sampling"
@@ -17,12 +18,13 @@ import (
 type scores struct {
 	asked []asked
 	ran   int      // steps that chose a token
-	first int      // row that raw begins with
-	raw   []byte   // of rows from that on; none where no row has scores
+	first int      // row that those of raw begin with
 	words []uint32 // memory of a token's
+
+	raw func() ([]byte, error) // waits for them; nil where no row has scores
 }
 
-// takeScores reads the scores of the last launch from the device, once.
+// takeScores begins to read the scores of the last launch from the device, once.
 func (s *runner) takeScores() (*scores, error) {
 	if s.taken != nil {
 		return s.taken, nil
@@ -34,13 +36,13 @@ func (s *runner) takeScores() (*scores, error) {
 		}
 	}
 	size := 4 * draw.ScoredSteps * words
-	taken := &scores{slices.Clone(s.asked), s.ran, from, nil, make([]uint32, words)}
+	taken := &scores{asked: slices.Clone(s.asked), ran: s.ran, first: from, words: make([]uint32, words)}
 	if from < end {
-		s.raw = slices.Grow(s.raw[:0], size*(end-from))[:size*(end-from)]
-		if err := s.dev.Read(megakernel.BufferScores, int64(size)*int64(from), s.raw); err != nil {
+		wait, err := readAhead(s.dev, megakernel.BufferScores, int64(size)*int64(from), size*(end-from), &s.raw)
+		if err != nil {
 			return nil, err
 		}
-		taken.raw = s.raw
+		taken.raw = sync.OnceValues(wait)
 	}
 	s.taken = taken
 	return taken, nil
@@ -59,7 +61,11 @@ func (s *scores) of(row, position, token int) (sampling.Logprobs, error) {
 		return sampling.Logprobs{}, fmt.Errorf("log-probabilities of row %d at position %d, want %d to %d", row, position,
 			first, end-1)
 	}
-	at := s.raw[4*len(s.words)*(draw.ScoredSteps*(row-s.first)+position%draw.ScoredSteps):]
+	raw, err := s.raw()
+	if err != nil {
+		return sampling.Logprobs{}, err
+	}
+	at := raw[4*len(s.words)*(draw.ScoredSteps*(row-s.first)+position%draw.ScoredSteps):]
 	for i := range s.words {
 		s.words[i] = binary.LittleEndian.Uint32(at[4*i:])
 	}

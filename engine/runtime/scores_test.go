@@ -118,6 +118,39 @@ func TestLogprobsOfALaunchAreThoseOfAllLogits(t *testing.T) {
 	}
 }
 
+// lateScores are read when they are waited for.
+type lateScores struct{ *scoreMemory }
+
+func (m lateScores) ReadAhead(name string, offset int64, n int) (func() ([]byte, error), error) {
+	return func() ([]byte, error) {
+		raw := make([]byte, n)
+		return raw, m.Read(name, offset, raw)
+	}, nil
+}
+
+// What reading fails with when the next launch runs already is every token's error.
+func TestLogprobsThatAreReadWhileTheNextLaunchRuns(t *testing.T) {
+	s, m := scoredLaunch(2, 3, true)
+	flat := make([]float32, scoredSMs)
+	m.set(1, 103, 5, flat)
+	s.dev = lateScores{m}
+	scores, err := s.Scores()
+	require.NoError(t, err)
+	require.Zero(t, m.reads)
+	l, err := scores(1, 1, 5)
+	require.NoError(t, err)
+	require.InDelta(t, -math.Log(scoredSMs), l.Logprob.Logprob, 1e-6)
+	_, err = scores(1, 1, 5)
+	require.NoError(t, err)
+	require.Equal(t, 1, m.reads)
+	s.drew(3, 3)
+	m.bad = errors.New("bad")
+	scores, err = s.Scores()
+	require.NoError(t, err)
+	_, err = scores(1, 1, 5)
+	require.ErrorIs(t, err, m.bad)
+}
+
 func TestLogprobsThatALaunchDoesNotHave(t *testing.T) {
 	s, m := scoredLaunch(2, 3, false)
 	flat := make([]float32, scoredSMs)

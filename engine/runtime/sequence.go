@@ -129,7 +129,7 @@ func (s *Sequence) SetTable(table []uint32) error {
 	if err := checkTable(table, s.pages); err != nil {
 		return err
 	}
-	if err := s.dev.Write("page_table", 0, words(table)); err != nil {
+	if err := writeAhead(s.dev, "page_table", 0, words(table)); err != nil {
 		return err
 	}
 	s.table = slices.Clone(table)

@@ -32,7 +32,9 @@ type Session struct {
 	used int // page table entries of the last launch
 
 	// what the device has
-	rows, entries, positions, items, merges mirror
+	rows, entries, positions, merges mirror
+
+	items []uint32 // "attn_plan": every CTA has other items in every launch, so it is written as a whole
 }
 
 // Options are what a session needs beside kernel, device and weights. Those without a use for a kernel's rows are not
@@ -140,17 +142,22 @@ func (r *Session) mirrors(limits kv.Limits) error {
 	r.rows = newMirror(megakernel.BufferRows, limits.Rows*kv.RowWords)
 	r.entries = newMirror(megakernel.BufferEntries, r.o.Entries)
 	r.entries.want = slices.Repeat([]uint32{r.o.Guard}, r.o.Entries)
-	r.items = newMirror(megakernel.BufferWork, limits.WorkWords(classes))
+	var err error
+	if r.items, err = keep(r.dev, limits.WorkWords(classes)); err != nil {
+		return err
+	}
 	r.merges = newMirror(megakernel.BufferMerges, limits.MergeWords(classes))
-	all := []*mirror{&r.rows, &r.entries, &r.items, &r.merges}
+	all := []*mirror{&r.rows, &r.entries, &r.merges}
 	if r.mk.Options.Selection {
 		r.positions = newMirror(megakernel.BufferPositions, r.o.Entries)
 		all = append(all, &r.positions)
 	}
+	err = r.dev.Write(megakernel.BufferWork, 0, words(r.items))
 	for _, m := range all {
-		if err := m.all(r.dev); err != nil {
-			return err
-		}
+		err = errors.Join(err, m.all(r.dev))
+	}
+	if err != nil {
+		return err
 	}
 	if r.o.MaskWords > 0 {
 		return r.SetMask(0, slices.Repeat([]uint32{1<<32 - 1}, r.o.MaskWords))
@@ -265,7 +272,7 @@ func (r *Session) SetMask(from int, bits []uint32) error {
 
 // upload writes what the device does not have yet.
 func (r *Session) upload(p *kv.Plan) error {
-	r.items.encode(p.EncodeWork)
+	p.EncodeWork(r.items)
 	r.merges.encode(p.EncodeMerge)
 	r.rows.encode(func(dst []uint32) { copy(dst, p.Rows) })
 	r.entries.encode(func(dst []uint32) {
@@ -273,10 +280,10 @@ func (r *Session) upload(p *kv.Plan) error {
 		for i := n; i < r.used; i++ {
 			dst[i] = r.o.Guard
 		}
-		r.used = n
+		r.entries.used, r.used = max(n, r.used), n
 	})
 	r.positions.encode(func(dst []uint32) { copy(dst, p.Positions) })
-	return errors.Join(r.items.changed(r.dev), r.merges.changed(r.dev), r.rows.changed(r.dev), r.entries.changed(r.dev),
+	return errors.Join(writeAhead(r.dev, megakernel.BufferWork, 0, words(r.items)), r.merges.changed(r.dev), r.rows.changed(r.dev), r.entries.changed(r.dev),
 		r.positions.changed(r.dev))
 }
 

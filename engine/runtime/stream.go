@@ -68,7 +68,7 @@ func (s *Sequence) prepare(prompt []int, known, steps int) error {
 	for i, token := range prompt {
 		bits[i] = uint32(token)
 	}
-	if err := s.dev.Write("tokens", 4*int64(s.pos), words(bits)); err != nil {
+	if err := writeAhead(s.dev, "tokens", 4*int64(s.pos), words(bits)); err != nil {
 		return err
 	}
 	if s.mk.Graph != nil {
