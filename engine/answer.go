@@ -69,8 +69,8 @@ func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
 	return a
 }
 
-// add takes a chosen token and returns what it gives to hand out. It sets Finish
-// when the token is the last.
+// add takes a chosen token and returns what it gives to hand out, without its text where there are no stop texts. It sets
+// Finish when the token is the last.
 func (a *answer) add(token int) Piece {
 	if len(a.res.Tokens) == 0 {
 		a.fed(a.res.Usage.Prompt)
@@ -79,26 +79,40 @@ func (a *answer) add(token int) Piece {
 	a.res.Tokens = append(a.res.Tokens, token)
 	a.rule.Took(token)
 	a.accept(token)
-	text, stopped := "", false
-	end := slices.Contains(a.ends, token)
-	if a.decoder != nil && !end {
-		text, stopped = a.stop.add(a.decoder.Add(token))
-	}
-	a.text.WriteString(text)
+	p := Piece{Token: token, Logprobs: a.next}
 	switch {
-	case end:
-		a.res.Finish = End
-	case stopped:
-		a.res.Finish = Stopped
+	case slices.Contains(a.ends, token):
+		p.Finish = End
+	case len(a.stop.stops) > 0 && a.say(&p):
+		p.Finish = Stopped
 	case len(a.res.Tokens) == a.most:
-		a.res.Finish = Length
+		p.Finish = Length
 	}
-	p := Piece{Token: token, Text: text, Finish: a.res.Finish, Logprobs: a.next}
+	a.res.Finish = p.Finish
 	if len(a.res.Tokens) == 1 {
 		p.PromptLogprobs = a.res.PromptLogprobs
 	}
 	a.next = nil
 	return p
+}
+
+// speak gives pieces that add has made, in order, the texts that it left out.
+func (a *answer) speak(pieces []Piece) {
+	for i := range pieces {
+		if len(a.stop.stops) == 0 && pieces[i].Finish != End {
+			a.say(&pieces[i])
+		}
+	}
+}
+
+// say gives a piece the text that its token completes, and reports whether that has come to a stop text.
+func (a *answer) say(p *Piece) (stopped bool) {
+	if a.decoder == nil {
+		return false
+	}
+	p.Text, stopped = a.stop.add(a.decoder.Add(p.Token))
+	a.text.WriteString(p.Text)
+	return stopped
 }
 
 // accept tells the mask of a token.

@@ -4,7 +4,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/stretchr/testify/require"
 )
 
@@ -79,4 +81,45 @@ func TestWhereTheTextIsCutMakesNoDifference(t *testing.T) {
 		}
 	}
 	require.Greater(t, stopped, 500)
+}
+
+// Text that is made when tokens are handed out is that which is made as they come, where a stop text may end it.
+func TestTextThatIsMadeLater(t *testing.T) {
+	text, _, err := bundled.Tokenizer("tiny")
+	require.NoError(t, err)
+	tokens, err := text.Encode("Once upon a time né 日本 there was a dog.", false)
+	require.NoError(t, err)
+	for _, ends := range [][]int{nil, {tokens[len(tokens)-1]}} {
+		o := Options{Text: text, Ends: ends, Kernel: fakeOptions().Kernel}
+		want := ""
+		for _, at := range []int{1, 3, len(tokens)} { // how many tokens are handed out at a time
+			for _, stop := range [][]string{{"\x01"}, nil} {
+				a := o.answer(&Request{MaxTokens: len(tokens), Stop: stop}, []int{5}, time.Now())
+				var fresh []Piece
+				got := ""
+				for i, token := range tokens {
+					p := a.add(token)
+					require.Equal(t, i == len(tokens)-1, p.Finish != "")
+					if fresh = append(fresh, p); len(fresh) < at && p.Finish == "" {
+						continue
+					}
+					a.speak(fresh)
+					for _, p := range fresh {
+						got += p.Text
+					}
+					fresh = nil
+				}
+				if p, ok := a.flush(); ok {
+					got += p.Text
+				}
+				if want == "" {
+					want = got
+				}
+				require.Equal(t, want, got)
+				require.Equal(t, want, a.result().Text)
+			}
+		}
+		require.Contains(t, want, "日本")
+		require.Equal(t, ends == nil, strings.HasSuffix(want, "."))
+	}
 }

@@ -25,6 +25,8 @@ type Stream struct {
 
 	unwatch func() bool // ends the watch over ctx
 
+	fresh []Piece // taken and not handed out; the worker's
+
 	mu     sync.Mutex
 	cond   sync.Cond
 	pieces []Piece // not taken yet
@@ -81,19 +83,23 @@ func (s *Stream) Wait() (Result, error) {
 // nothing.
 func (s *Stream) Cancel() { s.cancel() }
 
-// hand adds a piece. With later it waits for its log-probabilities.
-func (s *Stream) hand(p Piece, later bool) {
+// hand adds pieces. Those that have a token and, with later, no log-probabilities wait for them.
+func (s *Stream) hand(later bool, pieces ...Piece) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if later {
-		s.held = append(s.held, p)
-		return
+	for _, p := range pieces {
+		if later && p.Token != NoToken && p.Logprobs == nil {
+			s.held = append(s.held, p)
+			continue
+		}
+		if p.Logprobs != nil {
+			s.scored = append(s.scored, *p.Logprobs)
+		}
+		s.pieces = append(s.pieces, p)
 	}
-	if p.Logprobs != nil {
-		s.scored = append(s.scored, *p.Logprobs)
+	if len(s.pieces) > 0 {
+		s.cond.Broadcast()
 	}
-	s.pieces = append(s.pieces, p)
-	s.cond.Broadcast()
 }
 
 // score adds the pieces that these are the log-probabilities of.
@@ -153,9 +159,21 @@ func (c client) Fed(tokens int) {
 }
 
 func (c client) Take(token int) bool {
-	p := c.a.add(token)
-	c.hand(p, c.a.top >= 0 && p.Logprobs == nil)
+	c.fresh = append(c.fresh, c.a.add(token))
+	if len(c.a.res.Tokens) == 1 {
+		c.HandOut() // somebody has waited for all of the prompt
+	}
 	return c.a.res.Finish == "" && c.a.failed == nil
+}
+
+func (c client) HandOut() {
+	if len(c.fresh) == 0 {
+		return
+	}
+	c.a.speak(c.fresh)
+	c.hand(c.a.top >= 0, c.fresh...)
+	clear(c.fresh)
+	c.fresh = c.fresh[:0]
 }
 
 func (c client) Gone() bool { return c.ctx.Err() != nil }
@@ -165,7 +183,7 @@ func (c client) Leave(stats batch.Stats, err error) {
 	c.a.res.Usage.Drafted, c.a.res.Usage.Accepted = stats.Drafted, stats.Accepted
 	err = c.why(err)
 	if p, ok := c.a.flush(); ok {
-		c.hand(p, false)
+		c.hand(false, p)
 	}
 	c.unwatch()
 	c.cancel()

@@ -39,6 +39,7 @@ func (e *endless) Draws() bool                      { return false }
 func (e *endless) Pick([]float32, int) (int, error) { return 0, nil }
 func (e *endless) Scored([]sampling.Logprobs)       {}
 func (e *endless) Take(int) bool                    { e.taken++; return true }
+func (e *endless) HandOut()                         {}
 func (e *endless) Gone() bool                       { return false }
 func (e *endless) Leave(batch.Stats, error)         {}
 

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/batch"
@@ -33,11 +34,12 @@ type client struct {
 	fed    []int // what Fed said
 	scored []int // the tokens that they make likely
 
-	got   []int
-	left  bool
-	err   error
-	stats batch.Stats
-	onEnd func()
+	got    []int
+	handed atomic.Int64 // of got
+	left   bool
+	err    error
+	stats  batch.Stats
+	onEnd  func()
 }
 
 func (c *client) Want() int {
@@ -87,9 +89,15 @@ func (c *client) Fed(tokens int) {
 	require.Positive(c.t, tokens)
 	c.fed = append(c.fed, tokens)
 }
+func (c *client) HandOut() {
+	require.False(c.t, c.left)
+	require.Less(c.t, int(c.handed.Load()), len(c.got))
+	c.handed.Store(int64(len(c.got)))
+}
 func (c *client) Gone() bool { return c.gone }
 func (c *client) Leave(s batch.Stats, err error) {
 	require.False(c.t, c.left, "left twice")
+	require.EqualValues(c.t, len(c.got), c.handed.Load(), "not handed out")
 	c.left, c.err, c.stats = true, err, s
 	if c.onEnd != nil {
 		c.onEnd()

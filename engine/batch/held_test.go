@@ -16,8 +16,11 @@ type drawn struct {
 	scored []sampling.Logprobs
 }
 
-func (d *drawn) Draw() draw.Rule              { return d.rule }
-func (d *drawn) Scored(l []sampling.Logprobs) { d.scored = append(d.scored, l...) }
+func (d *drawn) Draw() draw.Rule { return d.rule }
+func (d *drawn) Scored(l []sampling.Logprobs) {
+	require.LessOrEqual(d.t, len(d.scored)+len(l), int(d.handed.Load()))
+	d.scored = append(d.scored, l...)
+}
 
 // withRule adds a job of a rule that has log-probabilities and takes the highest logit, so that the tokens are alone's.
 func (b *bench) withRule(prompt []int, want int) *drawn {

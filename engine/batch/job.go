@@ -28,6 +28,7 @@ type job struct {
 	stats   Stats
 	lookup  *lookup // nil without Options.DraftRows
 	done    bool    // the client wants no more
+	owed    bool    // it is among those of Scheduler.owed
 	// unscored is why log-probabilities that the client waits for cannot be made; nil: they can.
 	unscored error
 }
@@ -57,8 +58,8 @@ func (j *job) toScore() int {
 	return from
 }
 
-// take hands the client a token.
-func (j *job) take(token int) {
+// take gives a job and its client a token.
+func (s *Scheduler) take(j *job, token int) {
 	j.tokens = append(j.tokens, token)
 	if j.plain {
 		j.keys = j.tokens
@@ -66,6 +67,10 @@ func (j *job) take(token int) {
 		j.keys = append(j.keys, j.key(len(j.tokens)-1))
 	}
 	j.done = !j.client.Take(token)
+	if !j.owed {
+		j.owed = true
+		s.owed = append(s.owed, j)
+	}
 }
 
 func (s *Scheduler) pagesOf(tokens int) int { return (tokens + s.o.Page - 1) / s.o.Page }

@@ -25,6 +25,7 @@ func (s *Scheduler) Step(ctx context.Context) error {
 	s.outgrow()
 	s.admit()
 	if len(s.running) == 0 {
+		s.handOut()
 		return nil
 	}
 	for _, j := range s.running {
@@ -64,6 +65,7 @@ func (s *Scheduler) run(ctx context.Context) (l *launch, chosen [][]int, err err
 			s.shorten(p.j, s.pagesOf(p.j.cached+p.rows))
 		}
 	}
+	l.begin()
 	for _, p := range parts {
 		p.j.served = s.turn
 	}
@@ -90,7 +92,9 @@ func (s *Scheduler) without(parts []part) []part {
 type launch struct {
 	s     *Scheduler
 	parts []part
-	seen  int // steps whose tokens were handed out
+	steps int // at most
+	seen  int // steps whose tokens were taken
+	begun bool
 	ended bool
 
 	drafts bool    // there would be rows for drafts
@@ -100,7 +104,8 @@ type launch struct {
 }
 
 func (l *launch) request(steps int) StepRequest {
-	r := StepRequest{Steps: steps, Each: l.each, Mask: l.mask, Quiet: true, Short: l.parts[0].j.short}
+	l.steps = steps
+	r := StepRequest{Steps: steps, Begun: l.begin, Each: l.each, Mask: l.mask, Quiet: true, Short: l.parts[0].j.short}
 	l.taken = make([]taken, len(l.parts))
 	for i, p := range l.parts {
 		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
@@ -116,6 +121,14 @@ func (l *launch) request(steps int) StepRequest {
 		r.Sequences = append(r.Sequences, q)
 	}
 	return r
+}
+
+// begin does what has waited for the launch to run.
+func (l *launch) begin() {
+	if !l.begun {
+		l.begun = true
+		l.s.handOut()
+	}
 }
 
 // scored are the prompt's tokens that the part's rows have scores of.
@@ -142,7 +155,7 @@ func (p *part) fed() []int {
 	return append(p.j.tokens[p.j.cached:end:end], p.drafts...)
 }
 
-// each hands out the tokens of a step and says whether the launch is to go on.
+// each gives jobs the tokens of a step and says whether the launch is to go on.
 func (l *launch) each(chosen []int) bool {
 	if l.late && !l.ended {
 		return !l.s.o.Interrupt()
@@ -166,7 +179,9 @@ func (l *launch) each(chosen []int) bool {
 		}
 		going = going && !j.done && !(l.drafts && l.s.drafting(j))
 	}
-	l.seen++
+	if l.seen++; !l.ended && l.seen < l.steps {
+		l.s.handOut() // behind the last step it is the next launch that matters
+	}
 	return going && !l.s.o.Interrupt()
 }
 
@@ -175,7 +190,7 @@ func (l *launch) take(i int, j *job, token int) {
 	if one := &l.taken[i]; one.j != nil {
 		one.tokens = append(one.tokens, token)
 	}
-	j.take(token)
+	l.s.take(j, token)
 }
 
 // finish draws the tokens that are to be drawn and says what the cache holds after
@@ -257,6 +272,6 @@ func (l *launch) draw(i int, j *job) error {
 	if err != nil {
 		return fmt.Errorf("position %d: %w", len(j.tokens), err)
 	}
-	j.take(token)
+	s.take(j, token)
 	return nil
 }

@@ -126,7 +126,7 @@ func (l *launch) accept(i int, p part) (accepted int, err error) {
 		if j.done = j.done || j.client.Gone(); j.done {
 			break
 		}
-		j.take(token)
+		l.s.take(j, token)
 		if j.done || k == len(p.drafts) || token != p.drafts[k] {
 			break
 		}

@@ -52,6 +52,7 @@ type Scheduler struct {
 	next    int    // number of the next job
 	logits  []float32
 	closed  bool
+	owed    []*job   // that have taken tokens since their HandOut
 	scoring *scoring // of the last launch; nil: its clients have all
 
 	prefilled bool // the last launch was a Prefiller's, and others had no part in it

@@ -6,13 +6,16 @@ import (
 	"github.com/mkgen/mkgen/engine/sampling"
 )
 
-// Log-probabilities of a launch's tokens are made and given to clients while the next launch runs: those of 16
-// sequences and steps take a CPU most of a millisecond. What they are made of is off the device before.
+// What does not decide the next launch waits until that runs: readers are given the tokens of a launch's last step, and
+// its log-probabilities are made, those of 16 sequences and steps in most of a millisecond of a CPU. The stepper has
+// begun to take what they are made of off the device before.
 
 // scoring is a launch whose tokens' log-probabilities are being made.
 type scoring struct {
-	of   []taken
-	done chan struct{} // closed when the clients have them
+	of     []taken
+	scores Scores
+	begun  bool
+	done   chan struct{} // closed when the clients have them
 }
 
 // taken is what a job took in a launch of the tokens whose log-probabilities it waits for.
@@ -24,9 +27,22 @@ type taken struct {
 	err    error // why there are no log-probabilities of some
 }
 
-// score begins to give clients the log-probabilities of what they took in the last launch.
+// handOut does what waits for the next launch to run.
+func (s *Scheduler) handOut() {
+	for _, j := range s.owed {
+		j.owed = false
+		j.client.HandOut()
+	}
+	s.owed = s.owed[:0]
+	if g := s.scoring; g != nil && !g.begun {
+		g.begun = true
+		go g.run()
+	}
+}
+
+// score has clients be given the log-probabilities of what they took in the last launch.
 func (s *Scheduler) score(all []taken) {
-	s.settle()
+	s.wait()
 	var of []taken
 	for i := range all {
 		if all[i].part = i; len(all[i].tokens) > 0 && all[i].j.unscored == nil {
@@ -43,17 +59,16 @@ func (s *Scheduler) score(all []taken) {
 		}
 		return
 	}
-	s.scoring = &scoring{of: of, done: make(chan struct{})}
-	go s.scoring.run(scores)
+	s.scoring = &scoring{of: of, scores: scores, done: make(chan struct{})}
 }
 
-func (g *scoring) run(scores Scores) {
+func (g *scoring) run() {
 	defer close(g.done)
 	for i := range g.of {
 		one := &g.of[i]
 		all := make([]sampling.Logprobs, 0, len(one.tokens))
 		for step, token := range one.tokens {
-			l, err := scores(one.part, step, token)
+			l, err := g.scores(one.part, step, token)
 			if err != nil {
 				one.err = fmt.Errorf("position %d: %w", one.at+step, err)
 				break
@@ -64,8 +79,14 @@ func (g *scoring) run(scores Scores) {
 	}
 }
 
-// settle waits until clients have the log-probabilities that are being made.
+// settle waits until clients have all that waited for the next launch.
 func (s *Scheduler) settle() {
+	s.handOut()
+	s.wait()
+}
+
+// wait waits for log-probabilities that are being made.
+func (s *Scheduler) wait() {
 	if s.scoring == nil {
 		return
 	}

@@ -25,11 +25,23 @@ type scorer struct {
 	making  atomic.Int32  // log-probabilities that are being made
 	others  chan struct{} // one of a prompt's token that was made then
 	prompts int           // log-probabilities of prompts' tokens
+
+	running func(launch int) // unless nil, before each step's tokens are taken
+	silent  bool             // it does not say that a launch has begun
 }
 
 func (s *scorer) Run(ctx context.Context, r batch.StepRequest) ([][]int, error) {
 	if s.begun != nil {
 		s.begun(s.Launches + 1)
+	}
+	if s.silent {
+		r.Begun = nil
+	}
+	if each := r.Each; s.running != nil {
+		r.Each = func(chosen []int) bool {
+			s.running(s.Launches)
+			return each(chosen)
+		}
 	}
 	return s.Stepper.Run(ctx, r)
 }
@@ -103,6 +115,26 @@ func TestLogprobsAreMadeWhileTheNextLaunchRuns(t *testing.T) {
 	require.Equal(t, batchtest.Alone(d.prompt, 11, false), d.got)
 	for i, l := range d.scored {
 		require.Equal(t, d.got[i], l.Token)
+	}
+}
+
+// Tokens are handed out while the launch runs that chose them, those of its last step when the next one does: that one
+// does not wait for readers.
+func TestTokensOfALastStepAreHandedOutWhenTheNextLaunchRuns(t *testing.T) {
+	for _, says := range []bool{true, false} { // whether the stepper says that a launch has begun
+		s, f, d := newScorer(t, 9)
+		var before, running []int
+		f.begun = func(int) { before = append(before, len(d.got)-int(d.handed.Load())) }
+		f.running = func(int) { running = append(running, len(d.got)-int(d.handed.Load())) }
+		f.silent = !says
+		finish(t, s)
+		require.Equal(t, batchtest.Alone(d.prompt, 9, false), d.got)
+		if says {
+			require.Equal(t, []int{0, 1, 1}, before, "launches of 1, 4 and 4 tokens")
+			require.Equal(t, make([]int, 9), running)
+		} else {
+			require.Equal(t, []int{0, 0, 0}, before)
+		}
 	}
 }
 

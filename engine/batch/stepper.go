@@ -31,6 +31,9 @@ type Sequence struct {
 type StepRequest struct {
 	Sequences []Sequence // at least one
 	Steps     int        // at most; above 1 only when every sequence feeds one token, and then the one it chose
+	// Begun, nil for none, is called when the launch runs, on the caller's goroutine and before Each: for what need not
+	// be done before. Of several calls only the first does anything, and a stepper may leave it out.
+	Begun func()
 	// Each is called after every step, in order, on the caller's goroutine: chosen
 	// has the token that follows the last new one of each sequence. When
 	// it returns false the launch is to end soon.
@@ -120,6 +123,9 @@ type Client interface {
 	Fed(tokens int)
 	// Take is given the next token. When it returns false the job ends.
 	Take(token int) bool
+	// HandOut is called when there is time to hand on what Take was given: at once while the launch runs that chose it,
+	// else when the next one runs, and before Scored of these tokens and Leave.
+	HandOut()
 	// Scored is given the log-probabilities of the tokens that Take was given in a launch, where Draw wanted scores and
 	// Draws was false: from another goroutine, perhaps while Take is given those of the next launch.
 	Scored([]sampling.Logprobs)

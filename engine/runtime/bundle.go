@@ -248,6 +248,7 @@ func (b *Bundle) prefill(ctx context.Context, q batch.StepRequest) ([][]int, err
 	if err := r.SetShort(q.Short); err != nil {
 		return nil, err
 	}
+	r.begun = q.Begun
 	chosen, err := r.RunAll(ctx, q.Sequences, q.Quiet)
 	if err != nil {
 		return nil, err

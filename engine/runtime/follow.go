@@ -46,6 +46,9 @@ func (l *launch) run(scalars map[string]uint64) error {
 			_ = s.fail(errors.Join(errors.New("its listener panicked"), s.tellToStop(), s.dev.Wait()))
 		}
 	}()
+	if s.begun != nil {
+		s.begun()
+	}
 	followed := l.follow()
 	returned = true
 	if s.failed != nil {

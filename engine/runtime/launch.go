@@ -16,6 +16,7 @@ import (
 // the tokens of the launch are lost; after any other error but the context's no
 // launch can follow.
 func (r *Session) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+	r.begun = q.Begun
 	if r.one != nil {
 		return r.runOne(ctx, q)
 	}
@@ -73,7 +74,7 @@ func (r *Session) Run(ctx context.Context, q batch.StepRequest) ([][]int, error)
 // The result is these tokens for every step that ran, perhaps more than each was called
 // for. Errors are as those of Run.
 func (r *Session) Launch(ctx context.Context, q kv.Request, each func(step int, chosen []int) bool) ([][]int, error) {
-	r.nextMask = nil
+	r.nextMask, r.begun = nil, nil
 	return r.launch(ctx, q, r.rowDraws, false, each)
 }
 

@@ -40,6 +40,7 @@ type runner struct {
 
 	nextMask func(row int) []uint32 // of the steps behind the first of the next launch; nil: those of the first are of all
 
+	begun     func()    // of the next launch; nil for none: see batch.StepRequest
 	asked     []asked   // of the next launch's rows
 	ran       int       // steps of the last launch that chose a token
 	histories []history // that the device has

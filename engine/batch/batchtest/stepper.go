@@ -165,6 +165,9 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
+	if r.Begun != nil {
+		r.Begun()
+	}
 	feed, cached := make([][]int, len(r.Sequences)), make([]int, len(r.Sequences))
 	for i, q := range r.Sequences {
 		feed[i], cached[i] = q.New, q.Cached
