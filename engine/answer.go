@@ -69,8 +69,8 @@ func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
 	return a
 }
 
-// add takes a chosen token and returns what it gives to hand out, without its text where there are no stop texts. It sets
-// Finish when the token is the last.
+// add takes a chosen token and returns what it gives to hand out, without its text where there are no stop texts. It
+// sets Finish when the token is the last.
 func (a *answer) add(token int) Piece {
 	if len(a.res.Tokens) == 0 {
 		a.fed(a.res.Usage.Prompt)

@@ -3,7 +3,9 @@
 //
 // A Scheduler is told of jobs with Add and works on them with Step. It knows
 // tokens and pages; text and clocks are its caller's, and goroutines but one, which
-// gives clients log-probabilities while the next launch runs. Nothing in it
+// gives clients log-probabilities while the next launch runs. Readers are given the
+// tokens of a launch's last step then, too: nothing that the next launch does not
+// need comes before it. Nothing in it
 // depends on time or chance: the same calls with the same stepper do the same.
 //
 // # A step

@@ -283,8 +283,8 @@ func (r *Session) upload(p *kv.Plan) error {
 		r.entries.used, r.used = max(n, r.used), n
 	})
 	r.positions.encode(func(dst []uint32) { copy(dst, p.Positions) })
-	return errors.Join(writeAhead(r.dev, megakernel.BufferWork, 0, words(r.items)), r.merges.changed(r.dev), r.rows.changed(r.dev), r.entries.changed(r.dev),
-		r.positions.changed(r.dev))
+	return errors.Join(writeAhead(r.dev, megakernel.BufferWork, 0, words(r.items)), r.merges.changed(r.dev),
+		r.rows.changed(r.dev), r.entries.changed(r.dev), r.positions.changed(r.dev))
 }
 
 // peek is what a step chose for each row, or nil when it has not yet.
