@@ -39,6 +39,13 @@ var scaleExcuses = mutate.Excuses{
 		Why: "passes a load of the cache's scales, which no thread of a launch writes", Rule: mutate.Conflict},
 }
 
+// registerExcuses are of kernels whose consumers get registers of the producer's warpgroup. That they get all is
+// another test's (megakernel, Registers).
+var registerExcuses = mutate.Excuses{
+	{Op: "setmaxreg", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers", Behind: "ld @epoch",
+		Why: "with the registers of the launch, for a while or for good, it computes the same", Rule: mutate.SetMaxReg},
+}
+
 // sumsExcuses are of products of 4 bits for several rows whose sums are in shared memory.
 var sumsExcuses = mutate.Excuses{
 	{Op: "mbar.arrive @empty", Classes: later, Role: "consumers", Front: "syncwarp",
@@ -56,11 +63,11 @@ func familyExcuses(f family) mutate.Excuses {
 	case oneRow:
 		return slices.Concat(singleExcuses, drawExcuses, scaleExcuses)
 	case manyRows:
-		return slices.Concat(ringExcuses, raggedExcuses, scaleExcuses, sumsExcuses)
+		return slices.Concat(ringExcuses, raggedExcuses, scaleExcuses, sumsExcuses, registerExcuses)
 	case manyPrompts:
-		return slices.Concat(prefillExcuses, codedExcuses, codedElsewhere, severalExcuses)
+		return slices.Concat(prefillExcuses, codedExcuses, codedElsewhere, severalExcuses, registerExcuses)
 	}
-	return slices.Concat(prefillExcuses, codedExcuses, codedElsewhere)
+	return slices.Concat(prefillExcuses, codedExcuses, codedElsewhere, registerExcuses)
 }
 
 // verdict is what became of a kind of mutants, or of two.

@@ -196,6 +196,15 @@ func killSubjects(t *testing.T) []killSubject {
 			o.Tokens, o.Weights, o.Head, o.Draws = x.rows, "i4g128", "i4g128", x.draws
 		})))
 	}
+	// three idle warps make the producer's a warpgroup, and leave their registers to two of consumers
+	for _, x := range []struct {
+		name  string
+		watch megakernel.Watchdog
+	}{{"registers, 8 rows", megakernel.WatchGrid}, {"registers, 8 rows, all waits watched", megakernel.WatchAll}} {
+		all = append(all, ofRows(x.name, heads(256, 256, 16), 0, with(rows, func(o *megakernel.Options) {
+			o.Consumers, o.Weights, o.Watchdog = megakernel.DefaultConsumers, pipeline.FormatI4G128, x.watch
+		})))
+	}
 	for _, n := range []int{8, 16} { // whose LM head's tiles are no whole chunks
 		o := with(rows, func(o *megakernel.Options) { o.Tokens, o.Weights, o.StageBytes = n, "i4g32-zeros", 2560 })
 		c := heads(512, 256, 16)

@@ -57,11 +57,12 @@ func (p *Program) Explore(mem func() *Memory, o Options, b Bounds) (*Exploration
 type objectKind uint8
 
 const (
-	objWord    objectKind = iota // accessed strongly
-	objMBar                      // an mbarrier
-	objBarrier                   // a barrier of the CTA or cluster
-	objEnd                       // of a CTA: whether copies are in flight
-	objOther                     // fence.sc, registers, marks of launches: one order for all
+	objWord      objectKind = iota // accessed strongly
+	objMBar                        // an mbarrier
+	objBarrier                     // a barrier of the CTA or cluster
+	objEnd                         // of a CTA: whether copies are in flight
+	objRegisters                   // that warps of a CTA have given up
+	objOther                       // fence.sc, marks of launches: one order for all
 )
 
 type object struct {
@@ -93,11 +94,13 @@ func conflict(a, b use) bool {
 
 // reversible says whether a later transition's uses b could have come before a's: not where all that they conflict in
 // is that b is let go on by a, with others: who has waited at a barrier, or for the phase of an mbarrier, has waited
-// for every arrival.
+// for every arrival. Who has got registers has waited for those that others gave up, as far as they were needed, and
+// the others give theirs up whatever he does.
 func reversible(a, b []use) bool {
 	for _, x := range a {
 		for _, y := range b {
-			lets := x.mode == useAdd && y.mode == useRead && (x.kind == objBarrier || x.kind == objMBar && x.gen == y.gen)
+			lets := x.kind == objRegisters || x.mode == useAdd && y.mode == useRead && (x.kind == objBarrier ||
+				x.kind == objMBar && x.gen == y.gen)
 			if conflict(x, y) && !lets {
 				return true
 			}
@@ -270,7 +273,7 @@ func (x *explorer) transition(m *machine, n *node) {
 		w := m.warps[n.now]
 		before := len(m.flight)
 		switch m.p.code[w.pc].op {
-		case ir.OpFence, ir.OpSetMaxReg, ir.OpWGMMA, ir.OpWGMMAWait, ir.OpGridWait, ir.OpGridLaunch:
+		case ir.OpFence, ir.OpWGMMA, ir.OpWGMMAWait, ir.OpGridWait, ir.OpGridLaunch:
 			x.use(objOther, useWrite, 0, 0, 0, 0)
 		}
 		m.burst(w, 1)

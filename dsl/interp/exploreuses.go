@@ -114,6 +114,9 @@ func (x *explorer) pick(n int) int {
 // waits for. What would be a fault is executed.
 func (m *machine) answered(w *warp) bool {
 	in := &m.p.code[w.pc]
+	if in.op == ir.OpSetMaxReg {
+		return m.enoughRegisters(w, in)
+	}
 	if in.op != ir.OpWaitMem && in.op != ir.OpWaitTag && in.op != ir.OpWaitMBar {
 		return true
 	}

@@ -5,11 +5,12 @@ func stepSetMaxReg(m *machine, w *warp, in *inst) {
 	if m.grouped(w, in) == nil {
 		return
 	}
-	k, n := m.p.kernel, in.attr.N
+	n := in.attr.N
 	if w.nreg == 0 {
-		w.nreg = min(65536/(32*k.Warps*max(k.PerSM, 1))/8*8, 255/8*8)
+		w.nreg = m.p.kernel.LaunchRegisters()
 	}
 	more := in.attr.Imm == 1
+	m.usesRegisters(w, more)
 	if more && n < w.nreg || !more && n > w.nreg {
 		m.fail(w, in, anyLane, WarpgroupApart, "the warp has %d registers a thread, and asks for %d, want %s", w.nreg, n,
 			map[bool]string{true: "more", false: "fewer"}[more])
@@ -32,6 +33,28 @@ func stepSetMaxReg(m *machine, w *warp, in *inst) {
 		m.sched.again(other)
 	}
 	w.cta.wanting = w.cta.wanting[:0]
+}
+
+// enoughRegisters reports whether a warp that asks for registers would get them.
+func (m *machine) enoughRegisters(w *warp, in *inst) bool {
+	has := w.nreg
+	if has == 0 {
+		has = m.p.kernel.LaunchRegisters()
+	}
+	return in.attr.N-has <= w.cta.nreg
+}
+
+// usesRegisters notes for an exploration that w gives registers up, or gets more. Warps that give may be exchanged, and
+// so may those that get: which of two gets what suffices for one is not explored.
+func (m *machine) usesRegisters(w *warp, more bool) {
+	if m.ex == nil {
+		return
+	}
+	mode := useAdd
+	if more {
+		mode = useRead
+	}
+	m.ex.use(objRegisters, mode, w.cta.id, 0, 0, 0)
 }
 
 // stepElect chooses one lane a run, by its seed: which one is nothing to rely on.

@@ -68,6 +68,12 @@ func groupWait(in *Instr) ([]Type, error) {
 	return nil, counts(in, 0, 0)
 }
 
+// LaunchRegisters is how many registers a thread has when a launch begins: a CTA's share of an SM's, in eights.
+func (k *Kernel) LaunchRegisters() int {
+	const ofSM, most = 65536, 248
+	return min(ofSM/(32*k.Warps*max(k.PerSM, 1))/8*8, most)
+}
+
 func setMaxReg(in *Instr) ([]Type, error) {
 	if n := in.Attr.N; n < 24 || n > 256 || n%8 != 0 {
 		return nil, fmt.Errorf("sets %d registers, want a multiple of 8 from 24 to 256", n)

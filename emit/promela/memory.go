@@ -1,6 +1,7 @@
 package promela
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -47,6 +48,8 @@ func (t *thread) memory(in *ir.Instr) {
 		t.line("wait_mbar(%d, %d, %d, %d);", t.num, b.num, x.lay.mbarRow(b)+1, x.lay.waited(b))
 	case ir.OpBulkG2S:
 		t.copy(in)
+	case ir.OpSetMaxReg:
+		t.registers(in)
 	default:
 		no("%s at %s has no form", in.Op, in.Pos)
 	}
@@ -291,6 +294,25 @@ func (t *thread) arrive(in *ir.Instr) {
 	t.step(in, "")
 	t.tick()
 	t.line("arrive_mbar(%d, %d, %d, %d, %s);", t.num, b.num, x.lay.mbarRow(b), x.lay.waited(b), bytes)
+}
+
+// registers is setmaxnreg: a warp gives registers to the CTA, or waits for those that others have given. It orders
+// nothing. Values are registers a thread, of each warp.
+func (t *thread) registers(in *ir.Instr) {
+	if t.x.o.Lanes > 1 {
+		no("%s at %s is of a warp's lanes together, want one a warp", in.Op, in.Pos)
+	}
+	more := in.Attr.N - cmp.Or(t.nreg, t.x.k.LaunchRegisters())
+	t.nreg = in.Attr.N
+	guard := ""
+	if more > 0 {
+		guard = fmt.Sprintf("(registers[%d] >= %d)", t.cta, more)
+	}
+	t.step(in, guard)
+	if more != 0 && (more > 0) != (in.Attr.Imm == 1) {
+		t.line("assert(no_warpgroup_apart);")
+	}
+	t.line("registers[%d] = registers[%d] - (%d);", t.cta, t.cta, more)
 }
 
 func (t *thread) copy(in *ir.Instr) {

@@ -66,7 +66,7 @@ func (x *exporter) text() string {
 	array := func(kind, name string, n int) { say("%s %s[%d];", kind, name, max(n, 1)) }
 	say("hidden byte k;")
 	say("byte ended, in_flight;")
-	array("byte", "V", l.rows*l.width)
+	array("byte", "V", l.rows*max(l.width, 1))
 	array("byte", "slot", len(l.slots))
 	array("short", "cell", l.cells)
 	array("byte", "newest", len(l.strong))
@@ -79,6 +79,7 @@ func (x *exporter) text() string {
 	array("byte", "mbar_left", len(l.mbars))
 	array("byte", "mbar_phase", len(l.mbars))
 	array("short", "mbar_bytes", len(l.mbars))
+	array("short", "registers", x.k.Grid)
 	array("bit", "issued", len(x.copies))
 	array("short", "shuffled", len(l.shuffled))
 	array("byte", "shuffles", x.k.Grid*x.k.Warps)

@@ -20,6 +20,7 @@ type thread struct {
 	met        map[*bar]int // barriers that it has been at
 	shuffles   int
 	regs       int
+	nreg       int  // registers that it has asked for; 0: it has those of the launch
 	open       bool // a step is open
 	lines      []string
 }

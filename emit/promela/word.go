@@ -54,6 +54,7 @@ var binary = map[ir.Op]operator{
 	ir.OpAdd: {func(a, b uint32) uint32 { return a + b }, "+"},
 	ir.OpSub: {func(a, b uint32) uint32 { return a - b }, "-"},
 	ir.OpMul: {func(a, b uint32) uint32 { return a * b }, "*"},
+	ir.OpDiv: {func(a, b uint32) uint32 { return a / b }, "/"},
 	ir.OpAnd: {func(a, b uint32) uint32 { return a & b }, "&"},
 	ir.OpOr:  {func(a, b uint32) uint32 { return a | b }, "|"},
 	ir.OpXor: {func(a, b uint32) uint32 { return a ^ b }, "^"},

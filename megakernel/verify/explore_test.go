@@ -19,6 +19,12 @@ func TestALayerHasNoFaultInTheFirstExecutions(t *testing.T) {
 	require.Greater(t, x.Longest, 1000)
 	require.False(t, x.Complete)
 
+	x, err = Explore(t.Context(), config, registers, interp.Bounds{Executions: 2})
+	require.NoError(t, err)
+	require.Contains(t, x.What, "consumers warps 0-7, producer warps 8-11 each, 4 rows of 2 sequences")
+	require.Equal(t, 2, x.Executions+x.Cut)
+	require.Greater(t, x.Longest, 1000)
+
 	_, err = Explore(t.Context(), config, megakernel.Options{Tokens: 99}, interp.Bounds{Executions: 1})
 	require.Error(t, err)
 }

@@ -19,11 +19,12 @@ const (
 	Synchronization Rule = "Memory synchronization"
 	WGMMAFence      Rule = "wgmma.fence"
 	Elect           Rule = "elect.sync"
+	SetMaxReg       Rule = "setmaxnreg"
 )
 
 // Rules lists all rules.
 func Rules() []Rule {
-	return []Rule{Conflict, Causality, Phases, PerLocation, Synchronization, WGMMAFence, Elect}
+	return []Rule{Conflict, Causality, Phases, PerLocation, Synchronization, WGMMAFence, Elect, SetMaxReg}
 }
 
 // Excuse is why mutants of some instructions may go unreported: by a rule of PTX such a kernel

@@ -23,7 +23,7 @@ func removable(in *ir.Instr) bool {
 	case ir.OpBarCTA, ir.OpBarSync, ir.OpBarArrive, ir.OpSyncWarp, ir.OpFence, ir.OpFenceProxy, ir.OpFenceMBar,
 		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarArriveAt, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem,
 		ir.OpWaitTag, ir.OpGridWait, ir.OpBarCluster, ir.OpWGMMAFence, ir.OpWGMMACommit, ir.OpWGMMAWait, ir.OpCopyCommit,
-		ir.OpCopyWait:
+		ir.OpCopyWait, ir.OpSetMaxReg:
 		return true
 	}
 	return publishes(in)
@@ -126,6 +126,10 @@ func miscounts(in *ir.Instr) []Mutation {
 		}
 	case ir.OpWGMMAWait, ir.OpCopyWait:
 		out = append(out, named(Count, in, "one group more", func(e *edit) error { e.in.Attr.N++; return nil }))
+	case ir.OpSetMaxReg:
+		out = append(out, named(Count, in, "8 registers more", func(e *edit) error { e.in.Attr.N += 8; return nil }),
+			named(Count, in, "the other way", func(e *edit) error { e.in.Attr.Imm ^= 1; return nil }),
+			named(Count, in, "not the last warp", notTheLast))
 	case ir.OpMBarArriveAt:
 		out = append(out, named(Count, in, "at another CTA", func(e *edit) error {
 			e.in.Args[0] = e.insert(ir.OpXor, e.in.Args[0], ir.ConstInt(ir.U32, 1))
@@ -142,11 +146,23 @@ func (e *edit) shift(delta int64) {
 	e.in.Args[0] = e.insert(ir.OpAdd, e.in.Args[0], ir.ConstInt(ir.U32, delta))
 }
 
-// insert puts a new u32 instruction before e.in and returns its result.
-func (e *edit) insert(op ir.Op, a, b *ir.Value) *ir.Value {
+// notTheLast leaves the instruction out in the last warp of each warpgroup.
+func notTheLast(e *edit) error {
+	at := e.insert(ir.OpAnd, e.insert(ir.OpWarp), ir.ConstInt(ir.U32, 3))
+	not := e.insert(ir.OpNe, at, ir.ConstInt(ir.U32, 3))
+	p := e.here()
+	p.block.Stmts[p.at] = &ir.If{Pos: e.in.Pos, Cond: not, Then: &ir.Block{Stmts: []ir.Stmt{e.in}}}
+	return nil
+}
+
+// insert puts a new instruction of u32 before e.in and returns its result.
+func (e *edit) insert(op ir.Op, args ...*ir.Value) *ir.Value {
 	v := &ir.Value{ID: e.k.NumValues, Type: ir.U32}
+	if op == ir.OpNe {
+		v.Type = ir.Pred
+	}
 	e.k.NumValues++
-	v.Def = &ir.Instr{Pos: e.in.Pos, Op: op, T: ir.U32, Args: []*ir.Value{a, b}, Res: []*ir.Value{v}}
+	v.Def = &ir.Instr{Pos: e.in.Pos, Op: op, T: ir.U32, Args: args, Res: []*ir.Value{v}}
 	p := e.here()
 	p.block.Stmts = append(p.block.Stmts[:p.at], append([]ir.Stmt{v.Def}, p.block.Stmts[p.at:]...)...)
 	p.at++

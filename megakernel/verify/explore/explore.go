@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
@@ -59,6 +60,11 @@ func (s *subject) explore(b interp.Bounds) (*Row, error) {
 	if err != nil {
 		return nil, err
 	}
+	return s.exploreOf(k, b)
+}
+
+// exploreOf explores the subject's kernel, or a mutant of it.
+func (s *subject) exploreOf(k *ir.Kernel, b interp.Bounds) (*Row, error) {
 	p, err := interp.Load(k)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ package explore
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/interp"
@@ -19,17 +20,20 @@ type subject struct {
 	name string
 	what string
 	ctas int
-	// warps counts those that are consumers; there is one more with a ring.
-	warps int
-	body  func(k *dsl.Kernel, e *grid.Env, ring *pipeline.Ring) []dsl.Role
-	ring  *pipeline.Plan
+	// warps counts those that are consumers; there is one more with a ring, or a warpgroup where registers move.
+	warps     int
+	registers bool // move from the producer's warpgroup to the consumers'
+	body      func(k *dsl.Kernel, e *grid.Env, ring *pipeline.Ring) []dsl.Role
+	ring      *pipeline.Plan
 	// want is what each word of "out" is at the end of every execution.
 	want  []uint32
 	lanes int    // threads of each warp in the model for SPIN
 	fault string // planted
-	// without is a mutation that the kernel gets, by its name; the first of that name.
+	// without is a mutation that the kernel gets, by its name; the first of that name, or the last.
 	without string
+	last    bool
 	differs string // why SPIN says deadlock where the executor says that a phase is skipped
+	states  string // why SPIN is not asked
 }
 
 const sharedLimit = 232448
@@ -64,6 +68,13 @@ func subjects() []subject {
 		{name: "LL packets, two buffers",
 			what: "2 CTAs hand each other a packet, 3 rounds, without a count, two buffers in turn", ctas: 2, warps: 1,
 			body: packetBody(3, false, 2), want: ones(2, 2+4+6)},
+		{name: "turns", what: "2 warpgroups take turns, 3 each: each warp reads what the other group's have written in theirs",
+			ctas: 1, warps: 2 * dsl.WarpsPerGroup, body: turnsBody(3), want: turnsWant(3)},
+		{name: "registers", what: "4 warps leave registers to 8, each of which waits for as many as it lacks", ctas: 1,
+			warps: 2 * dsl.WarpsPerGroup, registers: true, body: registersBody, want: ones(8, 1)},
+		{name: "ring, registers", what: "a producer and 3 idle warps leave registers to 8 consumer warps, which take 3 chunks from 2 stages",
+			ctas: 1, warps: 2 * dsl.WarpsPerGroup, registers: true, ring: plan(2, 2), body: ringBody(3, 0), want: ones(8, 3*32),
+			states: "8 consumers at their own places in a chunk have some 10^8 states, each of 2 kB"},
 	}
 	for i := range list {
 		if list[i].lanes = 1; list[i].ctas*list[i].warps <= 2 && len(list[i].want) == list[i].ctas { // else minutes
@@ -89,6 +100,14 @@ func planted() (list []subject) {
 		{"LL packets, two buffers", "flags do not change", func(s *subject) { s.body = packetBody(3, false, 0) }},
 		{"step", "no ack of a step", func(s *subject) { s.body = stepBody(3, 0) }},
 		{"step", "no syncwarp before a release", func(s *subject) { s.without, s.differs = "remove syncwarp", lanesApart }},
+		{"turns", "a turn is not waited for", func(s *subject) { s.without = "remove wait.mbar @turns" }},
+		{"turns", "a turn is not passed on", func(s *subject) { s.without = "remove mbar.arrive @turns" }},
+		{"turns", "a turn's other phase is waited for", func(s *subject) { s.without = "parity wait.mbar @turns: the other parity" }},
+		{"registers", "no registers are given up", func(s *subject) { s.without = "remove setmaxreg"; s.last = true }},
+		{"registers", "8 registers too few are given up",
+			func(s *subject) { s.without = "count setmaxreg: 8 registers more"; s.last = true }},
+		{"registers", "three of four warps give registers up",
+			func(s *subject) { s.without = "count setmaxreg: not the last warp"; s.last = true }},
 	} {
 		for _, s := range subjects() {
 			if s.name == f.of {
@@ -109,6 +128,9 @@ func ringBody(chunks, lost int) func(*dsl.Kernel, *grid.Env, *pipeline.Ring) []d
 		out := dsl.Global[dsl.U32](k, "out", int64(e.Consumers))
 		return []dsl.Role{
 			{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
+				if k.Warps() > e.Consumers+1 {
+					k.MoreRegisters(consumerRegisters)
+				}
 				c, sum := ring.Consumer(), dsl.NewVar(k.U32(0), "sum")
 				c.Lost = lost
 				k.For(k.U32(0), k.U32(chunks), func(dsl.Val[dsl.U32]) {
@@ -120,17 +142,85 @@ func ringBody(chunks, lost int) func(*dsl.Kernel, *grid.Env, *pipeline.Ring) []d
 				total := dsl.WarpSum(sum.Get())
 				k.If(e.Lane.EqC(0), func() { out.Store(e.Warp, total) })
 			}},
-			{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {
-				p, bytes := ring.Producer(), k.U32(ring.StageBytes())
-				k.For(k.U32(0), k.U32(chunks), func(i dsl.Val[dsl.U32]) {
-					p.Fill(bytes, func(base dsl.Val[dsl.U32]) {
-						k.If(e.Lane.EqC(0), func() { p.Copy(base, in, i.MulC(ring.StageBytes()/16), bytes) })
+			{Name: "producer", First: e.Consumers, End: k.Warps(), Body: func() {
+				produce := func() {
+					p, bytes := ring.Producer(), k.U32(ring.StageBytes())
+					k.For(k.U32(0), k.U32(chunks), func(i dsl.Val[dsl.U32]) {
+						p.Fill(bytes, func(base dsl.Val[dsl.U32]) {
+							k.If(e.Lane.EqC(0), func() { p.Copy(base, in, i.MulC(ring.StageBytes()/16), bytes) })
+						})
 					})
-				})
-				p.Finish()
+					p.Finish()
+				}
+				if k.Warps() == e.Consumers+1 {
+					produce()
+					return
+				}
+				k.FewerRegisters(producerRegisters)
+				e.Producing(0, produce)
 			}},
 		}
 	}
+}
+
+// What a subject's warps have of an SM's registers: as many in all as they begin with.
+const (
+	consumerRegisters = 224
+	producerRegisters = 56
+)
+
+// registersBody is how a producer's warpgroup leaves its registers to the consumers', alone.
+func registersBody(k *dsl.Kernel, e *grid.Env, _ *pipeline.Ring) []dsl.Role {
+	out := dsl.Global[dsl.U32](k, "out", int64(e.Consumers))
+	return []dsl.Role{
+		{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
+			k.MoreRegisters(consumerRegisters)
+			k.If(e.Lane.EqC(0), func() { out.Store(e.Warp, k.U32(1)) })
+		}},
+		{Name: "producer", First: e.Consumers, End: k.Warps(), Body: func() { k.FewerRegisters(producerRegisters) }},
+	}
+}
+
+// turnsBody lets each warp of two warpgroups read, in its turn, what the other one's warps have written in their last
+// turn, and write its own word. In a kernel a product stands where the warp's lanes come together here.
+func turnsBody(rounds int) func(*dsl.Kernel, *grid.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *grid.Env, _ *pipeline.Ring) []dsl.Role {
+		out := dsl.Global[dsl.U32](k, "out", int64(e.Consumers))
+		words := dsl.Shared[dsl.U32](k, "words", e.Consumers)
+		turns := pipeline.NewTurns(k, nil)
+		k.If(e.Tid.EqC(0), turns.Init)
+		k.If(e.Lane.EqC(0), func() { words.Store(e.Warp, k.U32(0)) })
+		k.Barrier()
+		return []dsl.Role{{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
+			turn, sum := turns.Start(), dsl.NewVar(k.U32(0), "sum")
+			group := e.Warp.DivC(dsl.WarpsPerGroup)
+			other := group.XorC(1).MulC(dsl.WarpsPerGroup)
+			k.For(k.U32(0), k.U32(rounds), func(i dsl.Val[dsl.U32]) {
+				turn.Take()
+				k.If(e.Lane.EqC(0), func() {
+					for w := range dsl.WarpsPerGroup {
+						sum.Set(sum.Get().Add(words.Load(other.AddC(w))))
+					}
+					words.Store(e.Warp, i.MulC(2).Add(group).AddC(1))
+				})
+				k.SyncWarp()
+				turn.Pass()
+			}, dsl.Unroll(1))
+			k.If(e.Lane.EqC(0), func() { out.Store(e.Warp, sum.Get()) })
+		}}}
+	}
+}
+
+// turnsWant is what each warp has read.
+func turnsWant(rounds int) (want []uint32) {
+	for w := range pipeline.TurnGroups * dsl.WarpsPerGroup {
+		sum, group := 0, w/dsl.WarpsPerGroup
+		for i := range rounds {
+			sum += dsl.WarpsPerGroup * (2*i + group)
+		}
+		want = append(want, uint32(sum))
+	}
+	return want
 }
 
 // gridBody lets each CTA write a word a round and read all CTAs' behind a barrier. Faults: lost is a CTA, plus 1, that
@@ -246,7 +336,10 @@ func stepBody(steps, acks int) func(*dsl.Kernel, *grid.Env, *pipeline.Ring) []ds
 // kernel builds the subject.
 func (s *subject) kernel() (*ir.Kernel, error) {
 	warps := s.warps
-	if s.ring != nil {
+	switch {
+	case s.registers:
+		warps += dsl.WarpsPerGroup
+	case s.ring != nil:
 		warps++
 	}
 	k := dsl.New("subject", dsl.Options{Warps: warps, Grid: s.ctas, SharedLimit: sharedLimit})
@@ -265,7 +358,11 @@ func (s *subject) kernel() (*ir.Kernel, error) {
 	if err != nil || s.without == "" {
 		return whole, err
 	}
-	for _, m := range mutate.List(whole) {
+	all := mutate.List(whole)
+	if s.last {
+		slices.Reverse(all)
+	}
+	for _, m := range all {
 		if m.Name == s.without {
 			return mutate.Apply(whole, m)
 		}
