@@ -50,7 +50,7 @@ var prefillExcuses = mutate.Excuses{
 		Why: "it goes behind wgmma.fence, which orders registers only", Rule: mutate.WGMMAFence},
 	{Op: "wgmma.fence", Classes: earlier, Role: "consumers", Front: "wait.mbar @tiles_full | bar.sync | wait.mbar @turns",
 		Why: "it goes in front of a wait for memory", Rule: mutate.WGMMAFence},
-	{Op: "wait.mbar @turns", Classes: []mutate.Class{mutate.Remove, mutate.Earlier, mutate.Later, mutate.Parity},
+	{Op: "wait.mbar @turns", Classes: []mutate.Class{mutate.Later, mutate.Parity},
 		Role: "consumers", Regions: []string{"attention"}, Rule: mutate.Causality,
 		Why: "a turn orders time alone: nobody writes what products of both warpgroups read, and each has sums of its own"},
 	{Op: "mbar.arrive @turns", Classes: mutate.Moved, Role: "consumers", Regions: []string{"attention"},

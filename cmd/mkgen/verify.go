@@ -45,8 +45,9 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.
 
 With --explore it runs small subjects (the ring, step_ready and step_ack, grid
 barriers, LL packets, turns of warpgroups, registers that move) in every order
-of their synchronising operations, and then a step of one layer of the model's kernel on 2 SMs in as many executions as
-are said. It prints how many there were, and whether that was all.
+of their synchronising operations, and then a step of one layer of the model's
+kernel on 2 SMs in as many executions as are said. It prints how many there
+were, and whether that was all.
 
 With --spin it explores the small subjects and planted faults, has the model
 checker SPIN search models written from the same kernels, and prints both
