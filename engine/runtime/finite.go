@@ -106,3 +106,9 @@ func (f finiteCodes) Int4Row(tensor string, row int, codes []int8, scales []floa
 	}
 	return nil
 }
+
+// HeadCoded is megakernel.CodedHead's: the LM head has the codes that it has without the check.
+func (f finiteCodes) HeadCoded() bool {
+	h, ok := f.c.(megakernel.CodedHead)
+	return ok && h.HeadCoded()
+}
