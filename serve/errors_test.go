@@ -25,7 +25,7 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		status                  int
 	}{
 		{"completions", `{`, "", "no JSON object", 400},
-		{"completions", `[]`, "", "no JSON object", 400},
+		{"completions", `[]`, "", "the body is no JSON object: found a value of type array", 400},
 		{"completions", `null`, "", "found null", 400},
 		{"completions", `{} {}`, "", "no JSON object", 400},
 		{"completions", `{}`, "prompt", "found none", 400},

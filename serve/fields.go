@@ -70,6 +70,10 @@ func problem(err error) string {
 	if err == nil {
 		return "found null"
 	}
+	var of *json.UnmarshalTypeError
+	if errors.As(err, &of) {
+		return "found a value of type " + of.Value
+	}
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
