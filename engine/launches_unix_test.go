@@ -3,16 +3,14 @@
 package engine_test
 
 import (
-	"runtime"
-	"slices"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/runtime/devicetest"
 	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/internal/cputime"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/bundled"
@@ -46,10 +44,7 @@ func BenchmarkLaunchesOf16Requests(b *testing.B) {
 		b.Run(c.name, func(b *testing.B) {
 			e, d := onDevice(b, rows)
 			defer func() { require.NoError(b, e.Close()) }()
-			var gaps []time.Duration
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			used := cpu(b)
+			m := cputime.NewMeter(b)
 			for i := 0; b.Loop(); i++ {
 				var all sync.WaitGroup
 				for row := range rows {
@@ -66,16 +61,9 @@ func BenchmarkLaunchesOf16Requests(b *testing.B) {
 					})
 				}
 				all.Wait()
-				gaps = append(gaps, d.Gaps()...)
 			}
-			n := float64(b.N) * rows * tokens
-			b.ReportMetric(float64(cpu(b)-used)/n/1000, "cpu-µs/token")
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/n, "allocs/token")
-			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/n, "B/token")
-			slices.Sort(gaps)
-			b.ReportMetric(gaps[len(gaps)/2].Seconds()*1e6, "gap-µs/launch")
-			b.ReportMetric(gaps[len(gaps)/10].Seconds()*1e6, "gap-p10-µs/launch")
+			m.Report(b.N * rows * tokens)
+			d.ReportGaps(b)
 		})
 	}
 }
@@ -93,11 +81,4 @@ func onDevice(b *testing.B, rows int) (*engine.Engine, *devicetest.Device) {
 		KVTokens: 32768, TokensPerLaunch: 16, HangTimeout: time.Minute})
 	require.NoError(b, err)
 	return e, d
-}
-
-// cpu is the processor time of this process in nanoseconds: on a busy machine elapsed time says nothing of the code.
-func cpu(b *testing.B) int64 {
-	var usage syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return usage.Utime.Nano() + usage.Stime.Nano()
 }

@@ -7,11 +7,11 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/internal/cputime"
 	"github.com/stretchr/testify/require"
 )
 
@@ -51,7 +51,7 @@ func BenchmarkAnswersOf512Tokens(b *testing.B) {
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			b.ReportAllocs()
-			before := cpu(b)
+			before := cputime.Used(b)
 			for b.Loop() {
 				r := httptest.NewRequest(http.MethodPost, "/v1/"+c.path, strings.NewReader("{"+c.body+"}"))
 				r.Header.Set("Content-Type", "application/json")
@@ -59,14 +59,7 @@ func BenchmarkAnswersOf512Tokens(b *testing.B) {
 				s.ServeHTTP(w, r)
 				require.Equal(b, http.StatusOK, w.Code)
 			}
-			b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/tokens/1000, "cpu-µs/token")
+			b.ReportMetric(float64(cputime.Used(b)-before)/float64(b.N)/tokens/1000, "cpu-µs/token")
 		})
 	}
-}
-
-// cpu is the processor time of this process in nanoseconds: on a busy machine elapsed time says nothing of the code.
-func cpu(b *testing.B) int64 {
-	var usage syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return usage.Utime.Nano() + usage.Stime.Nano()
 }

@@ -10,7 +10,6 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/runtime/devicetest"
+	"github.com/mkgen/mkgen/internal/cputime"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/bundled"
@@ -51,10 +51,7 @@ func BenchmarkLaunchesOf16Clients(b *testing.B) {
 			s, d := onDevice(b, clients)
 			web := httptest.NewServer(s)
 			defer web.Close()
-			var gaps []time.Duration
-			var before, after runtime.MemStats
-			runtime.ReadMemStats(&before)
-			used := cpu(b)
+			m := cputime.NewMeter(b)
 			for i := 0; b.Loop(); i++ {
 				var all sync.WaitGroup
 				for client := range clients {
@@ -70,16 +67,9 @@ func BenchmarkLaunchesOf16Clients(b *testing.B) {
 					})
 				}
 				all.Wait()
-				gaps = append(gaps, d.Gaps()...)
 			}
-			n := float64(b.N) * clients * tokens
-			b.ReportMetric(float64(cpu(b)-used)/n/1000, "cpu-µs/token")
-			runtime.ReadMemStats(&after)
-			b.ReportMetric(float64(after.Mallocs-before.Mallocs)/n, "allocs/token")
-			b.ReportMetric(float64(after.TotalAlloc-before.TotalAlloc)/n, "B/token")
-			slices.Sort(gaps)
-			b.ReportMetric(gaps[len(gaps)/2].Seconds()*1e6, "gap-µs/launch")
-			b.ReportMetric(gaps[len(gaps)/10].Seconds()*1e6, "gap-p10-µs/launch")
+			m.Report(b.N * clients * tokens)
+			d.ReportGaps(b)
 		})
 	}
 }

@@ -1,14 +1,14 @@
 package interp
 
+import "cmp"
+
 // stepSetMaxReg moves registers between the warps and what is free of the CTA's.
 func stepSetMaxReg(m *machine, w *warp, in *inst) {
 	if m.grouped(w, in) == nil {
 		return
 	}
 	n := in.attr.N
-	if w.nreg == 0 {
-		w.nreg = m.p.kernel.LaunchRegisters()
-	}
+	w.nreg = cmp.Or(w.nreg, m.p.kernel.LaunchRegisters())
 	more := in.attr.Imm == 1
 	m.usesRegisters(w, more)
 	if more && n < w.nreg || !more && n > w.nreg {
@@ -37,11 +37,7 @@ func stepSetMaxReg(m *machine, w *warp, in *inst) {
 
 // enoughRegisters reports whether a warp that asks for registers would get them.
 func (m *machine) enoughRegisters(w *warp, in *inst) bool {
-	has := w.nreg
-	if has == 0 {
-		has = m.p.kernel.LaunchRegisters()
-	}
-	return in.attr.N-has <= w.cta.nreg
+	return in.attr.N-cmp.Or(w.nreg, m.p.kernel.LaunchRegisters()) <= w.cta.nreg
 }
 
 // usesRegisters notes for an exploration that w gives registers up, or gets more. Warps that give may be exchanged, and

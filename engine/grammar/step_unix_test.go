@@ -8,9 +8,9 @@ import (
 	"math/rand/v2"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/cputime"
 	"github.com/stretchr/testify/require"
 )
 
@@ -58,7 +58,7 @@ func BenchmarkStepsOfMasks(b *testing.B) {
 					said[i], masks[i] = tokensOf(b, g, uint64(i), steps), make([]uint32, (v.size+31)/32)
 				}
 				b.ReportAllocs()
-				before := cpu(b)
+				before := cputime.Used(b)
 				for b.Loop() {
 					if !known {
 						g, err = v.Schema(longSchema())
@@ -79,15 +79,8 @@ func BenchmarkStepsOfMasks(b *testing.B) {
 						}
 					}
 				}
-				b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/steps/1000, "cpu-µs/step")
+				b.ReportMetric(float64(cputime.Used(b)-before)/float64(b.N)/steps/1000, "cpu-µs/step")
 			})
 		}
 	}
-}
-
-// cpu is the processor time of this process in nanoseconds: on a busy machine elapsed time says nothing of the code.
-func cpu(b *testing.B) int64 {
-	var usage syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return usage.Utime.Nano() + usage.Stime.Nano()
 }

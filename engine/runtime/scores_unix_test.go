@@ -3,9 +3,9 @@
 package runtime
 
 import (
-	"syscall"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/cputime"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks/draw"
@@ -26,7 +26,7 @@ func BenchmarkLogprobsOfALaunch(b *testing.B) {
 		}
 	}
 	b.ReportAllocs()
-	before := cpu(b)
+	before := cputime.Used(b)
 	for b.Loop() {
 		s.drew(draw.ScoredSteps, draw.ScoredSteps)
 		scores, err := s.Scores()
@@ -38,15 +38,8 @@ func BenchmarkLogprobsOfALaunch(b *testing.B) {
 			}
 		}
 	}
-	b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/draw.ScoredSteps/1000, "cpu-µs/step")
+	b.ReportMetric(float64(cputime.Used(b)-before)/float64(b.N)/draw.ScoredSteps/1000, "cpu-µs/step")
 	b.ReportMetric(float64(m.reads)/float64(b.N), "reads/launch")
-}
-
-// cpu is the processor time of this process in nanoseconds: on a busy machine elapsed time says nothing of the code.
-func cpu(b *testing.B) int64 {
-	var usage syscall.Rusage
-	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
-	return usage.Utime.Nano() + usage.Stime.Nano()
 }
 
 // maskMemory is a device that takes masks.
@@ -74,9 +67,9 @@ func BenchmarkMasksOfAStep(b *testing.B) {
 	}
 	s.masks.next = func(int) []uint32 { return mask }
 	b.ReportAllocs()
-	before := cpu(b)
+	before := cputime.Used(b)
 	for b.Loop() {
 		require.NoError(b, s.nextMasks())
 	}
-	b.ReportMetric(float64(cpu(b)-before)/float64(b.N)/1000, "cpu-µs/step")
+	b.ReportMetric(float64(cputime.Used(b)-before)/float64(b.N)/1000, "cpu-µs/step")
 }

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"testing"
 	"time"
 
 	"github.com/mkgen/mkgen/engine/runtime"
@@ -28,9 +29,9 @@ type Device struct {
 	masked   sync.Cond // masks are ready, or the launch is to stop
 	mem      map[string][]byte
 	done     chan struct{}
-	ended    time.Time // when the last launch did
-	steps    int       // of it
-	gaps     []time.Duration
+	ended    time.Time       // when the last launch did
+	steps    int             // of it
+	gaps     []time.Duration // from a launch's end to the next one's start, where both have several steps
 	launches int
 }
 
@@ -41,21 +42,14 @@ func New(mk *megakernel.Kernel, tokens int, last time.Duration) *Device {
 	return d
 }
 
-// Gaps are the times from the end of a launch to the start of the next, where both have several steps, since they were
-// asked for last.
-func (d *Device) Gaps() []time.Duration {
+// ReportGaps reports the median and the tenth percentile of the times from a launch's end to the next one's start,
+// where both have several steps.
+func (d *Device) ReportGaps(b *testing.B) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	gaps := d.gaps
-	d.gaps = nil
-	return gaps
-}
-
-// Launches is how many have begun.
-func (d *Device) Launches() int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.launches
+	slices.Sort(d.gaps)
+	b.ReportMetric(d.gaps[len(d.gaps)/2].Seconds()*1e6, "gap-µs/launch")
+	b.ReportMetric(d.gaps[len(d.gaps)/10].Seconds()*1e6, "gap-p10-µs/launch")
 }
 
 // Nothing is weights that need not be loaded.
