@@ -18,7 +18,8 @@ func bin[T, R Elem](op ir.Op, a, b Val[T]) Val[R] {
 	if v := k.fold(op, a.v, b.v); v != nil {
 		return Val[R]{k: k, v: v}
 	}
-	return op1[R](k, &ir.Instr{Op: op, T: typeOf[R](), Args: []*ir.Value{a.v, b.v}})
+	x, y := k.regroup(op, a.v, b.v)
+	return op1[R](k, &ir.Instr{Op: op, T: typeOf[R](), Args: []*ir.Value{x, y}})
 }
 
 func un[T Elem](op ir.Op, a Val[T]) Val[T] {

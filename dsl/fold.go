@@ -1,6 +1,10 @@
 package dsl
 
-import "github.com/mkgen/mkgen/dsl/ir"
+import (
+	"math/bits"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
 
 // fold is foldOf; the operands of a folded op count as used.
 func (k *Kernel) fold(op ir.Op, a, b *ir.Value) *ir.Value {
@@ -24,7 +28,36 @@ func foldOf(op ir.Op, a, b *ir.Value) *ir.Value {
 	if a.Const && b.Const {
 		return foldBoth(op, a, b)
 	}
-	return foldNeutral(op, a, b)
+	if v := foldNeutral(op, a, b); v != nil {
+		return v
+	}
+	return foldSpans(op, a, b)
+}
+
+// regroup returns the operands of a op b. Those of (x+c)+d and (x·c)·d with constants c and d are x and c+d or c·d,
+// unless that wraps: a proof of addresses must see where a sum wraps.
+func (k *Kernel) regroup(op ir.Op, a, b *ir.Value) (*ir.Value, *ir.Value) {
+	if a == nil || b == nil || a.Def == nil || a.Def.Op != op || !b.Const || !b.Type.IsInt() {
+		return a, b
+	}
+	var high, low uint64
+	x, c := a.Def.Args[0], a.Def.Args[len(a.Def.Args)-1]
+	switch {
+	case !c.Const:
+		return a, b
+	case op == ir.OpAdd:
+		low, high = bits.Add64(c.Bits, b.Bits, 0)
+	case op == ir.OpMul:
+		high, low = bits.Mul64(c.Bits, b.Bits)
+	default:
+		return a, b
+	}
+	d := ir.ConstInt(a.Type, int64(low))
+	if high != 0 || d.Bits != low {
+		return a, b
+	}
+	k.absorb(a)
+	return x, d
 }
 
 // foldNeutral drops x+0, 0+x, x−0, x−x, x·1, 1·x, x·0, 0·x, x/1, x mod 1, x<<0,

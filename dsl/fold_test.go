@@ -3,6 +3,7 @@ package dsl_test
 import (
 	"fmt"
 	"math"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,41 @@ func TestNeutralOperandsEmitNothing(t *testing.T) {
 		got := body(t, func(k *dsl.Kernel) { out(k, f(k, k.Lane())) })
 		require.Equal(t, text("v0:u32 = lane", "st.u32 @out[0], v0"), got, name)
 	}
+}
+
+func TestConstantsBehindAConstantAreOne(t *testing.T) {
+	for want, f := range map[string]func(x u32) u32{
+		"v2:u32 = add v0, 1280":       func(x u32) u32 { return x.AddC(256).AddC(1024) },
+		"v2:u32 = mul v0, 4096":       func(x u32) u32 { return x.MulC(1024).MulC(4) },
+		"v2:u32 = add v0, 4294967295": func(x u32) u32 { return x.AddC(1<<31 - 1).AddC(1 << 31) },
+		"v3:u32 = mul v0, 24":         func(x u32) u32 { return x.MulC(2).MulC(3).MulC(4) },
+	} {
+		got := body(t, func(k *dsl.Kernel) { out(k, f(k.Lane())) })
+		require.Equal(t, text("v0:u32 = lane", want, "st.u32 @out[0], "+want[:2]), got)
+	}
+}
+
+func TestConstantsWhoseSumOrProductWrapsStay(t *testing.T) {
+	for want, f := range map[string]func(x u32) u32{
+		"add v0, 5; add v1, 4294967295": func(x u32) u32 { return x.AddC(5).AddC(-1) },
+		"mul v0, 65536; mul v1, 65536":  func(x u32) u32 { return x.MulC(1 << 16).MulC(1 << 16) },
+		"add v0, 5; mul v1, 3":          func(x u32) u32 { return x.AddC(5).MulC(3) },
+	} {
+		first, second, _ := strings.Cut(want, "; ")
+		got := body(t, func(k *dsl.Kernel) { out(k, f(k.Lane())) })
+		require.Equal(t, text("v0:u32 = lane", "v1:u32 = "+first, "v2:u32 = "+second, "st.u32 @out[0], v2"), got)
+	}
+	got := body(t, func(k *dsl.Kernel) {
+		x := dsl.Cast[dsl.I32](k.Lane())
+		k.If(x.AddC(-7).AddC(-8).Lt(k.I32(0)), func() { out(k, k.Lane()) })
+	})
+	require.Contains(t, got, "add v2, -8", "of i32, whose constants are kept with their sign")
+}
+
+func TestAnOperandOfAFoldedConstantThatIsUsedStays(t *testing.T) {
+	got := body(t, func(k *dsl.Kernel) { x := k.Lane().AddC(256); out(k, x, x.AddC(1024)) })
+	require.Equal(t, text("v0:u32 = lane", "v1:u32 = add v0, 256", "v2:u32 = add v0, 1280",
+		"st.u32 @out[0], v1", "st.u32 @out[1], v2"), got)
 }
 
 func TestWhatFoldingLeavesOverIsDropped(t *testing.T) {

@@ -54,7 +54,7 @@ func TestUniformityOfSources(t *testing.T) {
 		{"select by cta", func(k kern) u32 { return asU32(k, k.CTA().EqC(0)) }, ir.CTA},
 		{"asserted of a load", func(k kern) u32 { return dsl.Uniform(words(k).Load(nil), dsl.CTAScope) }, ir.CTA},
 		{"asserted narrower than known", func(k kern) u32 { return dsl.Uniform(k.Grid(), dsl.WarpScope) }, ir.GPU},
-		{"asserted predicate", func(k kern) u32 { return asU32(k, dsl.UniformPred(k.Lane().LtC(32), dsl.CTAScope)) }, ir.CTA},
+		{"asserted predicate", func(k kern) u32 { return asU32(k, dsl.UniformPred(k.Tid().LtC(99), dsl.CTAScope)) }, ir.CTA},
 		{"shuffle from lane 0", func(k kern) u32 { return dsl.Shfl(k.Lane(), k.U32(0)) }, ir.Warp},
 		{"shuffle from the warp's lane", func(k kern) u32 { return dsl.Shfl(k.Lane(), k.Warp()) }, ir.Warp},
 		{"shuffle from lanes apart", func(k kern) u32 { return dsl.Shfl(k.Lane(), k.Lane()) }, ir.Thread},
