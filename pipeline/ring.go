@@ -79,7 +79,7 @@ func newCursor(k *dsl.Kernel, stages, stage, parity int, name string) cursor {
 }
 
 func (c cursor) advance() {
-	next := c.stage.Get().AddC(1)
+	next := c.stage.Get().AddC(1).Named("next")
 	wrap := next.EqC(c.stages).Named("wrap")
 	c.stage.Set(dsl.Select(wrap, c.k.U32(0), next))
 	c.parity.Set(dsl.Select(wrap, c.parity.Get().XorC(1), c.parity.Get()))
@@ -96,6 +96,7 @@ type Producer struct {
 	r          *Ring
 	next, last cursor // the stage to fill; the stage filled inFlight chunks ago
 	leads      []leadCursors
+	filling    dsl.Val[dsl.U32] // the stage that Fill's copy starts copies into
 }
 
 // Producer starts the producer warp at the first stage. Declare it at the top
@@ -105,6 +106,11 @@ type Producer struct {
 // parity 1, so waiting for that parity passes at once: thus the first lap waits
 // for no consumer and the first inFlight chunks for no earlier copy.
 func (r *Ring) Producer() *Producer {
+	r.k.Note("ring: fill is the stage to fill next; the copy into landed, %d chunks before, must have landed", r.inFlight)
+	for _, l := range r.leads {
+		r.k.Note("ring: while led, filled %d chunks before, is not empty, the copy into near, %d before, must have landed",
+			l.Chunks, l.InFlight)
+	}
 	p := &Producer{r: r,
 		next: newCursor(r.k, r.stages, 0, 1, "fill"),
 		last: r.ago(r.inFlight, "landed")}
@@ -161,6 +167,7 @@ func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])
 	k.FenceProxyAsyncShared()
 	k.If(k.Lane().EqC(0), func() { r.full.ArriveExpect(stage, bytes) })
 	k.SyncWarp()
+	p.filling = stage
 	copy(stage.MulC(r.stageBytes / 16))
 	p.next.advance()
 	waits.issued()
@@ -175,8 +182,7 @@ func (r *Ring) limits() bool { return r.inFlight < r.stages || r.watch != nil }
 // si of src to 16-byte element di of the ring. Weights are read once: evict first.
 func (p *Producer) Copy(di dsl.Val[dsl.U32], src dsl.Buf[dsl.B128], si dsl.Index, bytes dsl.Val[dsl.U32],
 	opts ...dsl.MemOpt) {
-	// next still names the stage being filled: Fill advances after copy.
-	dsl.BulkCopy(p.r.Data, di, src, si, bytes, p.r.full, p.next.stage.Get(), opts...)
+	dsl.BulkCopy(p.r.Data, di, src, si, bytes, p.r.full, p.filling, opts...)
 }
 
 // Consumer is one consumer warp's position in the ring.
@@ -191,6 +197,7 @@ type Consumer struct {
 // Consumer starts a consumer warp at the first stage. Declare it at the top of
 // the consumers' role.
 func (r *Ring) Consumer() *Consumer {
+	r.k.Note("ring: drain is the stage to read next; a parity is that of the phase to wait for, and flips with every lap")
 	return &Consumer{r: r, next: newCursor(r.k, r.stages, 0, 0, "drain")}
 }
 

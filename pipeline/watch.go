@@ -81,7 +81,7 @@ func (w *Watch) Doing(k *dsl.Kernel, what string) {
 		return
 	}
 	n := w.at(k, k.U32(0), what)
-	k.Note("watchdog: what this warp does from here on, for the record of a launch that is given up")
+	k.Note("watchdog: should the launch be given up, this warp's record says: %s", what)
 	k.If(k.Lane().EqC(0), func() {
 		k.If(w.Notes.Load(dsl.At(0)).EqC(0), func() {
 			for i, v := range []dsl.Val[dsl.U32]{k.U32(n.Site), n.Tag, n.Detail, k.U32(0)} {

@@ -19,21 +19,21 @@ func (t *Norm) Of(e *grid.Env, token u32) f32 {
 	if t == nil {
 		return e.K.F32(1)
 	}
-	sum, at := e.K.F32(0), token.MulC(t.Parts)
-	if t.Parts%16 == 0 { // each has a quarter of the parts
-		at = at.Add(e.Lane.RemC(4).MulC(4))
-		for i := 0; i < t.Parts; i += 16 {
-			for _, part := range t.SQ.LoadN(at.AddC(i), 4) {
-				sum = sum.Add(part)
-			}
-		}
-		for d := 1; d < 4; d *= 2 {
-			sum = sum.Add(dsl.ShflXor(sum, d))
-		}
-	} else {
-		for i := range t.Parts {
-			sum = sum.Add(t.SQ.Load(at.AddC(i)))
-		}
+	var parts []f32
+	at, step := token.MulC(t.Parts), 1
+	quarters := t.Parts%16 == 0 // each lane has a quarter of the parts
+	if quarters {
+		at, step = at.Add(e.Lane.RemC(4).MulC(4)), 16
+	}
+	for i := 0; i < t.Parts; i += step {
+		parts = append(parts, t.SQ.LoadN(at.AddC(i), min(step, 4))...)
+	}
+	sum := parts[0]
+	for _, part := range parts[1:] {
+		sum = sum.Add(part)
+	}
+	for d := 1; quarters && d < 4; d *= 2 {
+		sum = sum.Add(dsl.ShflXor(sum, d))
 	}
 	return dsl.Rsqrt(sum.Mul(e.K.F32(1 / float64(t.N))).Add(e.K.F32(t.Eps)))
 }
