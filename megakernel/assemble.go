@@ -69,6 +69,9 @@ type phase struct {
 // stages are the phases of a step: before the layers, of each, and after them.
 type stages struct{ before, layer, after []phase }
 
+// commentsEnd is the line of a kernel's head that says how its comments end.
+const commentsEnd = "Comments in the code end with the template that they are from, its file and function."
+
 func newBuilder(mk *Kernel) *builder {
 	c, o, p := &mk.Config, &mk.Options, mk.Plan
 	doc := []string{
@@ -95,7 +98,7 @@ func newBuilder(mk *Kernel) *builder {
 		doc = append(doc, "Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from",
 			"epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.")
 	}
-	doc = append(doc, "Comments in the code end with the template that they are from, its file and function.")
+	doc = append(doc, commentsEnd)
 	if o.Attention != "" {
 		doc = append(doc, "Attention, the layers in turn: "+o.Attention+".")
 	}

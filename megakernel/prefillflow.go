@@ -58,7 +58,10 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 		fmt.Sprintf("A prefill step of %s: up to %d tokens of %s; %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d.",
 			c.Name, p.Options.Tokens, p.Options.of(), c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate),
 		fmt.Sprintf("%d CTAs in clusters of %d; %d stages of %d bytes; tiles of %d tokens by %v rows; KV pages of %d tokens.",
-			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, prefill.Tokens(p.Options.Groups), p.Columns, o.Page)}
+			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, prefill.Tokens(p.Options.Groups), p.Columns, o.Page),
+		"Warps: the consumers, warpgroups of four, multiply by wgmma; a producer behind them copies tiles of weights and activations to the stages. A stage's full",
+		"barrier completes with the bytes of its copies, which may be shared in a cluster; its empty barrier when every CTA that got them has multiplied.",
+		commentsEnd}
 	k := dsl.New("mkgen_prefill", dsl.Options{Warps: consumers + prefillProducers, Grid: o.SMs, Cluster: p.Options.Cluster,
 		SharedLimit: o.SharedLimit, Doc: doc})
 	f := &prefillFlow{builder: &builder{mk: p.Of, k: k}, p: p}
@@ -67,9 +70,10 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 	notes := dsl.Shared[dsl.U32](k, regionNotes, pipeline.NoteWords*k.Warps(), dsl.Align(16),
 		dsl.Doc("what each warp waited for when it gave up"))
 	f.watch = pipeline.NewWatch(k, f.bufs.abort, f.bufs.records, notes)
-	f.env = grid.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers))
+	each := dsl.Doc("one a consumer warp")
+	f.env = grid.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers, each))
 	if f.argmax != nil {
-		f.argmax.SharedIndex = dsl.Shared[dsl.U32](k, regionIndex, consumers)
+		f.argmax.SharedIndex = dsl.Shared[dsl.U32](k, regionIndex, consumers, each)
 	}
 	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers,
 		Cluster: p.Options.Cluster, Producers: p.Of.KV.Producers()}, f.watch)

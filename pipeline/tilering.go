@@ -113,6 +113,7 @@ func (s TileStage) Copy(at dsl.Val[dsl.U32], m dsl.TensorMap, coordinates [3]dsl
 // bytes into this CTA's stage, those of other CTAs with a mask included.
 func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
 	r, k := p.r, p.r.k
+	k.Note("tiles: wait for a free stage, announce the bytes, start the copies")
 	p.alone(func() {
 		stage := p.free()
 		k.If(k.Elect(), func() {

@@ -68,6 +68,7 @@ func (t *Choice) Start(e *grid.Env, final func(y, scale f32) f32) (epilogue Epil
 	}
 	bests := [2]product.Best{product.NewBest(e), product.NewBest(e)}
 	epilogue = func(p *Part) {
+		k.Note("logits of each sequence's last token, and the largest")
 		var scale [2]f32
 		for half, token := range p.Tokens {
 			scale[half] = t.Norm.Of(e, t.Last(token.Min(t.N.SubC(1))))

@@ -211,6 +211,7 @@ func (g *GEMM) unit(e *grid.Env, u u32, of prefillUnits, s Span) prefillUnit {
 // producer warp run it.
 func (g *GEMM) Produce(e *grid.Env, p *pipeline.TileProducer, layer u32, span Span, stages int, ready func()) {
 	k := e.K
+	k.Note("%s: this CTA's tiles, stage after stage; of the first one the weights before the input is there", g.Name)
 	units := g.units(e, span)
 	first := e.CTA.DivC(g.Cluster)
 	ahead := min(stages, g.steps())
@@ -285,6 +286,8 @@ func (g *GEMM) Consume(e *grid.Env, c *pipeline.TileConsumer, r *pipeline.TileRi
 		k.Require(false, "%s", p)
 		return
 	}
+	k.Note("%s: this CTA's tiles of %d rows by %d tokens a warpgroup, multiplied as stages arrive",
+		g.Name, g.Columns, GroupRows)
 	tile := dsl.Tile{Swizzle: 64, Stride: g.rowBytes()}
 	units := g.units(e, span)
 	k.ForStep(e.CTA.DivC(g.Cluster), units.n, e.Grid/g.Cluster, func(i u32) {
@@ -309,6 +312,7 @@ func (g *GEMM) Consume(e *grid.Env, c *pipeline.TileConsumer, r *pipeline.TileRi
 
 // finish hands out a tile's sums.
 func (g *GEMM) finish(e *grid.Env, layer u32, u prefillUnit, sums []*dsl.Var[dsl.F32], epilogue Epilogue) {
+	e.K.Note("%s: the tile's sums; a thread has pairs of rows of two tokens", g.Name)
 	token := u.token.Add(e.Warp.MulC(16)).Add(e.Lane.DivC(4)).Named("token")
 	p := &Part{Tokens: [2]u32{token, token.AddC(8)}, Tile: u.tile, GEMM: g, e: e, sums: sums,
 		first: u.tile.MulC(g.Columns).Add(e.Lane.RemC(4).MulC(2)).Named("row")}

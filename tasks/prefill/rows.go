@@ -54,6 +54,7 @@ type Residual struct {
 func (t *Residual) Epilogue(e *grid.Env, norm u32, bias product.Rows, factor float64) Epilogue {
 	k := e.K
 	return func(p *Part) {
+		k.Note("the residual vectors plus the sums, what the next product takes of them, and their squares")
 		squares := dsl.NewArray(k.F32(0), 2, "squares")
 		p.Each(func(v Pair) {
 			token := p.Tokens[v.Half]
@@ -136,6 +137,7 @@ func (t *Residual) each(e *grid.Env, span Span, norm u32, padded, unroll int, ro
 	}
 	all, count, from := span.tiles(k, padded)
 	dsl.Optional(count)
+	k.Note("residual vectors, a token a warp; zeros for tokens that pad a tile")
 	first := from.MulC(padded).Add(e.CTA.MulC(e.Consumers).Add(e.Warp))
 	k.ForStep(first, all.MulC(padded), e.Grid*e.Consumers, func(token u32) {
 		squares := dsl.NewVar(k.F32(0), "squares")
@@ -186,6 +188,7 @@ func (b *Branch) Epilogue(e *grid.Env, bias product.Rows) Epilogue {
 // GLU is GLU.Epilogue of a prefill step's tokens; out.K is half the matrix's rows. norm is of the product's input.
 func GLU(g product.GLU, e *grid.Env, out Activations, act dsl.Buf[dsl.BF16], norm *Norm) Epilogue {
 	return func(p *Part) {
+		e.K.Note("the activation of gate, times up")
 		scales := [2]f32{norm.Of(e, p.Tokens[0]), norm.Of(e, p.Tokens[1])}
 		p.Each(func(v Pair) {
 			gate, up := g.Of(e.K, v.Row, v.Y0, v.Y1, scales[v.Half])
@@ -198,6 +201,7 @@ func GLU(g product.GLU, e *grid.Env, out Activations, act dsl.Buf[dsl.BF16], nor
 // The others' are not stored. search is begun before the first tile, of that token's scale, see Argmax.Start.
 func Logits(e *grid.Env, n u32, search product.Epilogue) Epilogue {
 	return func(p *Part) {
+		e.K.Note("logits of the step's last token, and the largest")
 		p.Each(func(v Pair) {
 			e.K.If(p.Tokens[v.Half].AddC(1).Eq(n), func() { search(v.Row, v.Y0, v.Y1) })
 		})

@@ -211,13 +211,14 @@ func (g *GEMM) multiply(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, x *
 // inTurn drains the weights of tiles first and first + 1 of a batch, as far as it has them, and then multiplies with
 // both.
 func inTurn[W any](g *GEMM, k *dsl.Kernel, tiles u32, first int, drain func() W, products func(w []W)) {
-	k.If(tiles.Gt(k.U32(first)), func() {
+	has := func(tile int) dsl.Pred { return k.Bool(tile == 0).Or(tiles.Gt(k.U32(tile))) } // a batch has a tile
+	k.If(has(first), func() {
 		w := []W{drain()}
 		if first+1 == g.M.Batch {
 			products(w)
 			return
 		}
-		k.IfElse(tiles.Gt(k.U32(first+1)), func() { products(append(w, drain())) }, func() { products(w) })
+		k.IfElse(has(first+1), func() { products(append(w, drain())) }, func() { products(w) })
 	})
 }
 
