@@ -149,11 +149,11 @@ func TestHeaderOfAKernelWithoutParameters(t *testing.T) {
 func TestNvccTakesHeaderAndKernelTogether(t *testing.T) {
 	c := nvcctest.Need(t)
 	for _, o := range []emit.Options{{}, {ParamsByValue: true}} {
-		files, err := emit.Package(hosted(t), target(t), o, "step", extras())
+		files, _, err := emit.Package(hosted(t), target(t), o, "step", extras())
 		require.NoError(t, err)
 		dir := t.TempDir()
 		for _, f := range files {
-			require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name), f.Content, 0o644))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, f.Name), f.Data, 0o644))
 		}
 		both := "#include \"kernel.h\"\n#include \"kernel.cu\"\nstatic_assert(sizeof(Params) == sizeof(step_params), \"size\");\n"
 		for _, f := range headers(t)[0].layout.Params {

@@ -13,36 +13,29 @@ import (
 
 // File is one generated file.
 type File struct {
-	Name    string
-	Content []byte
+	Name string // without directories
+	Data []byte
 }
 
-// Package is everything generated for kernel k: the .cu, kernel.h, layout.json
+// Package is everything generated for kernel k but its layout's file: the .cu, kernel.h
 // and the Go host package called name (an identifier), in order of file name. The
 // files belong in one folder. It refuses what Print and Host refuse.
-func Package(k *ir.Kernel, t Target, o Options, name string, x Extras) ([]File, error) {
+func Package(k *ir.Kernel, t Target, o Options, name string, x Extras) ([]File, *Layout, error) {
 	src, err := Print(k, t, o)
 	if err != nil {
-		return nil, err
+		return nil, nil, fmt.Errorf("kernel: %w", err)
 	}
 	l, err := NewLayout(k, t, x)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	l.ByValue = o.ParamsByValue
-	data, err := l.JSON()
-	if err != nil {
-		return nil, err
-	}
 	head, err := Header(l, name)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	host, err := Host(l, name)
-	if err != nil {
-		return nil, err
-	}
-	return append([]File{{KernelFile, src.Text}, {HeaderFile, head}, {"layout.json", data}}, host...), nil
+	return append([]File{{KernelFile, src.Text}, {HeaderFile, head}}, host...), l, err
 }
 
 // Host is the Go host package of a kernel, called name: the params block as a

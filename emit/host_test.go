@@ -58,7 +58,7 @@ func extras() emit.Extras {
 func module(t *testing.T, o emit.Options, main string) string {
 	t.Helper()
 	dir := t.TempDir()
-	files, err := emit.Package(hosted(t), target(t), o, "step", extras())
+	files, _, err := emit.Package(hosted(t), target(t), o, "step", extras())
 	require.NoError(t, err)
 	write := func(name, text string) {
 		path := filepath.Join(dir, name)
@@ -66,7 +66,7 @@ func module(t *testing.T, o emit.Options, main string) string {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	for _, f := range files {
-		write("step/"+f.Name, string(f.Content))
+		write("step/"+f.Name, string(f.Data))
 	}
 	write("go.mod", "module example.com/fresh\n\ngo 1.24\n")
 	write("main.go", main)
@@ -164,29 +164,32 @@ func main() {
 }
 
 func TestGeneratedFilesSaySoAndAreFormatted(t *testing.T) {
-	files, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", extras())
+	files, l, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", extras())
 	require.NoError(t, err)
+	layout, err := json.MarshalIndent(l, "", "  ")
+	require.NoError(t, err)
+	golden(t, filepath.Join("host", "layout.json.golden"), append(layout, '\n'))
 	var names []string
 	for _, f := range files {
 		names = append(names, f.Name)
-		require.Contains(t, string(f.Content), emit.Generated, f.Name)
+		require.Contains(t, string(f.Data), emit.Generated, f.Name)
 		if strings.HasSuffix(f.Name, ".go") {
 			require.True(t, strings.HasPrefix(f.Name, "z"))
 			cmd := exec.Command("gofmt", "-l")
-			cmd.Stdin = strings.NewReader(string(f.Content))
+			cmd.Stdin = strings.NewReader(string(f.Data))
 			out, err := cmd.CombinedOutput()
 			require.NoError(t, err, string(out))
 			require.Empty(t, string(out), "%s is not formatted", f.Name)
 		}
-		golden(t, filepath.Join("host", f.Name+".golden"), f.Content)
+		golden(t, filepath.Join("host", f.Name+".golden"), f.Data)
 	}
-	require.Equal(t, []string{"kernel.cu", "kernel.h", "layout.json", "zkernel.go", "zlaunch_cuda.go", "zlayout.go",
+	require.Equal(t, []string{"kernel.cu", "kernel.h", "zkernel.go", "zlaunch_cuda.go", "zlayout.go",
 		"zpacking.go", "zparams.go", "ztables.go"}, names)
 }
 
 func TestHostRefusesNamesThatAreNoPackage(t *testing.T) {
 	for _, name := range []string{"", "a-b", "func", "main", "_", "1x"} {
-		_, err := emit.Package(hosted(t), target(t), emit.Options{}, name, emit.Extras{})
+		_, _, err := emit.Package(hosted(t), target(t), emit.Options{}, name, emit.Extras{})
 		require.ErrorContains(t, err, "not an importable Go package name", name)
 	}
 }
@@ -195,7 +198,7 @@ func TestLayoutIsReadableAgain(t *testing.T) {
 	l, err := emit.NewLayout(hosted(t), target(t), extras())
 	require.NoError(t, err)
 	l.ByValue = true
-	data, err := l.JSON()
+	data, err := json.Marshal(l)
 	require.NoError(t, err)
 	var back emit.Layout
 	require.NoError(t, json.Unmarshal(data, &back))
@@ -236,7 +239,7 @@ func TestExtrasThatDoNotFitTheBuffersAreRefused(t *testing.T) {
 		`need of buffer "Bytes": 4 bytes a page and 1 more, but its length is fixed, 8`: {Needs: []emit.Need{{Buffer: "Bytes",
 			PageBytes: 4, MoreBytes: 1}}},
 	} {
-		_, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", x)
+		_, _, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", x)
 		require.EqualError(t, err, want)
 	}
 }
@@ -248,7 +251,7 @@ func TestLaunchOfAnyGridTakesIt(t *testing.T) {
 	require.NoError(t, err)
 	files, err := emit.Host(l, "step")
 	require.NoError(t, err)
-	require.Contains(t, string(files[1].Content), "func Launch(f Function, grid int, params DevicePtr) error")
+	require.Contains(t, string(files[1].Data), "func Launch(f Function, grid int, params DevicePtr) error")
 }
 
 func TestRowRunsCoverEveryRowOnce(t *testing.T) {

@@ -1,8 +1,6 @@
 package emit
 
 import (
-	"encoding/json"
-
 	"github.com/mkgen/mkgen/dsl/ir"
 )
 
@@ -139,12 +137,6 @@ func NewLayout(k *ir.Kernel, t Target, x Extras) (*Layout, error) {
 			Bytes: b.Bytes(), Doc: b.Doc})
 	}
 	return l, nil
-}
-
-// JSON is the layout as indented JSON with a line break at its end.
-func (l *Layout) JSON() ([]byte, error) {
-	out, err := json.MarshalIndent(l, "", "  ")
-	return append(out, '\n'), err
 }
 
 // lookAhead is how many rows beyond a run's first RowRuns searches for its

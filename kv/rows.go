@@ -19,30 +19,6 @@ type Rows struct {
 	LastPageLen []int    // 1 to PageSize, or 0 for an empty row
 }
 
-// NewRows makes the rows whose tokens lie in pages[i], lengths[i] of them. A list
-// may have more pages than its length needs: the rest is left out. Errors: a page
-// size that is none, lists and lengths of different number, a list too short.
-func NewRows(pageSize int, pages [][]uint32, lengths []int) (*Rows, error) {
-	if err := checkPageSize(pageSize); err != nil {
-		return nil, err
-	}
-	if len(pages) != len(lengths) {
-		return nil, fmt.Errorf("kv: %d page lists and %d lengths, want as many of both", len(pages), len(lengths))
-	}
-	r := &Rows{PageSize: pageSize, Indptr: []int{0}}
-	for i, n := range lengths {
-		want := ceilDiv(n, pageSize)
-		if n < 0 || len(pages[i]) < want {
-			return nil, fmt.Errorf("kv: row %d: length %d with %d pages of %d tokens, want a length of 0 to %d",
-				i, n, len(pages[i]), pageSize, len(pages[i])*pageSize)
-		}
-		r.Indices = append(r.Indices, pages[i][:want]...)
-		r.Indptr = append(r.Indptr, len(r.Indices))
-		r.LastPageLen = append(r.LastPageLen, n-max(0, want-1)*pageSize)
-	}
-	return r, nil
-}
-
 // Count is the number of rows.
 func (r *Rows) Count() int { return len(r.LastPageLen) }
 

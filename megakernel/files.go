@@ -3,7 +3,6 @@ package megakernel
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/mkgen/mkgen/emit"
@@ -26,28 +25,10 @@ func (mk *Kernel) Files(arch string) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	src, err := emit.Print(mk.IR, target, EmitOptions())
-	if err != nil {
-		return nil, fmt.Errorf("kernel: %w", err)
-	}
-	files := []File{{emit.KernelFile, src.Text}}
-	l, err := emit.NewLayout(mk.IR, target, mk.extras())
-	if err != nil {
-		return nil, err
-	}
 	name := packageName(mk.Config.Name)
-	l.ByValue = EmitOptions().ParamsByValue
-	header, err := emit.Header(l, name)
+	files, l, err := emit.Package(mk.IR, target, EmitOptions(), name, mk.extras())
 	if err != nil {
 		return nil, err
-	}
-	files = append(files, File{emit.HeaderFile, header})
-	host, err := emit.Host(l, name)
-	if err != nil {
-		return nil, err
-	}
-	for _, f := range host {
-		files = append(files, File{f.Name, f.Content})
 	}
 	layout, err := mk.layoutFile(l, name, files)
 	if err != nil {

@@ -217,7 +217,7 @@ func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, er
 	}
 	full.Files = append(full.Files, LayoutFile)
 	text, err := json.MarshalIndent(&full, "", "  ")
-	return File{LayoutFile, append(text, '\n')}, err
+	return File{Name: LayoutFile, Data: append(text, '\n')}, err
 }
 
 // packageName is a Go package name made of a model's name: llama3-8b becomes

@@ -11,13 +11,12 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+
+	"github.com/mkgen/mkgen/emit"
 )
 
-// File is one generated file: a name without directories, and its content.
-type File struct {
-	Name string
-	Data []byte
-}
+// File is one generated file.
+type File = emit.File
 
 // LayoutFile is the machine-readable layout among the generated files. That it
 // names Generator and lists a directory's files marks the directory as ours.

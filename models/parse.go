@@ -17,10 +17,6 @@ type Reading struct {
 	Ignore   []string // fields that are passed over where they are unknown
 }
 
-// ParseFile reads the Hugging Face config.json at path as Parse does; the error
-// begins with the path.
-func ParseFile(path string) (Config, error) { return Reading{}.ParseFile(path) }
-
 // Parse is Reading.Parse of the built-in families.
 func Parse(r io.Reader) (Config, error) { return Reading{}.Parse(r) }
 
@@ -29,7 +25,7 @@ func ParseQuantised(r io.Reader) (c Config, quantised bool, err error) {
 	return Reading{}.ParseQuantised(r)
 }
 
-// ParseFile is Parse of a file.
+// ParseFile is Parse of the file at path, with which its errors begin.
 func (how Reading) ParseFile(path string) (Config, error) {
 	f, err := os.Open(path)
 	if err != nil {

@@ -18,7 +18,7 @@ func parsed(t *testing.T, edits ...[2]string) Config {
 // models, and what transformers 5 makes of them.
 func TestConfigFilesEqualTheRegistry(t *testing.T) {
 	for _, c := range Checked() {
-		got, err := ParseFile(filepath.Join("testdata/configs", c.Name+".json"))
+		got, err := Reading{}.ParseFile(filepath.Join("testdata/configs", c.Name+".json"))
 		require.NoError(t, err)
 		got.Name = c.Name
 		require.Equal(t, c, got)
@@ -30,16 +30,16 @@ func TestFilesSavedByTransformers5ReadAsTheirOriginals(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, paths, 4)
 	for _, path := range paths {
-		want, err := ParseFile(filepath.Join("testdata/configs", filepath.Base(path)))
+		want, err := Reading{}.ParseFile(filepath.Join("testdata/configs", filepath.Base(path)))
 		require.NoError(t, err)
-		got, err := ParseFile(path)
+		got, err := Reading{}.ParseFile(path)
 		require.NoError(t, err)
 		require.Equal(t, want, got, path)
 	}
 }
 
 func TestInstructionTunedFileDiffersOnlyInItsEndTokens(t *testing.T) {
-	got, err := ParseFile("testdata/configs/llama3-8b-instruct.json")
+	got, err := Reading{}.ParseFile("testdata/configs/llama3-8b-instruct.json")
 	require.NoError(t, err)
 	want, err := Lookup("llama3-8b")
 	require.NoError(t, err)
@@ -48,7 +48,7 @@ func TestInstructionTunedFileDiffersOnlyInItsEndTokens(t *testing.T) {
 }
 
 func TestFileWithoutScalingOrTheta(t *testing.T) {
-	c, err := ParseFile("testdata/configs/llama2-7b.json")
+	c, err := Reading{}.ParseFile("testdata/configs/llama2-7b.json")
 	require.NoError(t, err)
 	require.Equal(t, Rope{Theta: 10000}, c.Rope)
 	require.Equal(t, 1, c.GroupSize())
@@ -118,11 +118,11 @@ func TestPhi3MayStateAnOriginalContextThatNothingUses(t *testing.T) {
 }
 
 func TestMissingFileIsAnErrorWithItsPath(t *testing.T) {
-	_, err := ParseFile("testdata/nowhere.json")
+	_, err := Reading{}.ParseFile("testdata/nowhere.json")
 	require.ErrorContains(t, err, "testdata/nowhere.json")
-	_, err = ParseFile("testdata")
+	_, err = Reading{}.ParseFile("testdata")
 	require.ErrorContains(t, err, "testdata: config: reading")
-	_, err = ParseFile("testdata/rope_golden.json")
+	_, err = Reading{}.ParseFile("testdata/rope_golden.json")
 	require.ErrorContains(t, err, "testdata/rope_golden.json: model_type: found nothing")
 }
 

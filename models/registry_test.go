@@ -67,7 +67,7 @@ func TestDerivedFiguresOfRegisteredModels(t *testing.T) {
 
 func TestParamCountAgreesWithTransformers(t *testing.T) {
 	for _, g := range readGolden(t).Cases {
-		c, err := ParseFile(filepath.Join("testdata/configs", g.Config))
+		c, err := Reading{}.ParseFile(filepath.Join("testdata/configs", g.Config))
 		require.NoError(t, err)
 		require.Equal(t, g.Parameters, c.ParamCount(), g.Config)
 	}
@@ -128,7 +128,7 @@ func TestLookupOfUnknownNameNamesTheClosest(t *testing.T) {
 
 func TestRopeInvFreqEqualsTransformers(t *testing.T) {
 	for _, g := range readGolden(t).Cases {
-		c, err := ParseFile(filepath.Join("testdata/configs", g.Config))
+		c, err := Reading{}.ParseFile(filepath.Join("testdata/configs", g.Config))
 		require.NoError(t, err)
 		var want []float32
 		for _, f := range g.InvFreq {

@@ -107,9 +107,3 @@ func (p *Plan) ChunkCount(sm, layer int) int64 {
 func (p *Plan) Slot(n int64) (stage int, parity uint32) {
 	return int(n % int64(p.Stages)), uint32(n / int64(p.Stages) & 1)
 }
-
-// FragmentColumn is the column, 0 to GroupK-1 within a k group, of logical k (0 to
-// 15) of mma (0 or 1): see the package comment.
-func FragmentColumn(mma, k int) int {
-	return 8*(k%8/2) + 4*mma + 2*(k/8) + k%2
-}

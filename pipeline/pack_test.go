@@ -136,7 +136,7 @@ func TestTileGroupIsTheBFragment(t *testing.T) {
 			for i := range 4 {
 				k := 2*q + i%2 + 8*(i/2)
 				b[k][g] = uint64(binary.LittleEndian.Uint16(weights[2*(4*mma+i):]))
-				require.Equal(t, 8*q+4*mma+i, pipeline.FragmentColumn(mma, k))
+				require.Equal(t, 8*q+4*mma+i, fragmentColumn(mma, k))
 			}
 			for i := range 8 { // a_i: row g or g+8, k as PTX says
 				row, k := g+8*(i/2%2), 2*q+i%2+8*(i/4)
@@ -167,7 +167,7 @@ func TestFragmentColumnsAreAPermutation(t *testing.T) {
 	var seen []int
 	for mma := range 2 {
 		for k := range 16 {
-			seen = append(seen, pipeline.FragmentColumn(mma, k))
+			seen = append(seen, fragmentColumn(mma, k))
 		}
 	}
 	slices.Sort(seen)
@@ -265,4 +265,10 @@ func BenchmarkPack(b *testing.B) {
 	for b.Loop() {
 		require.NoError(b, p.Pack(image, 0, 0, rows))
 	}
+}
+
+// fragmentColumn is the column, 0 to GroupK-1 within a k group, of logical k (0 to
+// 15) of mma (0 or 1): see the package comment.
+func fragmentColumn(mma, k int) int {
+	return 8*(k%8/2) + 4*mma + 2*(k/8) + k%2
 }

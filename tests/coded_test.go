@@ -35,7 +35,7 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 	slices.Sort(files)
 	for i, file := range slices.Compact(files) {
 		dir := filepath.Dir(file)
-		m, err := quant.OpenModel(dir)
+		m, err := quant.OpenModel(dir, models.Reading{})
 		require.NoError(t, err, dir)
 		c, why := m.Coded()
 		if c == nil {
@@ -93,7 +93,7 @@ func TestCodesOfMixedCheckpoints(t *testing.T) {
 		"awq_i4g64_skipped_sharded": "i4g128-zeros-f16,qkv=bf16,down=i4g64-zeros-f16",
 	} {
 		dir := "../models/quant/testdata/" + name
-		m, err := quant.OpenModel(dir)
+		m, err := quant.OpenModel(dir, models.Reading{})
 		require.NoError(t, err, dir)
 		c, why := m.Coded()
 		require.Nil(t, c, dir)

@@ -34,7 +34,7 @@ func TestCodesOfTheHeadAreTheCheckpoints(t *testing.T) {
 		out := filepath.Join(t.TempDir(), string(format))
 		_, err = quantise.Checkpoint(t.Context(), from, out, quantise.Options{Format: of, Head: true})
 		require.NoError(t, err)
-		m, err := quant.OpenModel(out)
+		m, err := quant.OpenModel(out, models.Reading{})
 		require.NoError(t, err)
 		c, why := m.Coded()
 		require.NotNil(t, c, why)

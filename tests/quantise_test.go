@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
@@ -24,7 +25,7 @@ func TestQuantisedFloatsAreThoseOfTheKernel(t *testing.T) {
 	before, err := checkpoint.Open(dir)
 	require.NoError(t, err)
 	defer before.Close()
-	after, err := quant.OpenModel(out)
+	after, err := quant.OpenModel(out, models.Reading{})
 	require.NoError(t, err)
 	defer after.Close()
 	mk, err := megakernel.Build(before.Config(), megakernel.Options{SMs: 2, Weights: pipeline.FormatE4M3})

@@ -27,7 +27,7 @@ func TestQuantisedCheckpointsRun(t *testing.T) {
 			continue
 		}
 		dir := filepath.Dir(file)
-		m, err := quant.OpenModel(dir)
+		m, err := quant.OpenModel(dir, models.Reading{})
 		require.NoError(t, err, dir)
 		o := megakernel.Options{SMs: 2, Consumers: 2}
 		if i%2 == 1 {

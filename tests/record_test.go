@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -26,8 +27,29 @@ type host struct {
 }
 
 func thisHost() host {
-	return host{time.Now().UTC().Format(time.DateOnly), revision.Checkout(), runtime.Version(), runtime.GOARCH,
+	return host{time.Now().UTC().Format(time.DateOnly), checkout(), runtime.Version(), runtime.GOARCH,
 		runtime.GOMAXPROCS(0)}
+}
+
+// checkout is the commit that the test was stamped with, else that of the checkout that the working directory is in, as
+// revision.String writes it: a test's build records none. It is "unknown" where git does not say.
+func checkout() string {
+	if stamped := revision.String(); stamped != "unknown" {
+		return stamped
+	}
+	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
+	if err != nil {
+		return "unknown"
+	}
+	changes, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output()
+	if err != nil {
+		return "unknown"
+	}
+	revision := strings.TrimSpace(string(head))
+	if len(changes) > 0 {
+		revision += "+modified"
+	}
+	return revision
 }
 
 // writeRecord writes v to the file of the flag -record, of several records to that with what in its name.

@@ -91,7 +91,7 @@ func judgeRoundings(t *testing.T, python, dir, path string, which []string, form
 	ref, err := gate.OpenReference(dir)
 	require.NoError(t, err)
 	require.Equal(t, "bf16", ref.Roundings.KV)
-	model, err := models.ParseFile(path)
+	model, err := models.Reading{}.ParseFile(path)
 	require.NoError(t, err)
 	shape := model
 	require.NoError(t, ref.MatchesFormats(format, head))

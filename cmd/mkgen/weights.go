@@ -176,7 +176,7 @@ func openModel(dir string, how models.Reading) (c model, note string, err error)
 		}
 		return c, rounding(c), nil
 	}
-	q, err := quant.OpenModelWith(dir, how)
+	q, err := quant.OpenModel(dir, how)
 	if err != nil {
 		return nil, "", err
 	}

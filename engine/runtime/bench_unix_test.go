@@ -69,7 +69,7 @@ func sparse(b *testing.B, dtype models.DType) (dir string, mk *megakernel.Kernel
 		"max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 500000, "hidden_act": "silu", "bos_token_id": 0,
 		"eos_token_id": 1, "tie_word_embeddings": false, "torch_dtype": "bfloat16"}`
 	require.NoError(b, os.WriteFile(filepath.Join(dir, checkpoint.ConfigFile), []byte(config), 0o600))
-	c, err := models.ParseFile(filepath.Join(dir, checkpoint.ConfigFile))
+	c, err := models.Reading{}.ParseFile(filepath.Join(dir, checkpoint.ConfigFile))
 	require.NoError(b, err)
 	mk, err = megakernel.Build(c, megakernel.Options{SMs: 132})
 	require.NoError(b, err)

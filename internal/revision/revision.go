@@ -2,9 +2,7 @@
 package revision
 
 import (
-	"os/exec"
 	"runtime/debug"
-	"strings"
 )
 
 // stamped is what the linker was told with -X: by scripts/build-cuda for checkouts where go build finds no commit (work
@@ -32,25 +30,4 @@ func String() string {
 		}
 	}
 	return revision + modified
-}
-
-// Checkout is the commit that a test was stamped with, else that of the checkout that the working directory is in, as
-// String writes it: for records of tests, whose build records none. It is "unknown" where git does not say.
-func Checkout() string {
-	if stamped != "" {
-		return stamped
-	}
-	head, err := exec.Command("git", "rev-parse", "HEAD").Output()
-	if err != nil {
-		return "unknown"
-	}
-	changes, err := exec.Command("git", "status", "--porcelain", "--untracked-files=no").Output()
-	if err != nil {
-		return "unknown"
-	}
-	revision := strings.TrimSpace(string(head))
-	if len(changes) > 0 {
-		revision += "+modified"
-	}
-	return revision
 }

@@ -217,11 +217,8 @@ func CheckFile(data []byte) error {
 	return k.Check(data)
 }
 
-// Parse reads a record strictly: an unknown field, something behind it, and what Check
-// finds, is an error.
-func Parse(data []byte) (*Record, error) { return jsonfile.ParseChecked[Record](data, kind) }
-
-// ReadFile reads a record; errors name the file. One that is not there is fs.ErrNotExist.
+// ReadFile reads a record strictly: an unknown field, something behind it, and what Check finds, is an error. Errors
+// name the file. One that is not there is fs.ErrNotExist.
 func ReadFile(path string) (*Record, error) { return jsonfile.ReadChecked[Record](path, kind) }
 
 // WriteFile checks the record and writes it whole or not at all; its directory is made.

@@ -67,11 +67,8 @@ func (p *Profile) Check() error {
 // kind is what a profile is.
 var kind = jsonfile.Kind{Name: "a profile of mkgen tune", Mark: "trials", Format: Format}
 
-// Parse reads a profile strictly: an unknown field, something behind it, and what Check
-// finds, is an error.
-func Parse(data []byte) (*Profile, error) { return jsonfile.ParseChecked[Profile](data, kind) }
-
-// ReadFile reads a profile; errors name the file. One that is not there is fs.ErrNotExist.
+// ReadFile reads a profile strictly: an unknown field, something behind it, and what Check finds, is an error. Errors
+// name the file. One that is not there is fs.ErrNotExist.
 func ReadFile(path string) (*Profile, error) { return jsonfile.ReadChecked[Profile](path, kind) }
 
 // WriteFile checks the profile and writes it whole or not at all; its directory is made.

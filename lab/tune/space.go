@@ -29,13 +29,6 @@ const (
 	GraphSteps   = "graph-steps"
 )
 
-// Dimension is one option and the kernels that differ from an incumbent in it: of
-// another stage size, in what follows from that, too.
-type Dimension struct {
-	Name    string
-	Kernels []*megakernel.Kernel
-}
-
 // Dimensions lists the names of those that a kernel of n query rows has, launched
 // so, in the order in which they are searched. Of several rows the plan of a launch says
 // what one row's --splits and --merge say.
@@ -48,16 +41,6 @@ func flagsOf(rows []megakernel.Option) (names []string) {
 		names = append(names, row.Flag)
 	}
 	return names
-}
-
-// Space is every dimension's candidates around a kernel.
-func Space(mk *megakernel.Kernel) []Dimension {
-	var all []Dimension
-	names := Dimensions(mk.Options.Tokens, mk.Options.Launch)
-	for _, name := range names {
-		all = append(all, Dimension{name, candidates(mk, name, names)})
-	}
-	return all
 }
 
 // candidates are the kernels of a dimension around an incumbent, without the incumbent

@@ -26,7 +26,7 @@ func big(tb testing.TB, dtype models.DType, vocab int) string {
 		`"intermediate_size": 14336`, `"vocab_size": 40`, fmt.Sprintf(`"vocab_size": %d`, vocab), `"num_hidden_layers": 2`,
 		`"num_hidden_layers": 1`).Replace(string(text))
 	require.NoError(tb, os.WriteFile(path, []byte(edited), 0o600))
-	config, err := models.ParseFile(path)
+	config, err := models.Reading{}.ParseFile(path)
 	require.NoError(tb, err)
 	var list []string
 	at := int64(0)

@@ -28,7 +28,7 @@ func fixtures() []string {
 
 // configOf reads a fixture's configuration.
 func configOf(t testing.TB, fixture string) models.Config {
-	c, err := models.ParseFile(filepath.Join("testdata", fixture, ConfigFile))
+	c, err := models.Reading{}.ParseFile(filepath.Join("testdata", fixture, ConfigFile))
 	require.NoError(t, err)
 	return c
 }

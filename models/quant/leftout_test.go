@@ -7,6 +7,7 @@ import (
 	"testing"
 	"testing/fstest"
 
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/stretchr/testify/require"
@@ -34,7 +35,7 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 // TestReadingDeliversWhatRowDoes reads rows of all tensors in turn, in an order that no block of rows survives.
 func TestReadingDeliversWhatRowDoes(t *testing.T) {
 	for _, dir := range fixtures(t) {
-		m, err := quant.OpenModel(dir)
+		m, err := quant.OpenModel(dir, models.Reading{})
 		require.NoError(t, err, dir)
 		want := map[string][]float32{}
 		for _, name := range m.Names() {

@@ -24,12 +24,9 @@ type Model struct {
 	config models.Config
 }
 
-// OpenModel opens the checkpoint in directory dir as Open does, and refuses, too, what a model of its
-// config.json has no use for or lacks. The caller must Close it.
-func OpenModel(dir string) (*Model, error) { return OpenModelWith(dir, models.Reading{}) }
-
-// OpenModelWith is OpenModel with another reading of config.json.
-func OpenModelWith(dir string, how models.Reading) (*Model, error) {
+// OpenModel opens the checkpoint in directory dir as Open does, reads its config.json as how says, and refuses, too,
+// what a model of it has no use for or lacks. The caller must Close it.
+func OpenModel(dir string, how models.Reading) (*Model, error) {
 	c, err := Open(dir)
 	return openModel(c, err, how, "checkpoint "+dir)
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"testing"
 
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/stretchr/testify/require"
@@ -74,7 +75,7 @@ func TestWhatIsWrittenIsReadBack(t *testing.T) {
 			}
 		}
 		requireCopied(t, tiny, out)
-		m, err := quant.OpenModel(out)
+		m, err := quant.OpenModel(out, models.Reading{})
 		require.NoError(t, err)
 		require.NoError(t, m.Close())
 	}
