@@ -43,7 +43,7 @@ type builder struct {
 
 	// In the consumer warps.
 	cons *pipeline.Consumer
-	bar  *grid.GridBarrier
+	bar  *grid.Barrier
 	// In the producer warp.
 	prod *pipeline.Producer
 }

@@ -16,7 +16,8 @@ import (
 func generated(content string) []File {
 	marker := fmt.Sprintf(`{"generator": %q, "files": [%q, "a", "b"], "sha256": {"a": %q, "b": %q}}`, Generator,
 		LayoutFile, hashOf([]byte(content)), hashOf([]byte(content)))
-	return []File{{Name: "a", Data: []byte(content)}, {Name: "b", Data: []byte(content)}, {Name: LayoutFile, Data: []byte(marker)}}
+	return []File{{Name: "a", Data: []byte(content)}, {Name: "b", Data: []byte(content)},
+		{Name: LayoutFile, Data: []byte(marker)}}
 }
 
 // tree is everything below dir: path → content, "" for a directory.

@@ -589,6 +589,7 @@ mkgen_step(const __grid_constant__ Params p) {
     __syncthreads();
   }
   if (warp < 8) {  // role consumers: 8 warps
+    // ring: drain is the stage to read next; a parity is that of the phase to wait for, and flips with every lap  [pipeline/ring.go, Ring.Consumer]
     u32 drain = 0;
     u32 drain_parity = 0;
     u32 epoch_target = epoch[0];
@@ -650,16 +651,16 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage = drain;
           ptx::mbar_wait(&full[stage], drain_parity);
           if (warp < 3) {
-            const uint4 v79 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+            const uint4 v79 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
             held = v79.x; held_2 = v79.y; held_3 = v79.z; held_4 = v79.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage]);
           }
-          const u32 v86 = drain + 1;
-          const bool wrap = v86 == 23;
-          drain = wrap ? 0u : v86;
+          const u32 next = drain + 1;
+          const bool wrap = next == 23;
+          drain = wrap ? 0u : next;
           drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
           held_5 = 0u;
           held_6 = 0u;
@@ -668,16 +669,16 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_2 = drain;
           ptx::mbar_wait(&full[stage_2], drain_parity);
           if (warp < 3) {
-            const uint4 v104 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+            const uint4 v104 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
             held_5 = v104.x; held_6 = v104.y; held_7 = v104.z; held_8 = v104.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_2]);
           }
-          const u32 v111 = drain + 1;
-          const bool wrap_2 = v111 == 23;
-          drain = wrap_2 ? 0u : v111;
+          const u32 next_2 = drain + 1;
+          const bool wrap_2 = next_2 == 23;
+          drain = wrap_2 ? 0u : next_2;
           drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
           held_9 = 0u;
           held_10 = 0u;
@@ -686,16 +687,16 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_3 = drain;
           ptx::mbar_wait(&full[stage_3], drain_parity);
           if (warp < 3) {
-            const uint4 v129 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+            const uint4 v129 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
             held_9 = v129.x; held_10 = v129.y; held_11 = v129.z; held_12 = v129.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_3]);
           }
-          const u32 v136 = drain + 1;
-          const bool wrap_3 = v136 == 23;
-          drain = wrap_3 ? 0u : v136;
+          const u32 next_3 = drain + 1;
+          const bool wrap_3 = next_3 == 23;
+          drain = wrap_3 ? 0u : next_3;
           drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
           held_13 = 0u;
           held_14 = 0u;
@@ -704,16 +705,16 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_4 = drain;
           ptx::mbar_wait(&full[stage_4], drain_parity);
           if (warp < 3) {
-            const uint4 v154 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+            const uint4 v154 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
             held_13 = v154.x; held_14 = v154.y; held_15 = v154.z; held_16 = v154.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_4]);
           }
-          const u32 v161 = drain + 1;
-          const bool wrap_4 = v161 == 23;
-          drain = wrap_4 ? 0u : v161;
+          const u32 next_4 = drain + 1;
+          const bool wrap_4 = next_4 == 23;
+          drain = wrap_4 ? 0u : next_4;
           drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
         }
         #pragma unroll 1
@@ -850,8 +851,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v519 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                      * 4];
+                  const uint4 v519 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
                   const uint4 v525 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
                   const float4 v533 = ptx::mma_m16n8k16(v525.x, v525.y, v525.z, v525.w, v519.x, v519.y, acc_33, acc_34,
                       acc_35, acc_36);
@@ -864,9 +864,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v548 = drain + 1;
-                const bool wrap = v548 == 23;
-                drain = wrap ? 0u : v548;
+                const u32 next = drain + 1;
+                const bool wrap = next == 23;
+                drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
                   *(float2*)&partials[v502 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
@@ -904,9 +904,9 @@ mkgen_step(const __grid_constant__ Params p) {
                     } else {
                       const u32 v635 = head - 6;
                       const uint4 v644 = make_uint4(ptx::pack_bf16(v621, v623), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v635 * 2 * 16 + i_3], v644);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v635 * 32 + i_3], v644);
                       const u64 v655 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v635) * 16 + (u64)slot;
-                      const u64 v657 = v655 * 8 * 8;
+                      const u64 v657 = v655 * 64;
                       kv_bf16[v657 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v621);
                       const u32 v667 = i_3 + 16;
                       kv_bf16[v657 + (u64)(((v667 / 8) ^ (slot & 7u)) * 8 + v667 % 8)] = ptx::bf16_of(v623);
@@ -916,8 +916,8 @@ mkgen_step(const __grid_constant__ Params p) {
                     const uint4 v687 = make_uint4(ptx::pack_bf16(v611, v612), 0u, 0u, epoch_target * 2 + 1);
                     ptx::st_relaxed_gpu_b128(&kv_words[(v677 * 2 + 1) * 16 + i_3], v687);
                     const u64 v698 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v677) * 16 + (u64)slot;
-                    const u64 v709 = v698 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v709] = ptx::pack_bf16(v611, v612);
+                    kv_bf16x2[v698 * 32 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4)] = ptx::pack_bf16(v611,
+                        v612);
                   }
                 }
               }
@@ -935,7 +935,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 first = split * v714 / 2;
               const u32 end = (split + 1) * v714 / 2;
               if (tid < 48) {
-                const u32 v726 = kv_head * 3 * 16 + tid;
+                const u32 v726 = kv_head * 48 + tid;
                 // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
                 const uint4 v727 = ptx::ld_relaxed_gpu_b128(&query_words[v726]);
                 const uint4 v731 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v726], epoch_target * 2 + 1, v727,
@@ -949,7 +949,7 @@ mkgen_step(const __grid_constant__ Params p) {
               if (split == 1) {
                 const u32 v750 = pos_now % 16;
                 if (tid < 16) {
-                  const u32 v754 = kv_head * 2 * 16 + tid;
+                  const u32 v754 = kv_head * 32 + tid;
                   // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
                   const uint4 v755 = ptx::ld_relaxed_gpu_b128(&kv_words[v754]);
                   const uint4 v759 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v754], epoch_target * 2 + 1, v755,
@@ -984,27 +984,22 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 v835 = lane / 8;
                 const uint4 v843 = ptx::ldmatrix(&tail[(v835 & 1u) ^ (v834 & 7u)]);
                 const float4 v847 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v843.x, v843.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                const float4 v851 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v843.z, v843.w, 0.0f, 0.0f, 0.0f, 0.0f);
                 const uint4 v859 = ptx::ldmatrix(&tail[((v835 & 1u) + 2) ^ (v834 & 7u)]);
                 const float4 v863 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v859.x, v859.y, v847.x, v847.y, v847.z,
                     v847.w);
-                const float4 v867 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v859.z, v859.w, v851.x, v851.y, v851.z,
-                    v851.w);
-                const u32 v872 = lane % 4 * 2;
-                const float v874 = v872 < 1 ? v863.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v877 = v872 + 1 < 1 ? v863.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v880 = v872 + 8 < 1 ? v867.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v883 = v872 + 9 < 1 ? v867.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v888 = fmaxf(fmaxf(fmaxf(fmaxf(m, v874), v877), v880), v883);
-                const float v889 = __shfl_xor_sync(0xffffffffu, v888, 2u);
-                const float v890 = fmaxf(v888, v889);
-                const float v891 = __shfl_xor_sync(0xffffffffu, v890, 1u);
-                const float v892 = fmaxf(v890, v891);
-                const float decay = ptx::exp2(m - v892);
-                const float v899 = ptx::exp2(v874 - v892);
-                const float v902 = ptx::exp2(v877 - v892);
-                const float v905 = ptx::exp2(v880 - v892);
-                const float v908 = ptx::exp2(v883 - v892);
+                const float v874 = lane % 4 * 2 < 1 ? v863.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v881 = fmaxf(fmaxf(fmaxf(m, v874), __uint_as_float(0xff800000u) /* -inf */),
+                    __uint_as_float(0xff800000u) /* -inf */);
+                const float v882 = fmaxf(v881, __uint_as_float(0xff800000u) /* -inf */);
+                const float v883 = __shfl_xor_sync(0xffffffffu, v882, 2u);
+                const float v884 = fmaxf(v882, v883);
+                const float v885 = __shfl_xor_sync(0xffffffffu, v884, 1u);
+                const float v886 = fmaxf(v884, v885);
+                const float decay = ptx::exp2(m - v886);
+                const float v893 = ptx::exp2(v874 - v886);
+                const float v896 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v886);
+                const float v899 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v886);
+                const float v902 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v886);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1013,66 +1008,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v892;
-                l = __fmul_rn(l, decay) + v899 + v902 + v905 + v908;
-                const bf16x2 v926 = ptx::pack_bf16(v899, v902);
-                const bf16x2 v927 = ptx::pack_bf16(v905, v908);
-                const u32 v928 = lane / 8;
-                const uint4 v937 = ptx::ldmatrix_trans(&tail[(v928 / 2 + 4) ^ (v834 & 7u)]);
-                const float4 v943 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v937.x, v937.y, o, o_2, 0.0f, 0.0f);
-                o = v943.x; o_2 = v943.y;
-                const float4 v949 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v937.z, v937.w, o_3, o_4, 0.0f, 0.0f);
-                o_3 = v949.x; o_4 = v949.y;
-                const uint4 v958 = ptx::ldmatrix_trans(&tail[(v928 / 2 + 2 + 4) ^ (v834 & 7u)]);
-                const float4 v964 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v958.x, v958.y, o_5, o_6, 0.0f, 0.0f);
-                o_5 = v964.x; o_6 = v964.y;
-                const float4 v970 = ptx::mma_m16n8k16(v926, 0u, v927, 0u, v958.z, v958.w, o_7, o_8, 0.0f, 0.0f);
-                o_7 = v970.x; o_8 = v970.y;
+                m = v886;
+                l = __fmul_rn(l, decay) + v893 + v896 + v899 + v902;
+                const bf16x2 v920 = ptx::pack_bf16(v893, v896);
+                const bf16x2 v921 = ptx::pack_bf16(v899, v902);
+                const u32 v922 = lane / 8;
+                const uint4 v931 = ptx::ldmatrix_trans(&tail[(v922 / 2 + 4) ^ (v834 & 7u)]);
+                const float4 v937 = ptx::mma_m16n8k16(v920, 0u, v921, 0u, v931.x, v931.y, o, o_2, 0.0f, 0.0f);
+                o = v937.x; o_2 = v937.y;
+                const float4 v943 = ptx::mma_m16n8k16(v920, 0u, v921, 0u, v931.z, v931.w, o_3, o_4, 0.0f, 0.0f);
+                o_3 = v943.x; o_4 = v943.y;
+                const uint4 v952 = ptx::ldmatrix_trans(&tail[(v922 / 2 + 6) ^ (v834 & 7u)]);
+                const float4 v958 = ptx::mma_m16n8k16(v920, 0u, v921, 0u, v952.x, v952.y, o_5, o_6, 0.0f, 0.0f);
+                o_5 = v958.x; o_6 = v958.y;
+                const float4 v964 = ptx::mma_m16n8k16(v920, 0u, v921, 0u, v952.z, v952.w, o_7, o_8, 0.0f, 0.0f);
+                o_7 = v964.x; o_8 = v964.y;
               }
               // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [attention/attention.go, Attention.stream]
               const u32 chunks = end - first;
-              const u32 v984 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v984;
+              const u32 v978 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v978;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v987 = i_3 / 2;
-                const u32 v988 = i_3 % 2;
-                const u32 v991 = min(blocks - v987 * 2, 2u);
-                const u32 v1001 = drain + v987;
-                const u32 stage = v1001 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v1001 / 23) & 1u));
-                const u32 from = (first + v987) * 32;
-                const u32 v1010 = v988 * 16;
-                const u32 v1015 = stage * 256 + v1010 * 8;
-                const u32 v1016 = from + v1010;
-                const u32 v1017 = min(min(pos_now - from, 32u) - v1010, 16u);
-                const u32 v1018 = lane / 8;
-                const u32 v1024 = min(lane % 8 + v1018 / 2 * 8, v1017 - 1);
-                const u32 v1026 = v1015 + v1024 * 8;
-                const u32 v1027 = v1016 + v1024;
-                const uint4 v1032 = ptx::ldmatrix(&ring[v1026 + ((v1018 & 1u) ^ (v1027 & 7u))]);
-                const float4 v1036 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1032.x, v1032.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                const float4 v1040 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1032.z, v1032.w, 0.0f, 0.0f, 0.0f, 0.0f);
-                const uint4 v1049 = ptx::ldmatrix(&ring[v1026 + (((v1018 & 1u) + 2) ^ (v1027 & 7u))]);
-                const float4 v1053 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1049.x, v1049.y, v1036.x, v1036.y, v1036.z,
-                    v1036.w);
-                const float4 v1057 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1049.z, v1049.w, v1040.x, v1040.y, v1040.z,
-                    v1040.w);
-                const u32 v1062 = lane % 4 * 2;
-                const float v1064 = v1062 < v1017 ? v1053.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1067 = v1062 + 1 < v1017 ? v1053.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1070 = v1062 + 8 < v1017 ? v1057.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1073 = v1062 + 9 < v1017 ? v1057.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1078 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1064), v1067), v1070), v1073);
-                const float v1079 = __shfl_xor_sync(0xffffffffu, v1078, 2u);
-                const float v1080 = fmaxf(v1078, v1079);
-                const float v1081 = __shfl_xor_sync(0xffffffffu, v1080, 1u);
-                const float v1082 = fmaxf(v1080, v1081);
-                const float decay = ptx::exp2(m - v1082);
-                const float v1089 = ptx::exp2(v1064 - v1082);
-                const float v1092 = ptx::exp2(v1067 - v1082);
-                const float v1095 = ptx::exp2(v1070 - v1082);
-                const float v1098 = ptx::exp2(v1073 - v1082);
+                const u32 v981 = i_3 / 2;
+                const u32 v982 = i_3 % 2;
+                const u32 v985 = min(blocks - v981 * 2, 2u);
+                const u32 v993 = drain + v981;
+                const u32 stage = v993 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v993 / 23) & 1u));
+                const u32 from = (first + v981) * 32;
+                const u32 v1002 = v982 * 16;
+                const u32 v1007 = stage * 256 + v982 * 128;
+                const u32 v1008 = from + v1002;
+                const u32 v1009 = min(min(pos_now - from, 32u) - v1002, 16u);
+                const u32 v1010 = lane / 8;
+                const u32 v1016 = min(lane % 8 + v1010 / 2 * 8, v1009 - 1);
+                const u32 v1018 = v1007 + v1016 * 8;
+                const u32 v1019 = v1008 + v1016;
+                const uint4 v1024 = ptx::ldmatrix(&ring[v1018 + ((v1010 & 1u) ^ (v1019 & 7u))]);
+                const float4 v1028 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1024.x, v1024.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                const float4 v1032 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1024.z, v1024.w, 0.0f, 0.0f, 0.0f, 0.0f);
+                const uint4 v1041 = ptx::ldmatrix(&ring[v1018 + (((v1010 & 1u) + 2) ^ (v1019 & 7u))]);
+                const float4 v1045 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1041.x, v1041.y, v1028.x, v1028.y, v1028.z,
+                    v1028.w);
+                const float4 v1049 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1041.z, v1041.w, v1032.x, v1032.y, v1032.z,
+                    v1032.w);
+                const u32 v1054 = lane % 4 * 2;
+                const float v1056 = v1054 < v1009 ? v1045.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1059 = v1054 + 1 < v1009 ? v1045.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1062 = v1054 + 8 < v1009 ? v1049.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1065 = v1054 + 9 < v1009 ? v1049.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1070 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1056), v1059), v1062), v1065);
+                const float v1071 = __shfl_xor_sync(0xffffffffu, v1070, 2u);
+                const float v1072 = fmaxf(v1070, v1071);
+                const float v1073 = __shfl_xor_sync(0xffffffffu, v1072, 1u);
+                const float v1074 = fmaxf(v1072, v1073);
+                const float decay = ptx::exp2(m - v1074);
+                const float v1081 = ptx::exp2(v1056 - v1074);
+                const float v1084 = ptx::exp2(v1059 - v1074);
+                const float v1087 = ptx::exp2(v1062 - v1074);
+                const float v1090 = ptx::exp2(v1065 - v1074);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1081,96 +1076,94 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v1082;
-                l = __fmul_rn(l, decay) + v1089 + v1092 + v1095 + v1098;
-                const bf16x2 v1116 = ptx::pack_bf16(v1089, v1092);
-                const bf16x2 v1117 = ptx::pack_bf16(v1095, v1098);
-                const u32 v1118 = lane / 8;
-                const u32 v1124 = min(lane % 8 + (v1118 & 1u) * 8, v1017 - 1);
-                const u32 v1126 = v1015 + v1124 * 8;
-                const u32 v1127 = v1016 + v1124;
-                const uint4 v1133 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 4) ^ (v1127 & 7u))]);
-                const float4 v1139 = ptx::mma_m16n8k16(v1116, 0u, v1117, 0u, v1133.x, v1133.y, o, o_2, 0.0f, 0.0f);
-                o = v1139.x; o_2 = v1139.y;
-                const float4 v1145 = ptx::mma_m16n8k16(v1116, 0u, v1117, 0u, v1133.z, v1133.w, o_3, o_4, 0.0f, 0.0f);
-                o_3 = v1145.x; o_4 = v1145.y;
-                const uint4 v1155 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 2 + 4) ^ (v1127 & 7u))]);
-                const float4 v1161 = ptx::mma_m16n8k16(v1116, 0u, v1117, 0u, v1155.x, v1155.y, o_5, o_6, 0.0f, 0.0f);
-                o_5 = v1161.x; o_6 = v1161.y;
-                const float4 v1167 = ptx::mma_m16n8k16(v1116, 0u, v1117, 0u, v1155.z, v1155.w, o_7, o_8, 0.0f, 0.0f);
-                o_7 = v1167.x; o_8 = v1167.y;
-                if (v988 + 8 >= v991) {
-                  __syncwarp();
-                  if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v988 + 1 == v991 ? 8 - min(8u, v991) : 0u) + 1);
-                  }
+                m = v1074;
+                l = __fmul_rn(l, decay) + v1081 + v1084 + v1087 + v1090;
+                const bf16x2 v1108 = ptx::pack_bf16(v1081, v1084);
+                const bf16x2 v1109 = ptx::pack_bf16(v1087, v1090);
+                const u32 v1110 = lane / 8;
+                const u32 v1116 = min(lane % 8 + (v1110 & 1u) * 8, v1009 - 1);
+                const u32 v1118 = v1007 + v1116 * 8;
+                const u32 v1119 = v1008 + v1116;
+                const uint4 v1125 = ptx::ldmatrix_trans(&ring[v1118 + ((v1110 / 2 + 4) ^ (v1119 & 7u))]);
+                const float4 v1131 = ptx::mma_m16n8k16(v1108, 0u, v1109, 0u, v1125.x, v1125.y, o, o_2, 0.0f, 0.0f);
+                o = v1131.x; o_2 = v1131.y;
+                const float4 v1137 = ptx::mma_m16n8k16(v1108, 0u, v1109, 0u, v1125.z, v1125.w, o_3, o_4, 0.0f, 0.0f);
+                o_3 = v1137.x; o_4 = v1137.y;
+                const uint4 v1147 = ptx::ldmatrix_trans(&ring[v1118 + ((v1110 / 2 + 6) ^ (v1119 & 7u))]);
+                const float4 v1153 = ptx::mma_m16n8k16(v1108, 0u, v1109, 0u, v1147.x, v1147.y, o_5, o_6, 0.0f, 0.0f);
+                o_5 = v1153.x; o_6 = v1153.y;
+                const float4 v1159 = ptx::mma_m16n8k16(v1108, 0u, v1109, 0u, v1147.z, v1147.w, o_7, o_8, 0.0f, 0.0f);
+                o_7 = v1159.x; o_8 = v1159.y;
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive_n(&empty[stage], (v982 + 1 == v985 ? 8 - v985 : 0u) + 1);
                 }
               }
-              const u32 v1174 = drain + chunks;
-              drain = v1174 % 23;
-              drain_parity = drain_parity ^ ((v1174 / 23) & 1u);
+              const u32 v1166 = drain + chunks;
+              drain = v1166 % 23;
+              drain_parity = drain_parity ^ ((v1166 / 23) & 1u);
               // attention: the warps' states become one  [attention/attention.go, Attention.Consume]
-              const u32 v1180 = lane / 4;
-              const u32 v1182 = lane % 4 * 2;
-              const float v1184 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v1185 = l + v1184;
-              const float v1186 = __shfl_xor_sync(0xffffffffu, v1185, 1u);
-              if (v1180 < 3) {
-                const u32 v1190 = warp * 3 + v1180;
-                *(float2*)&input[v1190 * 32 + v1182] = make_float2(o, o_2);
-                *(float2*)&input[v1190 * 32 + v1182 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v1190 * 32 + v1182 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v1190 * 32 + v1182 + 24] = make_float2(o_7, o_8);
-                if (v1182 == 0) {
-                  input[v1190 + 768] = m;
-                  input[v1190 + 792] = v1185 + v1186;
+              const u32 v1172 = lane / 4;
+              const u32 v1174 = lane % 4 * 2;
+              const float v1176 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v1177 = l + v1176;
+              const float v1178 = __shfl_xor_sync(0xffffffffu, v1177, 1u);
+              if (v1172 < 3) {
+                const u32 v1182 = warp * 3 + v1172;
+                *(float2*)&input[v1182 * 32 + v1174] = make_float2(o, o_2);
+                *(float2*)&input[v1182 * 32 + v1174 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v1182 * 32 + v1174 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v1182 * 32 + v1174 + 24] = make_float2(o_7, o_8);
+                if (v1174 == 0) {
+                  input[v1182 + 768] = m;
+                  input[v1182 + 792] = v1177 + v1178;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v1215 = tid / 16;
-                const float v1217 = input[v1215 + 768];
-                const float v1220 = input[v1215 + 771];
-                const float v1221 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1217), v1220);
-                const float v1223 = input[v1215 + 774];
-                const float v1226 = input[v1215 + 777];
-                const float v1229 = input[v1215 + 780];
-                const float v1232 = input[v1215 + 783];
-                const float v1235 = input[v1215 + 786];
-                const float v1236 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1221, v1223), v1226), v1229), v1232), v1235);
-                const float v1238 = input[v1215 + 789];
-                const float v1239 = fmaxf(v1236, v1238);
-                const bool v1240 = v1239 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1243 = v1240 ? 0.0f : ptx::exp2(v1217 - v1239);
-                const float2 v1245 = *(const float2*)&input[tid * 2];
-                const float v1254 = v1240 ? 0.0f : ptx::exp2(v1220 - v1239);
-                const float2 v1257 = *(const float2*)&input[tid * 2 + 96];
-                const float v1263 = fmaf(v1254, input[v1215 + 795], fmaf(v1243, input[v1215 + 792], 0.0f));
-                const float v1266 = v1240 ? 0.0f : ptx::exp2(v1223 - v1239);
-                const float2 v1269 = *(const float2*)&input[tid * 2 + 192];
-                const float v1271 = fmaf(v1266, v1269.x, fmaf(v1254, v1257.x, fmaf(v1243, v1245.x, 0.0f)));
-                const float v1272 = fmaf(v1266, v1269.y, fmaf(v1254, v1257.y, fmaf(v1243, v1245.y, 0.0f)));
-                const float v1278 = v1240 ? 0.0f : ptx::exp2(v1226 - v1239);
-                const float2 v1281 = *(const float2*)&input[tid * 2 + 288];
-                const float v1287 = fmaf(v1278, input[v1215 + 801], fmaf(v1266, input[v1215 + 798], v1263));
-                const float v1290 = v1240 ? 0.0f : ptx::exp2(v1229 - v1239);
-                const float2 v1293 = *(const float2*)&input[tid * 2 + 384];
-                const float v1302 = v1240 ? 0.0f : ptx::exp2(v1232 - v1239);
-                const float2 v1305 = *(const float2*)&input[tid * 2 + 480];
-                const float v1307 = fmaf(v1302, v1305.x, fmaf(v1290, v1293.x, fmaf(v1278, v1281.x, v1271)));
-                const float v1308 = fmaf(v1302, v1305.y, fmaf(v1290, v1293.y, fmaf(v1278, v1281.y, v1272)));
-                const float v1311 = fmaf(v1302, input[v1215 + 807], fmaf(v1290, input[v1215 + 804], v1287));
-                const float v1314 = v1240 ? 0.0f : ptx::exp2(v1235 - v1239);
-                const float2 v1317 = *(const float2*)&input[tid * 2 + 576];
-                const float v1326 = v1240 ? 0.0f : ptx::exp2(v1238 - v1239);
-                const float2 v1329 = *(const float2*)&input[tid * 2 + 672];
-                const float v1335 = fmaf(v1326, input[v1215 + 813], fmaf(v1314, input[v1215 + 810], v1311));
-                const float v1337 = v1240 ? 0.0f : ptx::rcp(v1335);
-                const float v1338 = __fmul_rn(fmaf(v1326, v1329.x, fmaf(v1314, v1317.x, v1307)), v1337);
-                const float v1339 = __fmul_rn(fmaf(v1326, v1329.y, fmaf(v1314, v1317.y, v1308)), v1337);
-                const uint4 v1352 = make_uint4(__float_as_uint(v1338), __float_as_uint(v1339),
-                    __float_as_uint(v1239 + ptx::log2(v1335)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1352);
+                const u32 v1207 = tid / 16;
+                const float v1209 = input[v1207 + 768];
+                const float v1212 = input[v1207 + 771];
+                const float v1213 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1209), v1212);
+                const float v1215 = input[v1207 + 774];
+                const float v1218 = input[v1207 + 777];
+                const float v1221 = input[v1207 + 780];
+                const float v1224 = input[v1207 + 783];
+                const float v1227 = input[v1207 + 786];
+                const float v1228 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1213, v1215), v1218), v1221), v1224), v1227);
+                const float v1230 = input[v1207 + 789];
+                const float v1231 = fmaxf(v1228, v1230);
+                const bool v1232 = v1231 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v1235 = v1232 ? 0.0f : ptx::exp2(v1209 - v1231);
+                const float2 v1237 = *(const float2*)&input[tid * 2];
+                const float v1246 = v1232 ? 0.0f : ptx::exp2(v1212 - v1231);
+                const float2 v1249 = *(const float2*)&input[tid * 2 + 96];
+                const float v1255 = fmaf(v1246, input[v1207 + 795], fmaf(v1235, input[v1207 + 792], 0.0f));
+                const float v1258 = v1232 ? 0.0f : ptx::exp2(v1215 - v1231);
+                const float2 v1261 = *(const float2*)&input[tid * 2 + 192];
+                const float v1263 = fmaf(v1258, v1261.x, fmaf(v1246, v1249.x, fmaf(v1235, v1237.x, 0.0f)));
+                const float v1264 = fmaf(v1258, v1261.y, fmaf(v1246, v1249.y, fmaf(v1235, v1237.y, 0.0f)));
+                const float v1270 = v1232 ? 0.0f : ptx::exp2(v1218 - v1231);
+                const float2 v1273 = *(const float2*)&input[tid * 2 + 288];
+                const float v1279 = fmaf(v1270, input[v1207 + 801], fmaf(v1258, input[v1207 + 798], v1255));
+                const float v1282 = v1232 ? 0.0f : ptx::exp2(v1221 - v1231);
+                const float2 v1285 = *(const float2*)&input[tid * 2 + 384];
+                const float v1294 = v1232 ? 0.0f : ptx::exp2(v1224 - v1231);
+                const float2 v1297 = *(const float2*)&input[tid * 2 + 480];
+                const float v1299 = fmaf(v1294, v1297.x, fmaf(v1282, v1285.x, fmaf(v1270, v1273.x, v1263)));
+                const float v1300 = fmaf(v1294, v1297.y, fmaf(v1282, v1285.y, fmaf(v1270, v1273.y, v1264)));
+                const float v1303 = fmaf(v1294, input[v1207 + 807], fmaf(v1282, input[v1207 + 804], v1279));
+                const float v1306 = v1232 ? 0.0f : ptx::exp2(v1227 - v1231);
+                const float2 v1309 = *(const float2*)&input[tid * 2 + 576];
+                const float v1318 = v1232 ? 0.0f : ptx::exp2(v1230 - v1231);
+                const float2 v1321 = *(const float2*)&input[tid * 2 + 672];
+                const float v1327 = fmaf(v1318, input[v1207 + 813], fmaf(v1306, input[v1207 + 810], v1303));
+                const float v1329 = v1232 ? 0.0f : ptx::rcp(v1327);
+                const float v1330 = __fmul_rn(fmaf(v1318, v1321.x, fmaf(v1306, v1309.x, v1299)), v1329);
+                const float v1331 = __fmul_rn(fmaf(v1318, v1321.y, fmaf(v1306, v1309.y, v1300)), v1329);
+                const uint4 v1344 = make_uint4(__float_as_uint(v1330), __float_as_uint(v1331),
+                    __float_as_uint(v1231 + ptx::log2(v1327)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1344);
               }
               ptx::bar_sync<1, 256>();
             }
@@ -1178,14 +1171,14 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1357 = kv_head * 3 * 16;
+              const u32 v1349 = kv_head * 48;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1366 = i_3 + v1357;
-                const bool v1367 = tid < words;
+                const u32 v1358 = i_3 + v1349;
+                const bool v1359 = tid < words;
                 float out = 0.0f, out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
                 float sum = 0.0f;
@@ -1194,41 +1187,41 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 24u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1378 = (i_4 + i_5 / words) * 96 + v1366 + i_5 % words;
+                    const u32 v1370 = (i_4 + i_5 / words) * 96 + v1358 + i_5 % words;
                     // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                    const uint4 v1379 = ptx::ld_relaxed_gpu_b128(&states[v1378]);
-                    const uint4 v1383 = ptx::wait_packet_relaxed_gpu_noted(&states[v1378], epoch_target * 2 + 1, v1379,
-                        abort, notes, 4, layer, v1378);
-                    input_b128[i_5] = v1383;
+                    const uint4 v1371 = ptx::ld_relaxed_gpu_b128(&states[v1370]);
+                    const uint4 v1375 = ptx::wait_packet_relaxed_gpu_noted(&states[v1370], epoch_target * 2 + 1, v1371,
+                        abort, notes, 4, layer, v1370);
+                    input_b128[i_5] = v1375;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1367) {
-                    const float v1384 = top;
+                  if (v1359) {
+                    const float v1376 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1401 = ptx::exp2(v1384 - base);
-                    out = __fmul_rn(out, v1401);
-                    out_2 = __fmul_rn(out_2, v1401);
-                    sum = __fmul_rn(sum, v1401);
+                    const float v1393 = ptx::exp2(v1376 - base);
+                    out = __fmul_rn(out, v1393);
+                    out_2 = __fmul_rn(out_2, v1393);
+                    sum = __fmul_rn(sum, v1393);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1411 = input_b128[i_5 * words + tid];
-                      const float v1421 = ptx::exp2(__uint_as_float(v1411.z) - base);
-                      sum = sum + v1421;
-                      out = fmaf(v1421, __uint_as_float(v1411.x), out);
-                      out_2 = fmaf(v1421, __uint_as_float(v1411.y), out_2);
+                      const uint4 v1403 = input_b128[i_5 * words + tid];
+                      const float v1413 = ptx::exp2(__uint_as_float(v1403.z) - base);
+                      sum = sum + v1413;
+                      out = fmaf(v1413, __uint_as_float(v1403.x), out);
+                      out_2 = fmaf(v1413, __uint_as_float(v1403.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1367) {
-                  const u32 v1436 = v1366 + tid;
-                  const uint4 v1446 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                if (v1359) {
+                  const u32 v1428 = v1358 + tid;
+                  const uint4 v1438 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                       epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1436 % 4 * 24 + v1436 / 4], v1446);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1428 % 4 * 24 + v1428 / 4], v1438);
                 }
               }
             }
@@ -1236,9 +1229,9 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after attention ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
-            const bool v1449 = tid == 0;
-            if (v1449) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
+            const bool v1441 = tid == 0;
+            if (v1441) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
@@ -1247,24 +1240,24 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[3];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v1464 = token % 8;
-                const u32 swizzle = v1464 >> 1;
+                const u32 v1456 = token % 8;
+                const u32 swizzle = v1456 >> 1;
                 float v = 0.0f, v_2 = 0.0f;
                 if (layer == 0) {
-                  const u32 v1482 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
-                  const bf16x2 v1485 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1464 * 16)
-                      + 150528 + (u64)v1482]);
-                  v = ptx::bf16_lo(v1485);
-                  v_2 = ptx::bf16_hi(v1485);
+                  const u32 v1474 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
+                  const bf16x2 v1477 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1456 * 16)
+                      + 150528 + (u64)v1474]);
+                  v = ptx::bf16_lo(v1477);
+                  v_2 = ptx::bf16_hi(v1477);
                 } else {
-                  const u32 v1488 = row / 2;
-                  const u32 v1492 = v1488 % 2 * 24 + v1488 / 2;
+                  const u32 v1480 = row / 2;
+                  const u32 v1484 = v1480 % 2 * 24 + v1480 / 2;
                   // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v1493 = ptx::ld_relaxed_gpu_b128(&down_words[v1492]);
-                  const uint4 v1498 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1492], (epoch_target - 8) * 2 + 1,
-                      v1493, abort, notes, 5, layer, v1492);
-                  v = __uint_as_float(v1498.x | v1498.z);
-                  v_2 = __uint_as_float(v1498.y);
+                  const uint4 v1485 = ptx::ld_relaxed_gpu_b128(&down_words[v1484]);
+                  const uint4 v1490 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1484], (epoch_target - 8) * 2 + 1,
+                      v1485, abort, notes, 5, layer, v1484);
+                  v = __uint_as_float(v1490.x | v1490.z);
+                  v_2 = __uint_as_float(v1490.y);
                 }
                 early = v;
                 early_2 = v_2;
@@ -1283,17 +1276,16 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1524 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held = v1524.x; held_2 = v1524.y; held_3 = v1524.z; held_4 = v1524.w;
+                const uint4 v1516 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1516.x; held_2 = v1516.y; held_3 = v1516.z; held_4 = v1516.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1531 = drain + 1;
-              const bool wrap = v1531 == 23;
-              drain = wrap ? 0u : v1531;
+              const u32 next = drain + 1;
+              const bool wrap = next == 23;
+              drain = wrap ? 0u : next;
               drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
               held_5 = 0u;
               held_6 = 0u;
@@ -1302,17 +1294,16 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1549 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held_5 = v1549.x; held_6 = v1549.y; held_7 = v1549.z; held_8 = v1549.w;
+                const uint4 v1541 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v1541.x; held_6 = v1541.y; held_7 = v1541.z; held_8 = v1541.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v1556 = drain + 1;
-              const bool wrap_2 = v1556 == 23;
-              drain = wrap_2 ? 0u : v1556;
+              const u32 next_2 = drain + 1;
+              const bool wrap_2 = next_2 == 23;
+              drain = wrap_2 ? 0u : next_2;
               drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0u;
               held_10 = 0u;
@@ -1321,20 +1312,19 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1574 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held_9 = v1574.x; held_10 = v1574.y; held_11 = v1574.z; held_12 = v1574.w;
+                const uint4 v1566 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v1566.x; held_10 = v1566.y; held_11 = v1566.z; held_12 = v1566.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v1581 = drain + 1;
-              const bool wrap_3 = v1581 == 23;
-              drain = wrap_3 ? 0u : v1581;
+              const u32 next_3 = drain + 1;
+              const bool wrap_3 = next_3 == 23;
+              drain = wrap_3 ? 0u : next_3;
               drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1449) {
+            if (v1441) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1343,17 +1333,17 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 24) {
-              const u32 v1590 = tid + 24;
-              const u32 v1591 = tid + 48;
-              const u32 v1592 = tid + 72;
+              const u32 v1582 = tid + 24;
+              const u32 v1583 = tid + 48;
+              const u32 v1584 = tid + 72;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
-              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
-              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
-              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1590,
-                  packet_2, v1591, packet_3, v1592, packet_4);
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
+              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1583]);
+              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1584]);
+              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1582,
+                  packet_2, v1583, packet_3, v1584, packet_4);
               *(uint4*)&input_u32[tid * 4] = make_uint4(packet.x | packet.y | packet.z, packet_3.x | packet_3.y
                   | packet_3.z, packet_2.x | packet_2.y | packet_2.z, packet_4.x | packet_4.y | packet_4.z);
             }
@@ -1361,55 +1351,55 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             // o: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v1708 = warp * 128;
+            const u32 v1700 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1718 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1726 = ptx::mma_m16n8k16(v1718.x, v1718.y, v1718.z, v1718.w, held, held_2, acc, acc_2,
+              const uint4 v1710 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1718 = ptx::mma_m16n8k16(v1710.x, v1710.y, v1710.z, v1710.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1726.x; acc_2 = v1726.y; acc_3 = v1726.z; acc_4 = v1726.w;
-              const float4 v1734 = ptx::mma_m16n8k16(v1718.x, v1718.y, v1718.z, v1718.w, held_3, held_4, acc_5, acc_6,
+              acc = v1718.x; acc_2 = v1718.y; acc_3 = v1718.z; acc_4 = v1718.w;
+              const float4 v1726 = ptx::mma_m16n8k16(v1710.x, v1710.y, v1710.z, v1710.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1734.x; acc_6 = v1734.y; acc_7 = v1734.z; acc_8 = v1734.w;
+              acc_5 = v1726.x; acc_6 = v1726.y; acc_7 = v1726.z; acc_8 = v1726.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1708 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1700 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1758 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1766 = ptx::mma_m16n8k16(v1758.x, v1758.y, v1758.z, v1758.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1750 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1758 = ptx::mma_m16n8k16(v1750.x, v1750.y, v1750.z, v1750.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1766.x; acc_10 = v1766.y; acc_11 = v1766.z; acc_12 = v1766.w;
-              const float4 v1774 = ptx::mma_m16n8k16(v1758.x, v1758.y, v1758.z, v1758.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1758.x; acc_10 = v1758.y; acc_11 = v1758.z; acc_12 = v1758.w;
+              const float4 v1766 = ptx::mma_m16n8k16(v1750.x, v1750.y, v1750.z, v1750.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1774.x; acc_14 = v1774.y; acc_15 = v1774.z; acc_16 = v1774.w;
+              acc_13 = v1766.x; acc_14 = v1766.y; acc_15 = v1766.z; acc_16 = v1766.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1708 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1700 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1799 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1807 = ptx::mma_m16n8k16(v1799.x, v1799.y, v1799.z, v1799.w, held_9, held_10, acc_17,
+              const uint4 v1791 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1799 = ptx::mma_m16n8k16(v1791.x, v1791.y, v1791.z, v1791.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1807.x; acc_18 = v1807.y; acc_19 = v1807.z; acc_20 = v1807.w;
-              const float4 v1815 = ptx::mma_m16n8k16(v1799.x, v1799.y, v1799.z, v1799.w, held_11, held_12, acc_21,
+              acc_17 = v1799.x; acc_18 = v1799.y; acc_19 = v1799.z; acc_20 = v1799.w;
+              const float4 v1807 = ptx::mma_m16n8k16(v1791.x, v1791.y, v1791.z, v1791.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1815.x; acc_22 = v1815.y; acc_23 = v1815.z; acc_24 = v1815.w;
+              acc_21 = v1807.x; acc_22 = v1807.y; acc_23 = v1807.z; acc_24 = v1807.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1708 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1700 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1835 = half_2 * 1024;
-              const u32 v1837 = v1835 + warp * 128;
+              const u32 v1827 = half_2 * 1024;
+              const u32 v1829 = v1827 + warp * 128;
               // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
@@ -1418,49 +1408,48 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1854 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                      * 4];
-                  const uint4 v1860 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1868 = ptx::mma_m16n8k16(v1860.x, v1860.y, v1860.z, v1860.w, v1854.x, v1854.y, acc_25,
+                  const uint4 v1846 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v1852 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1860 = ptx::mma_m16n8k16(v1852.x, v1852.y, v1852.z, v1852.w, v1846.x, v1846.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1868.x; acc_26 = v1868.y; acc_27 = v1868.z; acc_28 = v1868.w;
-                  const float4 v1876 = ptx::mma_m16n8k16(v1860.x, v1860.y, v1860.z, v1860.w, v1854.z, v1854.w, acc_29,
+                  acc_25 = v1860.x; acc_26 = v1860.y; acc_27 = v1860.z; acc_28 = v1860.w;
+                  const float4 v1868 = ptx::mma_m16n8k16(v1852.x, v1852.y, v1852.z, v1852.w, v1846.z, v1846.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1876.x; acc_30 = v1876.y; acc_31 = v1876.z; acc_32 = v1876.w;
+                  acc_29 = v1868.x; acc_30 = v1868.y; acc_31 = v1868.z; acc_32 = v1868.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1883 = drain + 1;
-                const bool wrap = v1883 == 23;
-                drain = wrap ? 0u : v1883;
+                const u32 next = drain + 1;
+                const bool wrap = next == 23;
+                drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1837 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1829 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               // o: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1904 = tid * 2;
-                  const u32 v1905 = v1835 + v1904;
-                  const float2 v1906 = *(const float2*)&partials[v1905];
-                  const float2 v1909 = *(const float2*)&partials[v1905 + 128];
-                  const float2 v1914 = *(const float2*)&partials[v1905 + 256];
-                  const float2 v1919 = *(const float2*)&partials[v1905 + 384];
-                  const float2 v1924 = *(const float2*)&partials[v1905 + 512];
-                  const float2 v1929 = *(const float2*)&partials[v1905 + 640];
-                  const float2 v1934 = *(const float2*)&partials[v1905 + 768];
-                  const float v1936 = v1906.x + v1909.x + v1914.x + v1919.x + v1924.x + v1929.x + v1934.x;
-                  const float v1937 = v1906.y + v1909.y + v1914.y + v1919.y + v1924.y + v1929.y + v1934.y;
-                  const float2 v1939 = *(const float2*)&partials[v1905 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1904;
-                  const u32 v1948 = row / 2;
-                  const uint4 v1960 = make_uint4(__float_as_uint(early + (v1936 + v1939.x)),
-                      __float_as_uint(early_2 + (v1937 + v1939.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1948 % 2 * 24 + v1948 / 2], v1960);
+                  const u32 v1896 = tid * 2;
+                  const u32 v1897 = v1827 + v1896;
+                  const float2 v1898 = *(const float2*)&partials[v1897];
+                  const float2 v1901 = *(const float2*)&partials[v1897 + 128];
+                  const float2 v1906 = *(const float2*)&partials[v1897 + 256];
+                  const float2 v1911 = *(const float2*)&partials[v1897 + 384];
+                  const float2 v1916 = *(const float2*)&partials[v1897 + 512];
+                  const float2 v1921 = *(const float2*)&partials[v1897 + 640];
+                  const float2 v1926 = *(const float2*)&partials[v1897 + 768];
+                  const float v1928 = v1898.x + v1901.x + v1906.x + v1911.x + v1916.x + v1921.x + v1926.x;
+                  const float v1929 = v1898.y + v1901.y + v1906.y + v1911.y + v1916.y + v1921.y + v1926.y;
+                  const float2 v1931 = *(const float2*)&partials[v1897 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1896;
+                  const u32 v1940 = row / 2;
+                  const uint4 v1952 = make_uint4(__float_as_uint(early + (v1928 + v1931.x)),
+                      __float_as_uint(early_2 + (v1929 + v1931.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1940 % 2 * 24 + v1940 / 2], v1952);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1469,16 +1458,16 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after o ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
-            const bool v1965 = tid == 0;
-            if (v1965) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
+            const bool v1957 = tid == 0;
+            if (v1957) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
               if (tid < 24) {
-                const uint2 v1972 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1972.x; gain_2 = v1972.y;
+                const uint2 v1964 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1964.x; gain_2 = v1964.y;
               } else {
                 gain = 0u;
                 gain_2 = 0u;
@@ -1494,17 +1483,16 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v1990 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held = v1990.x; held_2 = v1990.y; held_3 = v1990.z; held_4 = v1990.w;
+                const uint4 v1982 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1982.x; held_2 = v1982.y; held_3 = v1982.z; held_4 = v1982.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1997 = drain + 1;
-              const bool wrap = v1997 == 23;
-              drain = wrap ? 0u : v1997;
+              const u32 next = drain + 1;
+              const bool wrap = next == 23;
+              drain = wrap ? 0u : next;
               drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
               held_5 = 0u;
               held_6 = 0u;
@@ -1513,17 +1501,16 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2015 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held_5 = v2015.x; held_6 = v2015.y; held_7 = v2015.z; held_8 = v2015.w;
+                const uint4 v2007 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2007.x; held_6 = v2007.y; held_7 = v2007.z; held_8 = v2007.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2022 = drain + 1;
-              const bool wrap_2 = v2022 == 23;
-              drain = wrap_2 ? 0u : v2022;
+              const u32 next_2 = drain + 1;
+              const bool wrap_2 = next_2 == 23;
+              drain = wrap_2 ? 0u : next_2;
               drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0u;
               held_10 = 0u;
@@ -1532,17 +1519,16 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2040 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held_9 = v2040.x; held_10 = v2040.y; held_11 = v2040.z; held_12 = v2040.w;
+                const uint4 v2032 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v2032.x; held_10 = v2032.y; held_11 = v2032.z; held_12 = v2032.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2047 = drain + 1;
-              const bool wrap_3 = v2047 == 23;
-              drain = wrap_3 ? 0u : v2047;
+              const u32 next_3 = drain + 1;
+              const bool wrap_3 = next_3 == 23;
+              drain = wrap_3 ? 0u : next_3;
               drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0u;
               held_14 = 0u;
@@ -1551,130 +1537,129 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2065 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held_13 = v2065.x; held_14 = v2065.y; held_15 = v2065.z; held_16 = v2065.w;
+                const uint4 v2057 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2057.x; held_14 = v2057.y; held_15 = v2057.z; held_16 = v2057.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2072 = drain + 1;
-              const bool wrap_4 = v2072 == 23;
-              drain = wrap_4 ? 0u : v2072;
+              const u32 next_4 = drain + 1;
+              const bool wrap_4 = next_4 == 23;
+              drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1965) {
+            if (v1957) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2083 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2075 = ((i * 2 + layer) & 1u) * 352;
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v2086 = tid * 2;
-            const u32 first = (v2086 & 0xfffffffcu) | ((v2086 & 1u) << 1) | ((v2086 >> 1) & 1u);
+            const u32 v2078 = tid * 2;
+            const u32 first = (v2078 & 0xfffffffcu) | ((v2078 & 1u) << 1) | ((v2078 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v2097 = tid + 24;
+              const u32 v2089 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
-              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2097, packet_2);
-              const float v2134 = __uint_as_float(packet.x | packet.z);
-              const float v2135 = __uint_as_float(packet.y);
-              const float v2141 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v2142 = __uint_as_float(packet_2.y);
-              const float v2150 = fmaf(v2141, v2141, fmaf(v2135, v2135, fmaf(v2134, v2134, squares)));
-              squares = fmaf(v2142, v2142, v2150);
-              input_bf16x2[first] = ptx::pack_bf16(v2134 * ptx::bf16_lo(gain), v2135 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v2141 * ptx::bf16_lo(gain_2), v2142 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2089]);
+              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2089, packet_2);
+              const float v2126 = __uint_as_float(packet.x | packet.z);
+              const float v2127 = __uint_as_float(packet.y);
+              const float v2133 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v2134 = __uint_as_float(packet_2.y);
+              const float v2142 = fmaf(v2133, v2133, fmaf(v2127, v2127, fmaf(v2126, v2126, squares)));
+              squares = fmaf(v2134, v2134, v2142);
+              input_bf16x2[first] = ptx::pack_bf16(v2126 * ptx::bf16_lo(gain), v2127 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v2133 * ptx::bf16_lo(gain_2), v2134 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v2160 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2161 = squares + v2160;
-            const float v2162 = __shfl_xor_sync(0xffffffffu, v2161, 8u);
-            const float v2163 = v2161 + v2162;
-            const float v2164 = __shfl_xor_sync(0xffffffffu, v2163, 4u);
-            const float v2165 = v2163 + v2164;
-            const float v2166 = __shfl_xor_sync(0xffffffffu, v2165, 2u);
-            const float v2167 = v2165 + v2166;
-            const float v2168 = __shfl_xor_sync(0xffffffffu, v2167, 1u);
+            const float v2152 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2153 = squares + v2152;
+            const float v2154 = __shfl_xor_sync(0xffffffffu, v2153, 8u);
+            const float v2155 = v2153 + v2154;
+            const float v2156 = __shfl_xor_sync(0xffffffffu, v2155, 4u);
+            const float v2157 = v2155 + v2156;
+            const float v2158 = __shfl_xor_sync(0xffffffffu, v2157, 2u);
+            const float v2159 = v2157 + v2158;
+            const float v2160 = __shfl_xor_sync(0xffffffffu, v2159, 1u);
             if (lane == 0) {
-              scratch[warp] = v2167 + v2168;
+              scratch[warp] = v2159 + v2160;
             }
             ptx::bar_sync<1, 256>();
-            const float v2183 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2189 = __fmul_rn(v2183 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2189);
+            const float v2175 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2181 = __fmul_rn(v2175 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2181);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             // gate_up: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2195 = warp * 128;
+            const u32 v2187 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2205 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2213 = ptx::mma_m16n8k16(v2205.x, v2205.y, v2205.z, v2205.w, held, held_2, acc, acc_2,
+              const uint4 v2197 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2205 = ptx::mma_m16n8k16(v2197.x, v2197.y, v2197.z, v2197.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2213.x; acc_2 = v2213.y; acc_3 = v2213.z; acc_4 = v2213.w;
-              const float4 v2221 = ptx::mma_m16n8k16(v2205.x, v2205.y, v2205.z, v2205.w, held_3, held_4, acc_5, acc_6,
+              acc = v2205.x; acc_2 = v2205.y; acc_3 = v2205.z; acc_4 = v2205.w;
+              const float4 v2213 = ptx::mma_m16n8k16(v2197.x, v2197.y, v2197.z, v2197.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2221.x; acc_6 = v2221.y; acc_7 = v2221.z; acc_8 = v2221.w;
+              acc_5 = v2213.x; acc_6 = v2213.y; acc_7 = v2213.z; acc_8 = v2213.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2195 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2187 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2245 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2253 = ptx::mma_m16n8k16(v2245.x, v2245.y, v2245.z, v2245.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2237 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2245 = ptx::mma_m16n8k16(v2237.x, v2237.y, v2237.z, v2237.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2253.x; acc_10 = v2253.y; acc_11 = v2253.z; acc_12 = v2253.w;
-              const float4 v2261 = ptx::mma_m16n8k16(v2245.x, v2245.y, v2245.z, v2245.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2245.x; acc_10 = v2245.y; acc_11 = v2245.z; acc_12 = v2245.w;
+              const float4 v2253 = ptx::mma_m16n8k16(v2237.x, v2237.y, v2237.z, v2237.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2261.x; acc_14 = v2261.y; acc_15 = v2261.z; acc_16 = v2261.w;
+              acc_13 = v2253.x; acc_14 = v2253.y; acc_15 = v2253.z; acc_16 = v2253.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2195 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2187 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2286 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2294 = ptx::mma_m16n8k16(v2286.x, v2286.y, v2286.z, v2286.w, held_9, held_10, acc_17,
+              const uint4 v2278 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2286 = ptx::mma_m16n8k16(v2278.x, v2278.y, v2278.z, v2278.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2294.x; acc_18 = v2294.y; acc_19 = v2294.z; acc_20 = v2294.w;
-              const float4 v2302 = ptx::mma_m16n8k16(v2286.x, v2286.y, v2286.z, v2286.w, held_11, held_12, acc_21,
+              acc_17 = v2286.x; acc_18 = v2286.y; acc_19 = v2286.z; acc_20 = v2286.w;
+              const float4 v2294 = ptx::mma_m16n8k16(v2278.x, v2278.y, v2278.z, v2278.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2302.x; acc_22 = v2302.y; acc_23 = v2302.z; acc_24 = v2302.w;
+              acc_21 = v2294.x; acc_22 = v2294.y; acc_23 = v2294.z; acc_24 = v2294.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2195 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2187 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2327 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2335 = ptx::mma_m16n8k16(v2327.x, v2327.y, v2327.z, v2327.w, held_13, held_14, acc_25,
+              const uint4 v2319 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2327 = ptx::mma_m16n8k16(v2319.x, v2319.y, v2319.z, v2319.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2335.x; acc_26 = v2335.y; acc_27 = v2335.z; acc_28 = v2335.w;
-              const float4 v2343 = ptx::mma_m16n8k16(v2327.x, v2327.y, v2327.z, v2327.w, held_15, held_16, acc_29,
+              acc_25 = v2327.x; acc_26 = v2327.y; acc_27 = v2327.z; acc_28 = v2327.w;
+              const float4 v2335 = ptx::mma_m16n8k16(v2319.x, v2319.y, v2319.z, v2319.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2343.x; acc_30 = v2343.y; acc_31 = v2343.z; acc_32 = v2343.w;
+              acc_29 = v2335.x; acc_30 = v2335.y; acc_31 = v2335.z; acc_32 = v2335.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2195 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2187 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2363 = half_2 * 1024;
-              const u32 v2365 = v2363 + warp * 128;
+              const u32 v2355 = half_2 * 1024;
+              const u32 v2357 = v2355 + warp * 128;
               // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -1683,49 +1668,48 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2382 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                      * 4];
-                  const uint4 v2388 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v2396 = ptx::mma_m16n8k16(v2388.x, v2388.y, v2388.z, v2388.w, v2382.x, v2382.y, acc_33,
+                  const uint4 v2374 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v2380 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v2388 = ptx::mma_m16n8k16(v2380.x, v2380.y, v2380.z, v2380.w, v2374.x, v2374.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2396.x; acc_34 = v2396.y; acc_35 = v2396.z; acc_36 = v2396.w;
-                  const float4 v2404 = ptx::mma_m16n8k16(v2388.x, v2388.y, v2388.z, v2388.w, v2382.z, v2382.w, acc_37,
+                  acc_33 = v2388.x; acc_34 = v2388.y; acc_35 = v2388.z; acc_36 = v2388.w;
+                  const float4 v2396 = ptx::mma_m16n8k16(v2380.x, v2380.y, v2380.z, v2380.w, v2374.z, v2374.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2404.x; acc_38 = v2404.y; acc_39 = v2404.z; acc_40 = v2404.w;
+                  acc_37 = v2396.x; acc_38 = v2396.y; acc_39 = v2396.z; acc_40 = v2396.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2411 = drain + 1;
-                const bool wrap = v2411 == 23;
-                drain = wrap ? 0u : v2411;
+                const u32 next = drain + 1;
+                const bool wrap = next == 23;
+                drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2365 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2357 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // gate_up: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2432 = tid * 2;
-                  const u32 v2433 = v2363 + v2432;
-                  const float2 v2434 = *(const float2*)&partials[v2433];
-                  const float2 v2437 = *(const float2*)&partials[v2433 + 128];
-                  const float2 v2442 = *(const float2*)&partials[v2433 + 256];
-                  const float2 v2447 = *(const float2*)&partials[v2433 + 384];
-                  const float2 v2452 = *(const float2*)&partials[v2433 + 512];
-                  const float2 v2457 = *(const float2*)&partials[v2433 + 640];
-                  const float2 v2462 = *(const float2*)&partials[v2433 + 768];
-                  const float v2464 = v2434.x + v2437.x + v2442.x + v2447.x + v2452.x + v2457.x + v2462.x;
-                  const float v2465 = v2434.y + v2437.y + v2442.y + v2447.y + v2452.y + v2457.y + v2462.y;
-                  const float2 v2467 = *(const float2*)&partials[v2433 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2432;
-                  const float v2474 = (v2464 + v2467.x) * scale;
-                  const float v2483 = v2474 * ptx::rcp(ptx::exp2(v2474 * -1.442695f) + 1.0f)
-                      * ((v2465 + v2467.y) * scale);
-                  act[v2083 + row / 2] = ptx::bf16_of(v2483);
+                  const u32 v2424 = tid * 2;
+                  const u32 v2425 = v2355 + v2424;
+                  const float2 v2426 = *(const float2*)&partials[v2425];
+                  const float2 v2429 = *(const float2*)&partials[v2425 + 128];
+                  const float2 v2434 = *(const float2*)&partials[v2425 + 256];
+                  const float2 v2439 = *(const float2*)&partials[v2425 + 384];
+                  const float2 v2444 = *(const float2*)&partials[v2425 + 512];
+                  const float2 v2449 = *(const float2*)&partials[v2425 + 640];
+                  const float2 v2454 = *(const float2*)&partials[v2425 + 768];
+                  const float v2456 = v2426.x + v2429.x + v2434.x + v2439.x + v2444.x + v2449.x + v2454.x;
+                  const float v2457 = v2426.y + v2429.y + v2434.y + v2439.y + v2444.y + v2449.y + v2454.y;
+                  const float2 v2459 = *(const float2*)&partials[v2425 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2424;
+                  const float v2466 = (v2456 + v2459.x) * scale;
+                  const float v2475 = v2466 * ptx::rcp(ptx::exp2(v2466 * -1.442695f) + 1.0f)
+                      * ((v2457 + v2459.y) * scale);
+                  act[v2075 + row / 2] = ptx::bf16_of(v2475);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1735,9 +1719,9 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
-            const bool v2489 = tid == 0;
-            if (v2489) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
+            const bool v2481 = tid == 0;
+            if (v2481) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
@@ -1746,14 +1730,14 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[7];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v2501 = row / 2;
-                const u32 v2505 = v2501 % 2 * 24 + v2501 / 2;
+                const u32 v2493 = row / 2;
+                const u32 v2497 = v2493 % 2 * 24 + v2493 / 2;
                 // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                const uint4 v2506 = ptx::ld_relaxed_gpu_b128(&o_words[v2505]);
-                const uint4 v2511 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2505], (epoch_target - 8) * 2 + 1,
-                    v2506, abort, notes, 10, layer, v2505);
-                early = __uint_as_float(v2511.x | v2511.z);
-                early_2 = __uint_as_float(v2511.y);
+                const uint4 v2498 = ptx::ld_relaxed_gpu_b128(&o_words[v2497]);
+                const uint4 v2503 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2497], (epoch_target - 8) * 2 + 1,
+                    v2498, abort, notes, 10, layer, v2497);
+                early = __uint_as_float(v2503.x | v2503.z);
+                early_2 = __uint_as_float(v2503.y);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
@@ -1768,30 +1752,29 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2534 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held = v2534.x; held_2 = v2534.y; held_3 = v2534.z; held_4 = v2534.w;
+              const uint4 v2526 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held = v2526.x; held_2 = v2526.y; held_3 = v2526.z; held_4 = v2526.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v2541 = drain + 1;
-              const bool wrap = v2541 == 23;
-              drain = wrap ? 0u : v2541;
+              const u32 next = drain + 1;
+              const bool wrap = next == 23;
+              drain = wrap ? 0u : next;
               drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2559 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held_5 = v2559.x; held_6 = v2559.y; held_7 = v2559.z; held_8 = v2559.w;
+                const uint4 v2551 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2551.x; held_6 = v2551.y; held_7 = v2551.z; held_8 = v2551.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2566 = drain + 1;
-              const bool wrap_2 = v2566 == 23;
-              drain = wrap_2 ? 0u : v2566;
+              const u32 next_2 = drain + 1;
+              const bool wrap_2 = next_2 == 23;
+              drain = wrap_2 ? 0u : next_2;
               drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0u;
               held_14 = 0u;
@@ -1799,34 +1782,32 @@ mkgen_step(const __grid_constant__ Params p) {
               held_16 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2583 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                  * 4];
-              held_9 = v2583.x; held_10 = v2583.y; held_11 = v2583.z; held_12 = v2583.w;
+              const uint4 v2575 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held_9 = v2575.x; held_10 = v2575.y; held_11 = v2575.z; held_12 = v2575.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2590 = drain + 1;
-              const bool wrap_3 = v2590 == 23;
-              drain = wrap_3 ? 0u : v2590;
+              const u32 next_3 = drain + 1;
+              const bool wrap_3 = next_3 == 23;
+              drain = wrap_3 ? 0u : next_3;
               drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2608 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                held_13 = v2608.x; held_14 = v2608.y; held_15 = v2608.z; held_16 = v2608.w;
+                const uint4 v2600 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2600.x; held_14 = v2600.y; held_15 = v2600.z; held_16 = v2600.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2615 = drain + 1;
-              const bool wrap_4 = v2615 == 23;
-              drain = wrap_4 ? 0u : v2615;
+              const u32 next_4 = drain + 1;
+              const bool wrap_4 = next_4 == 23;
+              drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2489) {
+            if (v2481) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1835,135 +1816,134 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 44) {
-              const uint4 v2631 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2631.x, v2631.z, v2631.y, v2631.w);
+              const uint4 v2623 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2623.x, v2623.z, v2623.y, v2623.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
             // down: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2640 = warp * 128;
+            const u32 v2632 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
-            const u32 v2642 = (lane & 3u) * 4;
-            const uint4 v2649 = *(const uint4*)&input_bf16x2[warp * 16 + v2642];
-            const float4 v2657 = ptx::mma_m16n8k16(v2649.x, v2649.y, v2649.z, v2649.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2634 = (lane & 3u) * 4;
+            const uint4 v2641 = *(const uint4*)&input_bf16x2[warp * 16 + v2634];
+            const float4 v2649 = ptx::mma_m16n8k16(v2641.x, v2641.y, v2641.z, v2641.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2657.x; acc_2 = v2657.y; acc_3 = v2657.z; acc_4 = v2657.w;
-            const float4 v2665 = ptx::mma_m16n8k16(v2649.x, v2649.y, v2649.z, v2649.w, held_3, held_4, acc_5, acc_6,
+            acc = v2649.x; acc_2 = v2649.y; acc_3 = v2649.z; acc_4 = v2649.w;
+            const float4 v2657 = ptx::mma_m16n8k16(v2641.x, v2641.y, v2641.z, v2641.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2665.x; acc_6 = v2665.y; acc_7 = v2665.z; acc_8 = v2665.w;
+            acc_5 = v2657.x; acc_6 = v2657.y; acc_7 = v2657.z; acc_8 = v2657.w;
             if (warp < 3) {
-              const uint4 v2677 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2642];
-              const float4 v2685 = ptx::mma_m16n8k16(v2677.x, v2677.y, v2677.z, v2677.w, held_5, held_6, acc, acc_2,
+              const uint4 v2669 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2634];
+              const float4 v2677 = ptx::mma_m16n8k16(v2669.x, v2669.y, v2669.z, v2669.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2685.x; acc_2 = v2685.y; acc_3 = v2685.z; acc_4 = v2685.w;
-              const float4 v2693 = ptx::mma_m16n8k16(v2677.x, v2677.y, v2677.z, v2677.w, held_7, held_8, acc_5, acc_6,
+              acc = v2677.x; acc_2 = v2677.y; acc_3 = v2677.z; acc_4 = v2677.w;
+              const float4 v2685 = ptx::mma_m16n8k16(v2669.x, v2669.y, v2669.z, v2669.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2693.x; acc_6 = v2693.y; acc_7 = v2693.z; acc_8 = v2693.w;
+              acc_5 = v2685.x; acc_6 = v2685.y; acc_7 = v2685.z; acc_8 = v2685.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2640 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2632 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
-            const u32 v2709 = (lane & 3u) * 4;
-            const uint4 v2716 = *(const uint4*)&input_bf16x2[warp * 16 + v2709];
-            const float4 v2724 = ptx::mma_m16n8k16(v2716.x, v2716.y, v2716.z, v2716.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2701 = (lane & 3u) * 4;
+            const uint4 v2708 = *(const uint4*)&input_bf16x2[warp * 16 + v2701];
+            const float4 v2716 = ptx::mma_m16n8k16(v2708.x, v2708.y, v2708.z, v2708.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2724.x; acc_10 = v2724.y; acc_11 = v2724.z; acc_12 = v2724.w;
-            const float4 v2732 = ptx::mma_m16n8k16(v2716.x, v2716.y, v2716.z, v2716.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2716.x; acc_10 = v2716.y; acc_11 = v2716.z; acc_12 = v2716.w;
+            const float4 v2724 = ptx::mma_m16n8k16(v2708.x, v2708.y, v2708.z, v2708.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2732.x; acc_14 = v2732.y; acc_15 = v2732.z; acc_16 = v2732.w;
+            acc_13 = v2724.x; acc_14 = v2724.y; acc_15 = v2724.z; acc_16 = v2724.w;
             if (warp < 3) {
-              const uint4 v2744 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2709];
-              const float4 v2752 = ptx::mma_m16n8k16(v2744.x, v2744.y, v2744.z, v2744.w, held_13, held_14, acc_9,
+              const uint4 v2736 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2701];
+              const float4 v2744 = ptx::mma_m16n8k16(v2736.x, v2736.y, v2736.z, v2736.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2752.x; acc_10 = v2752.y; acc_11 = v2752.z; acc_12 = v2752.w;
-              const float4 v2760 = ptx::mma_m16n8k16(v2744.x, v2744.y, v2744.z, v2744.w, held_15, held_16, acc_13,
+              acc_9 = v2744.x; acc_10 = v2744.y; acc_11 = v2744.z; acc_12 = v2744.w;
+              const float4 v2752 = ptx::mma_m16n8k16(v2736.x, v2736.y, v2736.z, v2736.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2760.x; acc_14 = v2760.y; acc_15 = v2760.z; acc_16 = v2760.w;
+              acc_13 = v2752.x; acc_14 = v2752.y; acc_15 = v2752.z; acc_16 = v2752.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2640 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2632 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2780 = half_2 * 1024;
-              const u32 v2782 = v2780 + warp * 128;
+              const u32 v2772 = half_2 * 1024;
+              const u32 v2774 = v2772 + warp * 128;
               // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                     acc_23 = 0.0f, acc_24 = 0.0f;
-                const u32 v2787 = (lane & 3u) * 4;
-                const uint4 v2790 = *(const uint4*)&input_bf16x2[warp * 16 + v2787];
+                const u32 v2779 = (lane & 3u) * 4;
+                const uint4 v2782 = *(const uint4*)&input_bf16x2[warp * 16 + v2779];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2804 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                    * 4];
-                const float4 v2812 = ptx::mma_m16n8k16(v2790.x, v2790.y, v2790.z, v2790.w, v2804.x, v2804.y, acc_17,
+                const uint4 v2796 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                const float4 v2804 = ptx::mma_m16n8k16(v2782.x, v2782.y, v2782.z, v2782.w, v2796.x, v2796.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2812.x; acc_18 = v2812.y; acc_19 = v2812.z; acc_20 = v2812.w;
-                const float4 v2820 = ptx::mma_m16n8k16(v2790.x, v2790.y, v2790.z, v2790.w, v2804.z, v2804.w, acc_21,
+                acc_17 = v2804.x; acc_18 = v2804.y; acc_19 = v2804.z; acc_20 = v2804.w;
+                const float4 v2812 = ptx::mma_m16n8k16(v2782.x, v2782.y, v2782.z, v2782.w, v2796.z, v2796.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2820.x; acc_22 = v2820.y; acc_23 = v2820.z; acc_24 = v2820.w;
+                acc_21 = v2812.x; acc_22 = v2812.y; acc_23 = v2812.z; acc_24 = v2812.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2827 = drain + 1;
-                const bool wrap = v2827 == 23;
-                drain = wrap ? 0u : v2827;
+                const u32 next = drain + 1;
+                const bool wrap = next == 23;
+                drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2845 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v2837 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v2852 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2787];
-                  const float4 v2860 = ptx::mma_m16n8k16(v2852.x, v2852.y, v2852.z, v2852.w, v2845.x, v2845.y, acc_17,
+                  const uint4 v2844 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2779];
+                  const float4 v2852 = ptx::mma_m16n8k16(v2844.x, v2844.y, v2844.z, v2844.w, v2837.x, v2837.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2860.x; acc_18 = v2860.y; acc_19 = v2860.z; acc_20 = v2860.w;
-                  const float4 v2868 = ptx::mma_m16n8k16(v2852.x, v2852.y, v2852.z, v2852.w, v2845.z, v2845.w, acc_21,
+                  acc_17 = v2852.x; acc_18 = v2852.y; acc_19 = v2852.z; acc_20 = v2852.w;
+                  const float4 v2860 = ptx::mma_m16n8k16(v2844.x, v2844.y, v2844.z, v2844.w, v2837.z, v2837.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2868.x; acc_22 = v2868.y; acc_23 = v2868.z; acc_24 = v2868.w;
+                  acc_21 = v2860.x; acc_22 = v2860.y; acc_23 = v2860.z; acc_24 = v2860.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v2875 = drain + 1;
-                const bool wrap_2 = v2875 == 23;
-                drain = wrap_2 ? 0u : v2875;
+                const u32 next_2 = drain + 1;
+                const bool wrap_2 = next_2 == 23;
+                drain = wrap_2 ? 0u : next_2;
                 drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2782 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2774 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               // down: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2896 = tid * 2;
-                  const u32 v2897 = v2780 + v2896;
-                  const float2 v2898 = *(const float2*)&partials[v2897];
-                  const float2 v2901 = *(const float2*)&partials[v2897 + 128];
-                  const float2 v2906 = *(const float2*)&partials[v2897 + 256];
-                  const float2 v2911 = *(const float2*)&partials[v2897 + 384];
-                  const float2 v2916 = *(const float2*)&partials[v2897 + 512];
-                  const float2 v2921 = *(const float2*)&partials[v2897 + 640];
-                  const float2 v2926 = *(const float2*)&partials[v2897 + 768];
-                  const float v2928 = v2898.x + v2901.x + v2906.x + v2911.x + v2916.x + v2921.x + v2926.x;
-                  const float v2929 = v2898.y + v2901.y + v2906.y + v2911.y + v2916.y + v2921.y + v2926.y;
-                  const float2 v2931 = *(const float2*)&partials[v2897 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2896;
-                  const u32 v2940 = row / 2;
-                  const uint4 v2952 = make_uint4(__float_as_uint(early + (v2928 + v2931.x)),
-                      __float_as_uint(early_2 + (v2929 + v2931.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2940 % 2 * 24 + v2940 / 2], v2952);
+                  const u32 v2888 = tid * 2;
+                  const u32 v2889 = v2772 + v2888;
+                  const float2 v2890 = *(const float2*)&partials[v2889];
+                  const float2 v2893 = *(const float2*)&partials[v2889 + 128];
+                  const float2 v2898 = *(const float2*)&partials[v2889 + 256];
+                  const float2 v2903 = *(const float2*)&partials[v2889 + 384];
+                  const float2 v2908 = *(const float2*)&partials[v2889 + 512];
+                  const float2 v2913 = *(const float2*)&partials[v2889 + 640];
+                  const float2 v2918 = *(const float2*)&partials[v2889 + 768];
+                  const float v2920 = v2890.x + v2893.x + v2898.x + v2903.x + v2908.x + v2913.x + v2918.x;
+                  const float v2921 = v2890.y + v2893.y + v2898.y + v2903.y + v2908.y + v2913.y + v2918.y;
+                  const float2 v2923 = *(const float2*)&partials[v2889 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2888;
+                  const u32 v2932 = row / 2;
+                  const uint4 v2944 = make_uint4(__float_as_uint(early + (v2920 + v2923.x)),
+                      __float_as_uint(early_2 + (v2921 + v2923.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2932 % 2 * 24 + v2932 / 2], v2944);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1972,9 +1952,9 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after down ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
-            const bool v2957 = tid == 0;
-            if (v2957) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
+            const bool v2949 = tid == 0;
+            if (v2949) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
@@ -1982,8 +1962,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- read ahead of qkv ----
               {
                 if (tid < 24) {
-                  const uint2 v2965 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 2 * 48 + tid * 2]);
-                  gain = v2965.x; gain_2 = v2965.y;
+                  const uint2 v2957 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
+                  gain = v2957.x; gain_2 = v2957.y;
                 } else {
                   gain = 0u;
                   gain_2 = 0u;
@@ -1995,9 +1975,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 i_2 = row % 32 / 2;
                   const float angle = (float)pos_now * inv_freq[i_2];
                   const float turns = -rintf(angle * 0.15915494f);
-                  const float v2987 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
-                  const float cos_2 = ptx::cos(v2987);
-                  const float sin_2 = ptx::sin(v2987);
+                  const float v2979 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
+                  const float cos_2 = ptx::cos(v2979);
+                  const float sin_2 = ptx::sin(v2979);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
@@ -2015,17 +1995,16 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3006 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                      * 4];
-                  held = v3006.x; held_2 = v3006.y; held_3 = v3006.z; held_4 = v3006.w;
+                  const uint4 v2998 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  held = v2998.x; held_2 = v2998.y; held_3 = v2998.z; held_4 = v2998.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v3013 = drain + 1;
-                const bool wrap = v3013 == 23;
-                drain = wrap ? 0u : v3013;
+                const u32 next = drain + 1;
+                const bool wrap = next == 23;
+                drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 held_5 = 0u;
                 held_6 = 0u;
@@ -2034,17 +2013,17 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3031 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3023 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_5 = v3031.x; held_6 = v3031.y; held_7 = v3031.z; held_8 = v3031.w;
+                  held_5 = v3023.x; held_6 = v3023.y; held_7 = v3023.z; held_8 = v3023.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v3038 = drain + 1;
-                const bool wrap_2 = v3038 == 23;
-                drain = wrap_2 ? 0u : v3038;
+                const u32 next_2 = drain + 1;
+                const bool wrap_2 = next_2 == 23;
+                drain = wrap_2 ? 0u : next_2;
                 drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                 held_9 = 0u;
                 held_10 = 0u;
@@ -2053,17 +2032,17 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3056 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3048 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_9 = v3056.x; held_10 = v3056.y; held_11 = v3056.z; held_12 = v3056.w;
+                  held_9 = v3048.x; held_10 = v3048.y; held_11 = v3048.z; held_12 = v3048.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_3]);
                 }
-                const u32 v3063 = drain + 1;
-                const bool wrap_3 = v3063 == 23;
-                drain = wrap_3 ? 0u : v3063;
+                const u32 next_3 = drain + 1;
+                const bool wrap_3 = next_3 == 23;
+                drain = wrap_3 ? 0u : next_3;
                 drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
                 held_13 = 0u;
                 held_14 = 0u;
@@ -2072,17 +2051,17 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3081 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3073 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_13 = v3081.x; held_14 = v3081.y; held_15 = v3081.z; held_16 = v3081.w;
+                  held_13 = v3073.x; held_14 = v3073.y; held_15 = v3073.z; held_16 = v3073.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_4]);
                 }
-                const u32 v3088 = drain + 1;
-                const bool wrap_4 = v3088 == 23;
-                drain = wrap_4 ? 0u : v3088;
+                const u32 next_4 = drain + 1;
+                const bool wrap_4 = next_4 == 23;
+                drain = wrap_4 ? 0u : next_4;
                 drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
               }
             } else {
@@ -2090,8 +2069,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 // ---- read ahead of lm_head ----
                 {
                   if (tid < 24) {
-                    const uint2 v3100 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3100.x; gain_2 = v3100.y;
+                    const uint2 v3092 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3092.x; gain_2 = v3092.y;
                   } else {
                     gain = 0u;
                     gain_2 = 0u;
@@ -2107,17 +2086,17 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3118 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3110 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held = v3118.x; held_2 = v3118.y; held_3 = v3118.z; held_4 = v3118.w;
+                    held = v3110.x; held_2 = v3110.y; held_3 = v3110.z; held_4 = v3110.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage]);
                   }
-                  const u32 v3125 = drain + 1;
-                  const bool wrap = v3125 == 23;
-                  drain = wrap ? 0u : v3125;
+                  const u32 next = drain + 1;
+                  const bool wrap = next == 23;
+                  drain = wrap ? 0u : next;
                   drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                   held_5 = 0u;
                   held_6 = 0u;
@@ -2126,17 +2105,17 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3143 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128
-                        + (lane ^ (lane >> 3)) * 4];
-                    held_5 = v3143.x; held_6 = v3143.y; held_7 = v3143.z; held_8 = v3143.w;
+                    const uint4 v3135 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                        * 4];
+                    held_5 = v3135.x; held_6 = v3135.y; held_7 = v3135.z; held_8 = v3135.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_2]);
                   }
-                  const u32 v3150 = drain + 1;
-                  const bool wrap_2 = v3150 == 23;
-                  drain = wrap_2 ? 0u : v3150;
+                  const u32 next_2 = drain + 1;
+                  const bool wrap_2 = next_2 == 23;
+                  drain = wrap_2 ? 0u : next_2;
                   drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                   held_9 = 0u;
                   held_10 = 0u;
@@ -2145,17 +2124,17 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3168 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128
-                        + (lane ^ (lane >> 3)) * 4];
-                    held_9 = v3168.x; held_10 = v3168.y; held_11 = v3168.z; held_12 = v3168.w;
+                    const uint4 v3160 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                        * 4];
+                    held_9 = v3160.x; held_10 = v3160.y; held_11 = v3160.z; held_12 = v3160.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_3]);
                   }
-                  const u32 v3175 = drain + 1;
-                  const bool wrap_3 = v3175 == 23;
-                  drain = wrap_3 ? 0u : v3175;
+                  const u32 next_3 = drain + 1;
+                  const bool wrap_3 = next_3 == 23;
+                  drain = wrap_3 ? 0u : next_3;
                   drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
                   held_13 = 0u;
                   held_14 = 0u;
@@ -2164,17 +2143,17 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3193 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128
-                        + (lane ^ (lane >> 3)) * 4];
-                    held_13 = v3193.x; held_14 = v3193.y; held_15 = v3193.z; held_16 = v3193.w;
+                    const uint4 v3185 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                        * 4];
+                    held_13 = v3185.x; held_14 = v3185.y; held_15 = v3185.z; held_16 = v3185.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_4]);
                   }
-                  const u32 v3200 = drain + 1;
-                  const bool wrap_4 = v3200 == 23;
-                  drain = wrap_4 ? 0u : v3200;
+                  const u32 next_4 = drain + 1;
+                  const bool wrap_4 = next_4 == 23;
+                  drain = wrap_4 ? 0u : next_4;
                   drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
                 }
               } else {
@@ -2196,7 +2175,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0u;
               }
             }
-            if (v2957) {
+            if (v2949) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2208,109 +2187,109 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v3215 = tid * 2;
-            const u32 first = (v3215 & 0xfffffffcu) | ((v3215 & 1u) << 1) | ((v3215 >> 1) & 1u);
+            const u32 v3207 = tid * 2;
+            const u32 first = (v3207 & 0xfffffffcu) | ((v3207 & 1u) << 1) | ((v3207 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v3226 = tid + 24;
+              const u32 v3218 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
-              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3226, packet_2);
-              const float v3263 = __uint_as_float(packet.x | packet.z);
-              const float v3264 = __uint_as_float(packet.y);
-              const float v3270 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v3271 = __uint_as_float(packet_2.y);
-              const float v3279 = fmaf(v3270, v3270, fmaf(v3264, v3264, fmaf(v3263, v3263, squares)));
-              squares = fmaf(v3271, v3271, v3279);
-              input_bf16x2[first] = ptx::pack_bf16(v3263 * ptx::bf16_lo(gain), v3264 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v3270 * ptx::bf16_lo(gain_2), v3271 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3218]);
+              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3218, packet_2);
+              const float v3255 = __uint_as_float(packet.x | packet.z);
+              const float v3256 = __uint_as_float(packet.y);
+              const float v3262 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v3263 = __uint_as_float(packet_2.y);
+              const float v3271 = fmaf(v3262, v3262, fmaf(v3256, v3256, fmaf(v3255, v3255, squares)));
+              squares = fmaf(v3263, v3263, v3271);
+              input_bf16x2[first] = ptx::pack_bf16(v3255 * ptx::bf16_lo(gain), v3256 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v3262 * ptx::bf16_lo(gain_2), v3263 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v3289 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3290 = squares + v3289;
-            const float v3291 = __shfl_xor_sync(0xffffffffu, v3290, 8u);
-            const float v3292 = v3290 + v3291;
-            const float v3293 = __shfl_xor_sync(0xffffffffu, v3292, 4u);
-            const float v3294 = v3292 + v3293;
-            const float v3295 = __shfl_xor_sync(0xffffffffu, v3294, 2u);
-            const float v3296 = v3294 + v3295;
-            const float v3297 = __shfl_xor_sync(0xffffffffu, v3296, 1u);
+            const float v3281 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3282 = squares + v3281;
+            const float v3283 = __shfl_xor_sync(0xffffffffu, v3282, 8u);
+            const float v3284 = v3282 + v3283;
+            const float v3285 = __shfl_xor_sync(0xffffffffu, v3284, 4u);
+            const float v3286 = v3284 + v3285;
+            const float v3287 = __shfl_xor_sync(0xffffffffu, v3286, 2u);
+            const float v3288 = v3286 + v3287;
+            const float v3289 = __shfl_xor_sync(0xffffffffu, v3288, 1u);
             if (lane == 0) {
-              scratch[warp] = v3296 + v3297;
+              scratch[warp] = v3288 + v3289;
             }
             ptx::bar_sync<1, 256>();
-            const float v3312 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3318 = __fmul_rn(v3312 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3318);
+            const float v3304 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3310 = __fmul_rn(v3304 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3310);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
             // lm_head: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v3324 = warp * 128;
+            const u32 v3316 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3334 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3342 = ptx::mma_m16n8k16(v3334.x, v3334.y, v3334.z, v3334.w, held, held_2, acc, acc_2,
+              const uint4 v3326 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3334 = ptx::mma_m16n8k16(v3326.x, v3326.y, v3326.z, v3326.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3342.x; acc_2 = v3342.y; acc_3 = v3342.z; acc_4 = v3342.w;
-              const float4 v3350 = ptx::mma_m16n8k16(v3334.x, v3334.y, v3334.z, v3334.w, held_3, held_4, acc_5, acc_6,
+              acc = v3334.x; acc_2 = v3334.y; acc_3 = v3334.z; acc_4 = v3334.w;
+              const float4 v3342 = ptx::mma_m16n8k16(v3326.x, v3326.y, v3326.z, v3326.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3350.x; acc_6 = v3350.y; acc_7 = v3350.z; acc_8 = v3350.w;
+              acc_5 = v3342.x; acc_6 = v3342.y; acc_7 = v3342.z; acc_8 = v3342.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3324 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3316 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3374 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3382 = ptx::mma_m16n8k16(v3374.x, v3374.y, v3374.z, v3374.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3366 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3374 = ptx::mma_m16n8k16(v3366.x, v3366.y, v3366.z, v3366.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3382.x; acc_10 = v3382.y; acc_11 = v3382.z; acc_12 = v3382.w;
-              const float4 v3390 = ptx::mma_m16n8k16(v3374.x, v3374.y, v3374.z, v3374.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3374.x; acc_10 = v3374.y; acc_11 = v3374.z; acc_12 = v3374.w;
+              const float4 v3382 = ptx::mma_m16n8k16(v3366.x, v3366.y, v3366.z, v3366.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3390.x; acc_14 = v3390.y; acc_15 = v3390.z; acc_16 = v3390.w;
+              acc_13 = v3382.x; acc_14 = v3382.y; acc_15 = v3382.z; acc_16 = v3382.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3324 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3316 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3415 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3423 = ptx::mma_m16n8k16(v3415.x, v3415.y, v3415.z, v3415.w, held_9, held_10, acc_17,
+              const uint4 v3407 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3415 = ptx::mma_m16n8k16(v3407.x, v3407.y, v3407.z, v3407.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3423.x; acc_18 = v3423.y; acc_19 = v3423.z; acc_20 = v3423.w;
-              const float4 v3431 = ptx::mma_m16n8k16(v3415.x, v3415.y, v3415.z, v3415.w, held_11, held_12, acc_21,
+              acc_17 = v3415.x; acc_18 = v3415.y; acc_19 = v3415.z; acc_20 = v3415.w;
+              const float4 v3423 = ptx::mma_m16n8k16(v3407.x, v3407.y, v3407.z, v3407.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3431.x; acc_22 = v3431.y; acc_23 = v3431.z; acc_24 = v3431.w;
+              acc_21 = v3423.x; acc_22 = v3423.y; acc_23 = v3423.z; acc_24 = v3423.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3324 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3316 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3456 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3464 = ptx::mma_m16n8k16(v3456.x, v3456.y, v3456.z, v3456.w, held_13, held_14, acc_25,
+              const uint4 v3448 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3456 = ptx::mma_m16n8k16(v3448.x, v3448.y, v3448.z, v3448.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3464.x; acc_26 = v3464.y; acc_27 = v3464.z; acc_28 = v3464.w;
-              const float4 v3472 = ptx::mma_m16n8k16(v3456.x, v3456.y, v3456.z, v3456.w, held_15, held_16, acc_29,
+              acc_25 = v3456.x; acc_26 = v3456.y; acc_27 = v3456.z; acc_28 = v3456.w;
+              const float4 v3464 = ptx::mma_m16n8k16(v3448.x, v3448.y, v3448.z, v3448.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3472.x; acc_30 = v3472.y; acc_31 = v3472.z; acc_32 = v3472.w;
+              acc_29 = v3464.x; acc_30 = v3464.y; acc_31 = v3464.z; acc_32 = v3464.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3324 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3316 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3492 = half_2 * 1024;
-              const u32 v3494 = v3492 + warp * 128;
+              const u32 v3484 = half_2 * 1024;
+              const u32 v3486 = v3484 + warp * 128;
               // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -2319,85 +2298,84 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3511 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
-                      * 4];
-                  const uint4 v3517 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v3525 = ptx::mma_m16n8k16(v3517.x, v3517.y, v3517.z, v3517.w, v3511.x, v3511.y, acc_33,
+                  const uint4 v3503 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v3509 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v3517 = ptx::mma_m16n8k16(v3509.x, v3509.y, v3509.z, v3509.w, v3503.x, v3503.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3525.x; acc_34 = v3525.y; acc_35 = v3525.z; acc_36 = v3525.w;
-                  const float4 v3533 = ptx::mma_m16n8k16(v3517.x, v3517.y, v3517.z, v3517.w, v3511.z, v3511.w, acc_37,
+                  acc_33 = v3517.x; acc_34 = v3517.y; acc_35 = v3517.z; acc_36 = v3517.w;
+                  const float4 v3525 = ptx::mma_m16n8k16(v3509.x, v3509.y, v3509.z, v3509.w, v3503.z, v3503.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3533.x; acc_38 = v3533.y; acc_39 = v3533.z; acc_40 = v3533.w;
+                  acc_37 = v3525.x; acc_38 = v3525.y; acc_39 = v3525.z; acc_40 = v3525.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v3540 = drain + 1;
-                const bool wrap = v3540 == 23;
-                drain = wrap ? 0u : v3540;
+                const u32 next = drain + 1;
+                const bool wrap = next == 23;
+                drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3494 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3486 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // lm_head: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3561 = tid * 2;
-                  const u32 v3562 = v3492 + v3561;
-                  const float2 v3563 = *(const float2*)&partials[v3562];
-                  const float2 v3566 = *(const float2*)&partials[v3562 + 128];
-                  const float2 v3571 = *(const float2*)&partials[v3562 + 256];
-                  const float2 v3576 = *(const float2*)&partials[v3562 + 384];
-                  const float2 v3581 = *(const float2*)&partials[v3562 + 512];
-                  const float2 v3586 = *(const float2*)&partials[v3562 + 640];
-                  const float2 v3591 = *(const float2*)&partials[v3562 + 768];
-                  const float v3593 = v3563.x + v3566.x + v3571.x + v3576.x + v3581.x + v3586.x + v3591.x;
-                  const float v3594 = v3563.y + v3566.y + v3571.y + v3576.y + v3581.y + v3586.y + v3591.y;
-                  const float2 v3596 = *(const float2*)&partials[v3562 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3561;
-                  const float v3603 = __fmul_rn(v3593 + v3596.x, scale);
-                  const float v3604 = __fmul_rn(v3594 + v3596.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3603, v3604);
-                  const bool v3611 = v3603 > best_2 || (v3603 == best_2 && row < best_index_2);
-                  best_2 = v3611 ? v3603 : best_2;
-                  best_index_2 = v3611 ? row : best_index_2;
-                  const u32 v3614 = row + 1;
-                  const bool v3621 = v3604 > best_2 || (v3604 == best_2 && v3614 < best_index_2);
-                  best_2 = v3621 ? v3604 : best_2;
-                  best_index_2 = v3621 ? v3614 : best_index_2;
+                  const u32 v3553 = tid * 2;
+                  const u32 v3554 = v3484 + v3553;
+                  const float2 v3555 = *(const float2*)&partials[v3554];
+                  const float2 v3558 = *(const float2*)&partials[v3554 + 128];
+                  const float2 v3563 = *(const float2*)&partials[v3554 + 256];
+                  const float2 v3568 = *(const float2*)&partials[v3554 + 384];
+                  const float2 v3573 = *(const float2*)&partials[v3554 + 512];
+                  const float2 v3578 = *(const float2*)&partials[v3554 + 640];
+                  const float2 v3583 = *(const float2*)&partials[v3554 + 768];
+                  const float v3585 = v3555.x + v3558.x + v3563.x + v3568.x + v3573.x + v3578.x + v3583.x;
+                  const float v3586 = v3555.y + v3558.y + v3563.y + v3568.y + v3573.y + v3578.y + v3583.y;
+                  const float2 v3588 = *(const float2*)&partials[v3554 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3553;
+                  const float v3595 = __fmul_rn(v3585 + v3588.x, scale);
+                  const float v3596 = __fmul_rn(v3586 + v3588.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3595, v3596);
+                  const bool v3603 = v3595 > best_2 || (v3595 == best_2 && row < best_index_2);
+                  best_2 = v3603 ? v3595 : best_2;
+                  best_index_2 = v3603 ? row : best_index_2;
+                  const u32 v3606 = row + 1;
+                  const bool v3613 = v3596 > best_2 || (v3596 == best_2 && v3606 < best_index_2);
+                  best_2 = v3613 ? v3596 : best_2;
+                  best_index_2 = v3613 ? v3606 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
             // the CTA's largest logit, the lowest index of several  [product/lmhead.go, Argmax.publish]
-            const float v3627 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3629 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3636 = v3627 > best_2 || (v3627 == best_2 && v3629 < best_index_2);
-            best_2 = v3636 ? v3627 : best_2;
-            best_index_2 = v3636 ? v3629 : best_index_2;
-            const float v3640 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3642 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3649 = v3640 > best_2 || (v3640 == best_2 && v3642 < best_index_2);
-            best_2 = v3649 ? v3640 : best_2;
-            best_index_2 = v3649 ? v3642 : best_index_2;
-            const float v3653 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3655 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3662 = v3653 > best_2 || (v3653 == best_2 && v3655 < best_index_2);
-            best_2 = v3662 ? v3653 : best_2;
-            best_index_2 = v3662 ? v3655 : best_index_2;
-            const float v3666 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3668 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3675 = v3666 > best_2 || (v3666 == best_2 && v3668 < best_index_2);
-            best_2 = v3675 ? v3666 : best_2;
-            best_index_2 = v3675 ? v3668 : best_index_2;
-            const float v3679 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3681 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3688 = v3679 > best_2 || (v3679 == best_2 && v3681 < best_index_2);
-            best_2 = v3688 ? v3679 : best_2;
-            best_index_2 = v3688 ? v3681 : best_index_2;
+            const float v3619 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3621 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3628 = v3619 > best_2 || (v3619 == best_2 && v3621 < best_index_2);
+            best_2 = v3628 ? v3619 : best_2;
+            best_index_2 = v3628 ? v3621 : best_index_2;
+            const float v3632 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3634 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3641 = v3632 > best_2 || (v3632 == best_2 && v3634 < best_index_2);
+            best_2 = v3641 ? v3632 : best_2;
+            best_index_2 = v3641 ? v3634 : best_index_2;
+            const float v3645 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3647 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3654 = v3645 > best_2 || (v3645 == best_2 && v3647 < best_index_2);
+            best_2 = v3654 ? v3645 : best_2;
+            best_index_2 = v3654 ? v3647 : best_index_2;
+            const float v3658 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3660 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3667 = v3658 > best_2 || (v3658 == best_2 && v3660 < best_index_2);
+            best_2 = v3667 ? v3658 : best_2;
+            best_index_2 = v3667 ? v3660 : best_index_2;
+            const float v3671 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3673 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3680 = v3671 > best_2 || (v3671 == best_2 && v3673 < best_index_2);
+            best_2 = v3680 ? v3671 : best_2;
+            best_index_2 = v3680 ? v3673 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2407,46 +2385,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3695 = scratch[0];
-              const u32 v3696 = scratch_index[0];
-              const bool v3703 = v3695 > best_3 || (v3695 == best_3 && v3696 < best_index_3);
-              best_3 = v3703 ? v3695 : best_3;
-              best_index_3 = v3703 ? v3696 : best_index_3;
-              const float v3706 = scratch[1];
-              const u32 v3707 = scratch_index[1];
-              const bool v3714 = v3706 > best_3 || (v3706 == best_3 && v3707 < best_index_3);
-              best_3 = v3714 ? v3706 : best_3;
-              best_index_3 = v3714 ? v3707 : best_index_3;
-              const float v3717 = scratch[2];
-              const u32 v3718 = scratch_index[2];
-              const bool v3725 = v3717 > best_3 || (v3717 == best_3 && v3718 < best_index_3);
-              best_3 = v3725 ? v3717 : best_3;
-              best_index_3 = v3725 ? v3718 : best_index_3;
-              const float v3728 = scratch[3];
-              const u32 v3729 = scratch_index[3];
-              const bool v3736 = v3728 > best_3 || (v3728 == best_3 && v3729 < best_index_3);
-              best_3 = v3736 ? v3728 : best_3;
-              best_index_3 = v3736 ? v3729 : best_index_3;
-              const float v3739 = scratch[4];
-              const u32 v3740 = scratch_index[4];
-              const bool v3747 = v3739 > best_3 || (v3739 == best_3 && v3740 < best_index_3);
-              best_3 = v3747 ? v3739 : best_3;
-              best_index_3 = v3747 ? v3740 : best_index_3;
-              const float v3750 = scratch[5];
-              const u32 v3751 = scratch_index[5];
-              const bool v3758 = v3750 > best_3 || (v3750 == best_3 && v3751 < best_index_3);
-              best_3 = v3758 ? v3750 : best_3;
-              best_index_3 = v3758 ? v3751 : best_index_3;
-              const float v3761 = scratch[6];
-              const u32 v3762 = scratch_index[6];
-              const bool v3769 = v3761 > best_3 || (v3761 == best_3 && v3762 < best_index_3);
-              best_3 = v3769 ? v3761 : best_3;
-              best_index_3 = v3769 ? v3762 : best_index_3;
-              const float v3772 = scratch[7];
-              const u32 v3773 = scratch_index[7];
-              const bool v3780 = v3772 > best_3 || (v3772 == best_3 && v3773 < best_index_3);
-              best_3 = v3780 ? v3772 : best_3;
-              best_index_3 = v3780 ? v3773 : best_index_3;
+              const float v3687 = scratch[0];
+              const u32 v3688 = scratch_index[0];
+              const bool v3695 = v3687 > best_3 || (v3687 == best_3 && v3688 < best_index_3);
+              best_3 = v3695 ? v3687 : best_3;
+              best_index_3 = v3695 ? v3688 : best_index_3;
+              const float v3698 = scratch[1];
+              const u32 v3699 = scratch_index[1];
+              const bool v3706 = v3698 > best_3 || (v3698 == best_3 && v3699 < best_index_3);
+              best_3 = v3706 ? v3698 : best_3;
+              best_index_3 = v3706 ? v3699 : best_index_3;
+              const float v3709 = scratch[2];
+              const u32 v3710 = scratch_index[2];
+              const bool v3717 = v3709 > best_3 || (v3709 == best_3 && v3710 < best_index_3);
+              best_3 = v3717 ? v3709 : best_3;
+              best_index_3 = v3717 ? v3710 : best_index_3;
+              const float v3720 = scratch[3];
+              const u32 v3721 = scratch_index[3];
+              const bool v3728 = v3720 > best_3 || (v3720 == best_3 && v3721 < best_index_3);
+              best_3 = v3728 ? v3720 : best_3;
+              best_index_3 = v3728 ? v3721 : best_index_3;
+              const float v3731 = scratch[4];
+              const u32 v3732 = scratch_index[4];
+              const bool v3739 = v3731 > best_3 || (v3731 == best_3 && v3732 < best_index_3);
+              best_3 = v3739 ? v3731 : best_3;
+              best_index_3 = v3739 ? v3732 : best_index_3;
+              const float v3742 = scratch[5];
+              const u32 v3743 = scratch_index[5];
+              const bool v3750 = v3742 > best_3 || (v3742 == best_3 && v3743 < best_index_3);
+              best_3 = v3750 ? v3742 : best_3;
+              best_index_3 = v3750 ? v3743 : best_index_3;
+              const float v3753 = scratch[6];
+              const u32 v3754 = scratch_index[6];
+              const bool v3761 = v3753 > best_3 || (v3753 == best_3 && v3754 < best_index_3);
+              best_3 = v3761 ? v3753 : best_3;
+              best_index_3 = v3761 ? v3754 : best_index_3;
+              const float v3764 = scratch[7];
+              const u32 v3765 = scratch_index[7];
+              const bool v3772 = v3764 > best_3 || (v3764 == best_3 && v3765 < best_index_3);
+              best_3 = v3772 ? v3764 : best_3;
+              best_index_3 = v3772 ? v3765 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2455,7 +2433,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, GridBarrier.meet]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 14, 2, epoch_target);
@@ -2469,37 +2447,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3791 = best[lane];
-                const u32 v3792 = best_index[lane];
-                const bool v3799 = v3791 > best_2 || (v3791 == best_2 && v3792 < best_index_2);
-                best_2 = v3799 ? v3791 : best_2;
-                best_index_2 = v3799 ? v3792 : best_index_2;
+                const float v3783 = best[lane];
+                const u32 v3784 = best_index[lane];
+                const bool v3791 = v3783 > best_2 || (v3783 == best_2 && v3784 < best_index_2);
+                best_2 = v3791 ? v3783 : best_2;
+                best_index_2 = v3791 ? v3784 : best_index_2;
               }
-              const float v3803 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3805 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3812 = v3803 > best_2 || (v3803 == best_2 && v3805 < best_index_2);
-              best_2 = v3812 ? v3803 : best_2;
-              best_index_2 = v3812 ? v3805 : best_index_2;
-              const float v3816 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3818 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3825 = v3816 > best_2 || (v3816 == best_2 && v3818 < best_index_2);
-              best_2 = v3825 ? v3816 : best_2;
-              best_index_2 = v3825 ? v3818 : best_index_2;
-              const float v3829 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3831 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3838 = v3829 > best_2 || (v3829 == best_2 && v3831 < best_index_2);
-              best_2 = v3838 ? v3829 : best_2;
-              best_index_2 = v3838 ? v3831 : best_index_2;
-              const float v3842 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3844 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3851 = v3842 > best_2 || (v3842 == best_2 && v3844 < best_index_2);
-              best_2 = v3851 ? v3842 : best_2;
-              best_index_2 = v3851 ? v3844 : best_index_2;
-              const float v3855 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3857 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3864 = v3855 > best_2 || (v3855 == best_2 && v3857 < best_index_2);
-              best_2 = v3864 ? v3855 : best_2;
-              best_index_2 = v3864 ? v3857 : best_index_2;
+              const float v3795 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3797 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3804 = v3795 > best_2 || (v3795 == best_2 && v3797 < best_index_2);
+              best_2 = v3804 ? v3795 : best_2;
+              best_index_2 = v3804 ? v3797 : best_index_2;
+              const float v3808 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3810 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3817 = v3808 > best_2 || (v3808 == best_2 && v3810 < best_index_2);
+              best_2 = v3817 ? v3808 : best_2;
+              best_index_2 = v3817 ? v3810 : best_index_2;
+              const float v3821 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3823 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3830 = v3821 > best_2 || (v3821 == best_2 && v3823 < best_index_2);
+              best_2 = v3830 ? v3821 : best_2;
+              best_index_2 = v3830 ? v3823 : best_index_2;
+              const float v3834 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3836 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3843 = v3834 > best_2 || (v3834 == best_2 && v3836 < best_index_2);
+              best_2 = v3843 ? v3834 : best_2;
+              best_index_2 = v3843 ? v3836 : best_index_2;
+              const float v3847 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3849 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3856 = v3847 > best_2 || (v3847 == best_2 && v3849 < best_index_2);
+              best_2 = v3856 ? v3847 : best_2;
+              best_index_2 = v3856 ? v3849 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2509,8 +2487,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3876 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3876);
+              const u64 v3868 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3868);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2543,8 +2521,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3908 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3908;
+          const u32 v3900 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3900;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2552,7 +2530,7 @@ mkgen_step(const __grid_constant__ Params p) {
         }
         if (running_2 == 0 && i + 1 < steps) {
           if (tid == 0) {
-            ptx::mbar_wait(step_ack, (i + 1 + 1) & 1u);
+            ptx::mbar_wait(step_ack, (i + 2) & 1u);
             running[0] = 0;
             ptx::mbar_arrive(step_ready);
           }
@@ -2565,9 +2543,9 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v3931 = drain + 1;
-            const bool wrap = v3931 == 23;
-            drain = wrap ? 0u : v3931;
+            const u32 next = drain + 1;
+            const bool wrap = next == 23;
+            drain = wrap ? 0u : next;
             drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
           }
         }
@@ -2577,17 +2555,19 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3945 = warp * 4;
-      const u32 v3946 = notes[v3945];
-      if (notes[0] != 0 && v3946 != 0) {
-        const u32 v3955 = (cta * 9 + warp) * 4;
-        records[v3955] = v3946;
-        records[v3955 + 1] = notes[v3945 + 1];
-        records[v3955 + 2] = notes[v3945 + 2];
-        records[v3955 + 3] = notes[v3945 + 3];
+      const u32 v3937 = warp * 4;
+      const u32 v3938 = notes[v3937];
+      if (notes[0] != 0 && v3938 != 0) {
+        const u32 v3947 = (cta * 9 + warp) * 4;
+        records[v3947] = v3938;
+        records[v3947 + 1] = notes[v3937 + 1];
+        records[v3947 + 2] = notes[v3937 + 2];
+        records[v3947 + 3] = notes[v3937 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
+    // ring: fill is the stage to fill next; the copy into landed, 3 chunks before, must have landed  [pipeline/ring.go, Ring.Producer]
+    // ring: while led, filled 4 chunks before, is not empty, the copy into near, 2 before, must have landed  [pipeline/ring.go, Ring.Producer]
     u32 fill = 0;
     u32 fill_parity = 1;
     u32 landed = 20;
@@ -2605,7 +2585,7 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- qkv ----
           {
-            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
+            // watchdog: should the launch be given up, this warp's record says: fills the ring: waits for a stage to be drained, or copies  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 15;
@@ -2616,28 +2596,28 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u64 v3990 = (u64)layer * 18816;
+            const u64 v3982 = (u64)layer * 18816;
             // qkv: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4001 = landed + 1;
-              const bool wrap = v4001 == 23;
-              landed = wrap ? 0u : v4001;
+              const u32 next = landed + 1;
+              const bool wrap = next == 23;
+              landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4010 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4010) {
+              const bool v4002 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4002) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4015 = led + 1;
-              const bool wrap_2 = v4015 == 23;
-              led = wrap_2 ? 0u : v4015;
+              const u32 next_2 = led + 1;
+              const bool wrap_2 = next_2 == 23;
+              led = wrap_2 ? 0u : next_2;
               led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
-              const u32 v4023 = near + 1;
-              const bool wrap_3 = v4023 == 23;
-              near = wrap_3 ? 0u : v4023;
+              const u32 next_3 = near + 1;
+              const bool wrap_3 = next_3 == 23;
+              near = wrap_3 ? 0u : next_3;
               near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
@@ -2645,17 +2625,17 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3990 + (u64)(first_tile + i_2) * 96], 1536,
-                    &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3982 + (u64)(first_tile + i_2) * 96], 1536,
+                    &full[stage], evict_first);
               }
-              const u32 v4036 = fill + 1;
-              const bool wrap_4 = v4036 == 23;
-              fill = wrap_4 ? 0u : v4036;
+              const u32 next_4 = fill + 1;
+              const bool wrap_4 = next_4 == 23;
+              fill = wrap_4 ? 0u : next_4;
               fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
             }
           }
           if (layer == 0) {
-            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.producer]
+            // watchdog: should the launch be given up, this warp's record says: waits for the consumers to decide on the step  [megakernel/produce.go, builder.producer]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 16;
@@ -2676,7 +2656,7 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
+            // watchdog: should the launch be given up, this warp's record says: fills the ring: waits for a stage to be drained, or copies  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 17;
@@ -2686,12 +2666,12 @@ mkgen_step(const __grid_constant__ Params p) {
               }
             }
             // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [attention/attention.go, Attention.Produce]
-            const u32 v4081 = (pos_now + 31) / 32;
+            const u32 v4072 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v4081 / 2;
-              const u32 end = (split + 1) * v4081 / 2;
+              const u32 first = split * v4072 / 2;
+              const u32 end = (split + 1) * v4072 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -2700,27 +2680,27 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v4102 = page;
+                const u32 v4093 = page;
                 page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
                 // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v4119 = landed + 1;
-                const bool wrap = v4119 == 23;
-                landed = wrap ? 0u : v4119;
+                const u32 next = landed + 1;
+                const bool wrap = next == 23;
+                landed = wrap ? 0u : next;
                 landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-                const bool v4128 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v4128) {
+                const bool v4119 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v4119) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
-                const u32 v4133 = led + 1;
-                const bool wrap_2 = v4133 == 23;
-                led = wrap_2 ? 0u : v4133;
+                const u32 next_2 = led + 1;
+                const bool wrap_2 = next_2 == 23;
+                led = wrap_2 ? 0u : next_2;
                 led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
-                const u32 v4141 = near + 1;
-                const bool wrap_3 = v4141 == 23;
-                near = wrap_3 ? 0u : v4141;
+                const u32 next_3 = near + 1;
+                const bool wrap_3 = next_3 == 23;
+                near = wrap_3 ? 0u : next_3;
                 near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
@@ -2729,21 +2709,21 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v4165 = (((u64)layer * (u64)pages + (u64)v4102) * 2 + (u64)kv_head) * 16
+                  const u64 v4156 = (((u64)layer * (u64)pages + (u64)v4093) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4165 * 8], min(tokens_2 - at, 16u) * 128,
-                      &full[fill]);
+                  ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4156 * 8], min(tokens_2 - at, 16u) * 128,
+                      &full[stage]);
                 }
-                const u32 v4174 = fill + 1;
-                const bool wrap_4 = v4174 == 23;
-                fill = wrap_4 ? 0u : v4174;
+                const u32 next_4 = fill + 1;
+                const bool wrap_4 = next_4 == 23;
+                fill = wrap_4 ? 0u : next_4;
                 fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
           // ---- o ----
           {
-            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
+            // watchdog: should the launch be given up, this warp's record says: fills the ring: waits for a stage to be drained, or copies  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 18;
@@ -2754,28 +2734,28 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u64 v4202 = (u64)layer * 18816 + 3840;
+            const u64 v4192 = (u64)layer * 18816 + 3840;
             // o: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4213 = landed + 1;
-              const bool wrap = v4213 == 23;
-              landed = wrap ? 0u : v4213;
+              const u32 next = landed + 1;
+              const bool wrap = next == 23;
+              landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4222 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4222) {
+              const bool v4212 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4212) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4227 = led + 1;
-              const bool wrap_2 = v4227 == 23;
-              led = wrap_2 ? 0u : v4227;
+              const u32 next_2 = led + 1;
+              const bool wrap_2 = next_2 == 23;
+              led = wrap_2 ? 0u : next_2;
               led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
-              const u32 v4235 = near + 1;
-              const bool wrap_3 = v4235 == 23;
-              near = wrap_3 ? 0u : v4235;
+              const u32 next_3 = near + 1;
+              const bool wrap_3 = next_3 == 23;
+              near = wrap_3 ? 0u : next_3;
               near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
@@ -2783,18 +2763,18 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4202 + (u64)(first_tile + i_2) * 192], 3072,
-                    &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4192 + (u64)(first_tile + i_2) * 192], 3072,
+                    &full[stage], evict_first);
               }
-              const u32 v4248 = fill + 1;
-              const bool wrap_4 = v4248 == 23;
-              fill = wrap_4 ? 0u : v4248;
+              const u32 next_4 = fill + 1;
+              const bool wrap_4 = next_4 == 23;
+              fill = wrap_4 ? 0u : next_4;
               fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
             }
           }
           // ---- gate_up ----
           {
-            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
+            // watchdog: should the launch be given up, this warp's record says: fills the ring: waits for a stage to be drained, or copies  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 19;
@@ -2805,28 +2785,28 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u64 v4276 = (u64)layer * 18816 + 6144;
+            const u64 v4265 = (u64)layer * 18816 + 6144;
             // gate_up: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4287 = landed + 1;
-              const bool wrap = v4287 == 23;
-              landed = wrap ? 0u : v4287;
+              const u32 next = landed + 1;
+              const bool wrap = next == 23;
+              landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4296 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4296) {
+              const bool v4285 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4285) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4301 = led + 1;
-              const bool wrap_2 = v4301 == 23;
-              led = wrap_2 ? 0u : v4301;
+              const u32 next_2 = led + 1;
+              const bool wrap_2 = next_2 == 23;
+              led = wrap_2 ? 0u : next_2;
               led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
-              const u32 v4309 = near + 1;
-              const bool wrap_3 = v4309 == 23;
-              near = wrap_3 ? 0u : v4309;
+              const u32 next_3 = near + 1;
+              const bool wrap_3 = next_3 == 23;
+              near = wrap_3 ? 0u : next_3;
               near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
@@ -2834,18 +2814,18 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4276 + (u64)(first_tile + i_2) * 96], 1536,
-                    &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4265 + (u64)(first_tile + i_2) * 96], 1536,
+                    &full[stage], evict_first);
               }
-              const u32 v4322 = fill + 1;
-              const bool wrap_4 = v4322 == 23;
-              fill = wrap_4 ? 0u : v4322;
+              const u32 next_4 = fill + 1;
+              const bool wrap_4 = next_4 == 23;
+              fill = wrap_4 ? 0u : next_4;
               fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
             }
           }
           // ---- down ----
           {
-            // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
+            // watchdog: should the launch be given up, this warp's record says: fills the ring: waits for a stage to be drained, or copies  [megakernel/produce.go, builder.produce]
             if (lane == 0) {
               if (notes[0] == 0) {
                 notes[warp * 4] = 20;
@@ -2856,28 +2836,28 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u64 v4350 = (u64)layer * 18816 + 14592;
+            const u64 v4338 = (u64)layer * 18816 + 14592;
             // down: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4361 = landed + 1;
-              const bool wrap = v4361 == 23;
-              landed = wrap ? 0u : v4361;
+              const u32 next = landed + 1;
+              const bool wrap = next == 23;
+              landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4370 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4370) {
+              const bool v4358 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4358) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4375 = led + 1;
-              const bool wrap_2 = v4375 == 23;
-              led = wrap_2 ? 0u : v4375;
+              const u32 next_2 = led + 1;
+              const bool wrap_2 = next_2 == 23;
+              led = wrap_2 ? 0u : next_2;
               led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
-              const u32 v4383 = near + 1;
-              const bool wrap_3 = v4383 == 23;
-              near = wrap_3 ? 0u : v4383;
+              const u32 next_3 = near + 1;
+              const bool wrap_3 = next_3 == 23;
+              near = wrap_3 ? 0u : next_3;
               near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
@@ -2885,32 +2865,32 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4350 + (u64)(first_tile + i_2) * 352], 4096,
-                    &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4338 + (u64)(first_tile + i_2) * 352], 4096,
+                    &full[stage], evict_first);
               }
-              const u32 v4396 = fill + 1;
-              const bool wrap_4 = v4396 == 23;
-              fill = wrap_4 ? 0u : v4396;
+              const u32 next_4 = fill + 1;
+              const bool wrap_4 = next_4 == 23;
+              fill = wrap_4 ? 0u : next_4;
               fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4413 = landed + 1;
-              const bool wrap_5 = v4413 == 23;
-              landed = wrap_5 ? 0u : v4413;
+              const u32 next_5 = landed + 1;
+              const bool wrap_5 = next_5 == 23;
+              landed = wrap_5 ? 0u : next_5;
               landed_parity = wrap_5 ? landed_parity ^ 1u : landed_parity;
-              const bool v4422 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4422) {
+              const bool v4409 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4409) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4427 = led + 1;
-              const bool wrap_6 = v4427 == 23;
-              led = wrap_6 ? 0u : v4427;
+              const u32 next_6 = led + 1;
+              const bool wrap_6 = next_6 == 23;
+              led = wrap_6 ? 0u : next_6;
               led_parity = wrap_6 ? led_parity ^ 1u : led_parity;
-              const u32 v4435 = near + 1;
-              const bool wrap_7 = v4435 == 23;
-              near = wrap_7 ? 0u : v4435;
+              const u32 next_7 = near + 1;
+              const bool wrap_7 = next_7 == 23;
+              near = wrap_7 ? 0u : next_7;
               near_parity = wrap_7 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
@@ -2918,12 +2898,12 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4350 + (u64)(first_tile + i_2) * 352 + 256], 1536,
-                    &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4338 + (u64)(first_tile + i_2) * 352 + 256], 1536,
+                    &full[stage_2], evict_first);
               }
-              const u32 v4448 = fill + 1;
-              const bool wrap_8 = v4448 == 23;
-              fill = wrap_8 ? 0u : v4448;
+              const u32 next_8 = fill + 1;
+              const bool wrap_8 = next_8 == 23;
+              fill = wrap_8 ? 0u : next_8;
               fill_parity = wrap_8 ? fill_parity ^ 1u : fill_parity;
             }
           }
@@ -2932,7 +2912,7 @@ mkgen_step(const __grid_constant__ Params p) {
       if (running_2 != 0 && pos_now + 1 >= known) {
         // ---- lm_head ----
         {
-          // watchdog: what this warp does from here on, for the record of a launch that is given up  [megakernel/produce.go, builder.produce]
+          // watchdog: should the launch be given up, this warp's record says: fills the ring: waits for a stage to be drained, or copies  [megakernel/produce.go, builder.produce]
           if (lane == 0) {
             if (notes[0] == 0) {
               notes[warp * 4] = 21;
@@ -2949,21 +2929,21 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v4489 = landed + 1;
-            const bool wrap = v4489 == 23;
-            landed = wrap ? 0u : v4489;
+            const u32 next = landed + 1;
+            const bool wrap = next == 23;
+            landed = wrap ? 0u : next;
             landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-            const bool v4498 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4498) {
+            const bool v4484 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4484) {
               ptx::mbar_wait(&full[near], near_parity);
             }
-            const u32 v4503 = led + 1;
-            const bool wrap_2 = v4503 == 23;
-            led = wrap_2 ? 0u : v4503;
+            const u32 next_2 = led + 1;
+            const bool wrap_2 = next_2 == 23;
+            led = wrap_2 ? 0u : next_2;
             led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
-            const u32 v4511 = near + 1;
-            const bool wrap_3 = v4511 == 23;
-            near = wrap_3 ? 0u : v4511;
+            const u32 next_3 = near + 1;
+            const bool wrap_3 = next_3 == 23;
+            near = wrap_3 ? 0u : next_3;
             near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
@@ -2971,26 +2951,26 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             __syncwarp();
             if (lane == 0) {
-              ptx::bulk_g2s_hint(&ring[stage * 256], &weights[37632 + (u64)(first_tile + i_2) * 96], 1536, &full[fill],
+              ptx::bulk_g2s_hint(&ring[stage * 256], &weights[37632 + (u64)(first_tile + i_2) * 96], 1536, &full[stage],
                   evict_first);
             }
-            const u32 v4524 = fill + 1;
-            const bool wrap_4 = v4524 == 23;
-            fill = wrap_4 ? 0u : v4524;
+            const u32 next_4 = fill + 1;
+            const bool wrap_4 = next_4 == 23;
+            fill = wrap_4 ? 0u : next_4;
             fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v4534 = warp * 4;
-      const u32 v4535 = notes[v4534];
-      if (notes[0] != 0 && v4535 != 0) {
-        const u32 v4544 = (cta * 9 + warp) * 4;
-        records[v4544] = v4535;
-        records[v4544 + 1] = notes[v4534 + 1];
-        records[v4544 + 2] = notes[v4534 + 2];
-        records[v4544 + 3] = notes[v4534 + 3];
+      const u32 v4519 = warp * 4;
+      const u32 v4520 = notes[v4519];
+      if (notes[0] != 0 && v4520 != 0) {
+        const u32 v4529 = (cta * 9 + warp) * 4;
+        records[v4529] = v4520;
+        records[v4529 + 1] = notes[v4519 + 1];
+        records[v4529 + 2] = notes[v4519 + 2];
+        records[v4529 + 3] = notes[v4519 + 3];
       }
     }
   }

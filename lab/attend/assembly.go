@@ -24,7 +24,7 @@ type assembly struct {
 	epoch   dsl.Buf[dsl.U32]
 	barrier dsl.Buf[dsl.U32]
 	attns   []*attention.Attention
-	bar     *grid.GridBarrier // in the consumer warps
+	bar     *grid.Barrier // in the consumer warps
 	trace   *pipeline.Trace
 }
 

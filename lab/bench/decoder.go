@@ -45,7 +45,7 @@ func (s *RaggedSuite) Decoder(ctx context.Context) (*Decoder, error) {
 	}
 	d := &Decoder{loaded: s.loaded, weights: s.WeightsName, Compiler: s.Machine.Facts().Compiler,
 		measure: func(ctx context.Context, top ceiling.Measured, sequences, cached int) (Case, error) {
-			b := &RaggedBench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVTokenBytes(), WeightBytes: s.Kernel.WeightBytes(),
+			b := &raggedSteps{Config: s.Kernel.Config, KVBytes: s.Kernel.KVTokenBytes(), WeightBytes: s.Kernel.WeightBytes(),
 				Format: s.Kernel.Options.Weights, HeadFormat: s.Kernel.Options.Head, Rows: sequences, Ceiling: just(top),
 				Runner: &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page,
 					Sequences: sequences}, Replayer: s.replayer(sequences, &Choice{})}

@@ -32,11 +32,11 @@ func (f *fakeSteps) Steps(_ context.Context, shape Shape, cached, n int) (r Roun
 	return r, nil
 }
 
-func raggedBench(t *testing.T, f *fakeSteps) *RaggedBench {
+func raggedBench(t *testing.T, f *fakeSteps) *raggedSteps {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	return &RaggedBench{Config: c, Runner: f, Rows: 8, OneRow: map[int]float64{100: 80},
+	return &raggedSteps{Config: c, Runner: f, Rows: 8, OneRow: map[int]float64{100: 80},
 		Ceiling: func(context.Context) (ceiling.Measured, error) {
 			return ceiling.Measured{Variant: ceiling.Variants()[0], GBps: 4600, Min: 4500, Max: 4700}, nil
 		}}

@@ -14,13 +14,13 @@ import (
 // leastChunks is how many steps a round of chunks has at the least.
 const leastChunks = 16
 
-// stepRunner is what RaggedBench asks of a RaggedRunner.
+// stepRunner is what raggedSteps asks of a RaggedRunner.
 type stepRunner interface {
 	Steps(ctx context.Context, shape Shape, cached, n int) (Round, error)
 }
 
-// RaggedBench is a loaded kernel of several query rows with its yardstick.
-type RaggedBench struct {
+// raggedSteps is a loaded kernel of several query rows with its yardstick.
+type raggedSteps struct {
 	Config models.Config
 	// KVBytes is the size of a cached token, as in BytesPerToken.
 	KVBytes int64
@@ -63,7 +63,7 @@ func BytesPerStep(c models.Config, weights, kvBytes int64, shape Shape, rows, co
 
 // Run measures both shapes for each context, each case right after the ceiling. The gate
 // of the cases is not set.
-func (b *RaggedBench) Run(ctx context.Context, m Method) (cases []Case, err error) {
+func (b *raggedSteps) Run(ctx context.Context, m Method) (cases []Case, err error) {
 	for _, cached := range m.Contexts {
 		for _, shape := range []Shape{Sequences, Chunk} {
 			if b.Progress != nil {
@@ -84,14 +84,14 @@ func (b *RaggedBench) Run(ctx context.Context, m Method) (cases []Case, err erro
 }
 
 // steps is how many steps a round has.
-func (b *RaggedBench) steps(m Method, shape Shape) int {
+func (b *raggedSteps) steps(m Method, shape Shape) int {
 	if shape == Chunk {
 		return max(leastChunks, (m.Tokens+b.Rows-1)/b.Rows)
 	}
 	return m.Tokens
 }
 
-func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached int) (Case, error) {
+func (b *raggedSteps) measure(ctx context.Context, m Method, shape Shape, cached int) (Case, error) {
 	top, err := b.Ceiling(ctx)
 	if err != nil {
 		return Case{}, err
@@ -151,7 +151,7 @@ func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached
 }
 
 // appended is how many tokens n steps append to a sequence; those of a chunk are the same each time.
-func (b *RaggedBench) appended(shape Shape, n int) int {
+func (b *raggedSteps) appended(shape Shape, n int) int {
 	if shape == Chunk {
 		return b.Rows
 	}
@@ -159,7 +159,7 @@ func (b *RaggedBench) appended(shape Shape, n int) int {
 }
 
 // replay replays the rounds of a case, and says how many tokens came again.
-func (b *RaggedBench) replay(ctx context.Context, r Replayer, shape Shape, cached int, chosen []int) (int, error) {
+func (b *raggedSteps) replay(ctx context.Context, r Replayer, shape Shape, cached int, chosen []int) (int, error) {
 	var first []int
 	for i := range b.Rows {
 		first = append(first, token(i, b.Config.Vocab))

@@ -72,7 +72,7 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
 	runner := &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page}
-	b := &RaggedBench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVTokenBytes(), WeightBytes: s.Kernel.WeightBytes(),
+	b := &raggedSteps{Config: s.Kernel.Config, KVBytes: s.Kernel.KVTokenBytes(), WeightBytes: s.Kernel.WeightBytes(),
 		Format: s.Kernel.Options.Weights, HeadFormat: s.Kernel.Options.Head, Rows: s.Kernel.Options.Tokens,
 		OneRow: ones, Ceiling: y.Measure, Progress: s.Progress,
 		Runner: runner, Choices: s.Choices, Choose: func(c Choice) { runner.Choice = c },

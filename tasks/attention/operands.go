@@ -39,7 +39,7 @@ func (l KVLayout) product(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	if !l.e4m3() {
 		return dsl.MMA(a, b, c)
 	}
-	return product.ProductInHalf(a, b, c)
+	return product.InHalf(a, b, c)
 }
 
 // queryPair says which pair of a query is register x (0 or 1) of lane t's row of

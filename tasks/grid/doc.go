@@ -3,7 +3,7 @@
 //
 // # Files
 //
-//	env.go                                        thread coordinates, barriers of the consumers; GridBarrier, the sync of all SMs
+//	env.go                                        thread coordinates, barriers of the consumers; Barrier, the sync of all SMs
 //	ll.go                                         LL packets: a flag beside the data, waited for where the data is read
 package grid
 

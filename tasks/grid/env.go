@@ -153,11 +153,11 @@ func (e *Env) EachOf(n, most int, body func(is []u32)) {
 	}
 }
 
-// GridBarrier makes all CTAs wait for each other and what each wrote before
+// Barrier makes all CTAs wait for each other and what each wrote before
 // visible to all after. Every CTA adds 1 to one counter that is never reset;
 // the wait compares by wrap-safe difference, so the counter may pass 2³².
 // All CTAs must be resident at once (cooperative launch).
-type GridBarrier struct {
+type Barrier struct {
 	e       *Env
 	counter dsl.Buf[dsl.U32]
 	target  *dsl.Var[dsl.U32]
@@ -170,32 +170,32 @@ type GridBarrier struct {
 
 // NewGridBarrier starts at epoch, the counter's value when the launch begins:
 // the number of arrivals of all earlier launches modulo 2³².
-func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
-	return &GridBarrier{e: e, counter: counter, target: dsl.NewVar(epoch, "epoch_target")}
+func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *Barrier {
+	return &Barrier{e: e, counter: counter, target: dsl.NewVar(epoch, "epoch_target")}
 }
 
 // Epoch is the counter's value once every CTA has passed the last barrier.
-func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
+func (g *Barrier) Epoch() u32 { return g.target.Get() }
 
 // Flag returns the flag of LL packets: odd, and another one behind every SyncWhile and CountWhile, for the next
 // 2³¹ arrivals.
-func (g *GridBarrier) Flag() u32 { return g.FlagBefore(0) }
+func (g *Barrier) Flag() u32 { return g.FlagBefore(0) }
 
 // FlagBefore is what Flag was before the last n of them.
-func (g *GridBarrier) FlagBefore(n int) u32 {
+func (g *Barrier) FlagBefore(n int) u32 {
 	return g.target.Get().SubC(n * g.e.Grid).MulC(2).AddC(1)
 }
 
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
 // and polls with acquire loads.
-func (g *GridBarrier) Sync() { g.SyncWhile(nil) }
+func (g *Barrier) Sync() { g.SyncWhile(nil) }
 
 // SyncWhile is Sync, between whose arrival and wait the consumer threads run meanwhile, which
 // may be nil: something that needs nothing of what other CTAs write behind the barrier before
 // this one; it may look at words that have come by then. It holds back this
 // CTA alone, and only if it takes longer than the others' arrival.
-func (g *GridBarrier) SyncWhile(meanwhile func()) {
+func (g *Barrier) SyncWhile(meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
 	g.e.Sync()
 	g.meet(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope), meanwhile)
@@ -204,12 +204,12 @@ func (g *GridBarrier) SyncWhile(meanwhile func()) {
 // CountWhile is SyncWhile that orders no memory, but that the CTA's consumer threads have
 // met behind it: who has come through it knows that thread 0 of every CTA has come to it,
 // and must look for itself whether what they all wrote is there.
-func (g *GridBarrier) CountWhile(meanwhile func()) {
+func (g *Barrier) CountWhile(meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
 	g.meet(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), meanwhile)
 }
 
-func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
+func (g *Barrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
 	e.K.Note("grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it")
 	e.Trace.Sync(e.K, func() {
@@ -233,7 +233,7 @@ func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 }
 
 // arrive arrives for the CTA, in one thread.
-func (g *GridBarrier) arrive(order dsl.MemOpt) {
+func (g *Barrier) arrive(order dsl.MemOpt) {
 	e := g.e
 	arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), order) }
 	if g.Lost == 0 {
@@ -244,7 +244,7 @@ func (g *GridBarrier) arrive(order dsl.MemOpt) {
 }
 
 // wait waits for all CTAs' arrivals, in one thread.
-func (g *GridBarrier) wait(order dsl.MemOpt) {
+func (g *Barrier) wait(order dsl.MemOpt) {
 	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals",
 		order)
 }

@@ -146,7 +146,7 @@ func productOf(f pipeline.Format, a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	if !inHalf(f) {
 		return dsl.MMA(a, b, c)
 	}
-	return ProductInHalf(a, b, c)
+	return InHalf(a, b, c)
 }
 
 // passedValues are two elements of what InputOf has made for a format.
@@ -217,8 +217,8 @@ func (g *GEMV) scaled(ahead []*dsl.Var[dsl.F32], row u32, y0, y1 f32) (f32, f32)
 	return y0.Mul(v[0]), y1.Mul(v[1])
 }
 
-// ProductInHalf is A·B + C of f16.
-func ProductInHalf(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
+// InHalf is A·B + C of f16.
+func InHalf(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	f16 := func(p pair) dsl.Val[dsl.F16x2] { return dsl.Bits[dsl.F16x2](p) }
 	return dsl.MMA([4]dsl.Val[dsl.F16x2]{f16(a[0]), f16(a[1]), f16(a[2]), f16(a[3])},
 		[2]dsl.Val[dsl.F16x2]{f16(b[0]), f16(b[1])}, c)

@@ -83,7 +83,7 @@ func (b *halfBlock) set(k *dsl.Kernel, x [][]*dsl.Var[dsl.BF16x2]) {
 	for g, less := range b.less {
 		d, each := fourF32Zeros(k), 8/len(b.less)
 		for i := each * g; i < each*(g+1); i++ {
-			d = ProductInHalf([4]pair{eight, eight, eight, eight}, b.pairs(i/4, i%4), d)
+			d = InHalf([4]pair{eight, eight, eight, eight}, b.pairs(i/4, i%4), d)
 		}
 		less[0].Set(d[0])
 		less[1].Set(d[1])
@@ -174,7 +174,7 @@ func (g *GEMM) multiplyNibbles(e *grid.Env, p *Int4, acc tilePair, w []*Int4Weig
 				}
 				for set := range x {
 					sum := &sums[i*len(x)+set]
-					*sum = ProductInHalf(a, x[set][block].pairs(half, j), *sum)
+					*sum = InHalf(a, x[set][block].pairs(half, j), *sum)
 				}
 			}
 		}

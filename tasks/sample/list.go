@@ -38,7 +38,7 @@ func (t *Sample) listAt(row, i u32) u32 {
 }
 
 // list lists the rows that are listable before the which-th histogram.
-func (t *Sample) list(e *grid.Env, share product.Share, bar *grid.GridBarrier, which u32) {
+func (t *Sample) list(e *grid.Env, share product.Share, bar *grid.Barrier, which u32) {
 	k := e.K
 	listable := func(row u32) dsl.Pred { return t.listable(row, which) }
 	k.If(t.any(e, listable), func() {

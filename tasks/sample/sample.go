@@ -241,7 +241,7 @@ func distance(k *dsl.Kernel, top, x, nats f32) u32 {
 
 // Choose finds the tokens after a sync, in every CTA alike: Chosen holds them for all consumer threads on return. bar
 // is the grid's barrier. A warp may use Shared until the CTA's next barrier.
-func (t *Sample) Choose(e *grid.Env, share product.Share, bar *grid.GridBarrier) {
+func (t *Sample) Choose(e *grid.Env, share product.Share, bar *grid.Barrier) {
 	k := e.K
 	if t.problem(e) != "" {
 		return

@@ -10,7 +10,7 @@ import (
 )
 
 // search takes the i-th histogram of the rows that look for where top-k or top-p ends, and goes on with them.
-func (t *Sample) search(e *grid.Env, share product.Share, bar *grid.GridBarrier, i u32) {
+func (t *Sample) search(e *grid.Env, share product.Share, bar *grid.Barrier, i u32) {
 	k := e.K
 	each := func(body func(j u32)) { k.ForStep(e.Tid, t.Count.MulC(rowBins), e.Threads(), body, dsl.Unroll(4)) }
 	each(func(j u32) { t.Shared.Store(j, k.U32(0)) })

@@ -13,7 +13,7 @@ const wordPayload = 8
 // which others wrote when they had read the first. So each CTA must write some.
 type exchange struct {
 	b                 *builder
-	bar               *grid.GridBarrier
+	bar               *grid.Barrier
 	phase             u32
 	wait, read, wrong *dsl.Var[dsl.U32]
 }
