@@ -126,10 +126,12 @@ func foldNeutral(op ir.Op, a, b *ir.Value) *ir.Value {
 
 func foldBoth(op ir.Op, a, b *ir.Value) *ir.Value {
 	x, y := a.Bits, b.Bits
-	if a.Type == ir.I32 {
-		return foldI32(op, int32(x), int32(y))
+	signed := a.Type == ir.I32 // its bits are kept with their sign: sums and products need none
+	less := x < y
+	if signed {
+		less = int64(x) < int64(y)
 	}
-	if v, ok := foldCompare(op, x < y, x == y); ok {
+	if v, ok := foldCompare(op, less, x == y); ok {
 		return v
 	}
 	var r uint64
@@ -146,48 +148,28 @@ func foldBoth(op ir.Op, a, b *ir.Value) *ir.Value {
 		r = x | y
 	case ir.OpXor:
 		r = x ^ y
-	case ir.OpMin:
-		r = min(x, y)
-	case ir.OpMax:
-		r = max(x, y)
+	case ir.OpMin, ir.OpMax:
+		if r = y; less == (op == ir.OpMin) {
+			r = x
+		}
 	case ir.OpShl:
 		r = x << y
-	case ir.OpShr:
-		r = x >> y
-	case ir.OpDiv, ir.OpRem:
-		if y == 0 {
+	case ir.OpShr, ir.OpDiv, ir.OpRem:
+		if signed || y == 0 && op != ir.OpShr {
 			return nil
 		}
-		r = x / y
-		if op == ir.OpRem {
+		switch op {
+		case ir.OpShr:
+			r = x >> y
+		case ir.OpDiv:
+			r = x / y
+		default:
 			r = x % y
 		}
 	default:
 		return nil
 	}
 	return ir.ConstInt(a.Type, int64(r))
-}
-
-func foldI32(op ir.Op, x, y int32) *ir.Value {
-	if v, ok := foldCompare(op, x < y, x == y); ok {
-		return v
-	}
-	var r int32
-	switch op {
-	case ir.OpAdd:
-		r = x + y
-	case ir.OpSub:
-		r = x - y
-	case ir.OpMul:
-		r = x * y
-	case ir.OpMin:
-		r = min(x, y)
-	case ir.OpMax:
-		r = max(x, y)
-	default:
-		return nil
-	}
-	return ir.ConstInt(ir.I32, int64(r))
 }
 
 func foldCompare(op ir.Op, less, equal bool) (*ir.Value, bool) {

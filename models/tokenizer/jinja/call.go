@@ -82,12 +82,16 @@ func (e call) eval(r *run, s *scope) (any, error) {
 	return f(r, a)
 }
 
-func (e apply) eval(r *run, s *scope) (any, error) {
-	value, err := e.value.eval(r, s)
-	if err != nil {
-		return nil, err
+// beside evaluates the value of a filter or test, and then its arguments.
+func (a arguments) beside(of expr, r *run, s *scope) (value any, evaluated args, err error) {
+	if value, err = of.eval(r, s); err == nil {
+		evaluated, err = a.evaluate(r, s)
 	}
-	a, err := e.args.evaluate(r, s)
+	return value, evaluated, err
+}
+
+func (e apply) eval(r *run, s *scope) (any, error) {
+	value, a, err := e.args.beside(e.value, r, s)
 	if err != nil {
 		return nil, err
 	}
@@ -102,11 +106,7 @@ func (e apply) eval(r *run, s *scope) (any, error) {
 }
 
 func (e examine) eval(r *run, s *scope) (any, error) {
-	value, err := e.value.eval(r, s)
-	if err != nil {
-		return nil, err
-	}
-	a, err := e.args.evaluate(r, s)
+	value, a, err := e.args.beside(e.value, r, s)
 	if err != nil {
 		return nil, err
 	}

@@ -86,11 +86,16 @@ func filterLength(_ *run, value any, a args) (any, error) {
 	return len(items), err
 }
 
-func filterList(r *run, value any, a args) (any, error) {
+// itemsOf are the items of the value of a filter without arguments.
+func itemsOf(value any, a args) ([]any, error) {
 	if _, err := a.bind(0); err != nil {
 		return nil, err
 	}
-	items, err := iterate(value)
+	return iterate(value)
+}
+
+func filterList(r *run, value any, a args) (any, error) {
+	items, err := itemsOf(value, a)
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +118,7 @@ func filterItems(_ *run, value any, a args) (any, error) {
 // pick is the item at one end of a list; undefined when the list is empty.
 func pick(at func(n int) int) filterFunc {
 	return func(_ *run, value any, a args) (any, error) {
-		if _, err := a.bind(0); err != nil {
-			return nil, err
-		}
-		items, err := iterate(value)
+		items, err := itemsOf(value, a)
 		if err != nil || len(items) == 0 {
 			return undefined{"an item of an empty list"}, err
 		}

@@ -7,10 +7,7 @@ import (
 )
 
 func filterReverse(r *run, value any, a args) (any, error) {
-	if _, err := a.bind(0); err != nil {
-		return nil, err
-	}
-	items, err := iterate(value)
+	items, err := itemsOf(value, a)
 	if err != nil {
 		return nil, err
 	}
@@ -108,10 +105,7 @@ func filterDictSort(r *run, value any, a args) (any, error) {
 }
 
 func filterUnique(r *run, value any, a args) (any, error) {
-	if _, err := a.bind(0); err != nil {
-		return nil, err
-	}
-	items, err := iterate(value)
+	items, err := itemsOf(value, a)
 	if err != nil {
 		return nil, err
 	}
@@ -131,10 +125,7 @@ func filterUnique(r *run, value any, a args) (any, error) {
 // extreme is the greatest item for sign 1, the least for -1.
 func extreme(sign int) filterFunc {
 	return func(_ *run, value any, a args) (any, error) {
-		if _, err := a.bind(0); err != nil {
-			return nil, err
-		}
-		items, err := iterate(value)
+		items, err := itemsOf(value, a)
 		if err != nil || len(items) == 0 {
 			return undefined{"an item of an empty list"}, err
 		}
