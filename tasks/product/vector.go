@@ -176,25 +176,18 @@ func (t *NormInput) Emit(e *grid.Env, norm u32) (scale f32) {
 		return k.F32(1)
 	}
 	norm = dsl.Optional(norm)
-	dst, gains := dsl.View[dsl.BF16x2](t.Dst), t.Early
-	if gains == nil {
+	if t.None {
+		t.stage(e, func(u32) func(x []f32) [4]f32 { return func(x []f32) [4]f32 { return [4]f32(x) } })
+		e.Sync()
+		return k.F32(1)
+	}
+	gains := t.Early
+	if gains == nil || t.Fixed != nil && t.N%t.Format.Columns() != 0 { // it comes to the last elements in another order
 		gains = &Gains{N: t.N, Gain: t.Gain}
 	}
-	if t.None {
-		return t.plain(e)
-	}
-	if t.Fixed != nil && t.N%t.Format.Columns() != 0 {
-		gains = &Gains{N: t.N, Gain: t.Gain} // it comes to the last elements in another order
-	}
 	k.Note("input of a product: x times the norm's gain, to shared memory, and the squares of x")
-	squares := dsl.NewVar(k.F32(0), "squares")
-	first := u32{}
-	if t.Fixed == nil {
-		// of this thread's pairs; the others are a stride of threads on, the second of four elements always two
-		first = inputPair(e.Tid.MulC(2)).Named("first")
-	}
-	nth := 0
-	squared := func(i u32) func(x []f32) (gains [4]f32) {
+	squares, nth := dsl.NewVar(k.F32(0), "squares"), 0
+	t.stage(e, func(i u32) func(x []f32) [4]f32 {
 		g := gains.of(e, norm, i, nth)
 		nth++
 		return func(x []f32) [4]f32 {
@@ -205,30 +198,9 @@ func (t *NormInput) Emit(e *grid.Env, norm u32) (scale f32) {
 				s = dsl.FMA(v, v, s)
 			}
 			squares.Set(s)
-			return [4]f32{g0, g1, g2, g3}
+			return [4]f32{x[0].Mul(g0), x[1].Mul(g1), x[2].Mul(g2), x[3].Mul(g3)}
 		}
-	}
-	if t.Fixed != nil {
-		k.Note("of each group the elements as fixed point of 16 bits, and its unit")
-		t.Fixed.stageVector(e, t.X, t.N, func(i u32) func(x []f32) [4]f32 {
-			of := squared(i)
-			return func(x []f32) [4]f32 {
-				g := of(x)
-				return [4]f32{x[0].Mul(g[0]), x[1].Mul(g[1]), x[2].Mul(g[2]), x[3].Mul(g[3])}
-			}
-		})
-	} else {
-		t.X.elements(e, t.N, func(i u32) func(x []f32) {
-			of := squared(i)
-			return func(x []f32) {
-				g := of(x)
-				at := first.Add(i.Sub(e.Tid).MulC(2))
-				dst.Store(at, InputOf(k, t.Format, x[0].Mul(g[0]), x[1].Mul(g[1])))
-				dst.Store(at.AddC(2), InputOf(k, t.Format, x[2].Mul(g[2]), x[3].Mul(g[3])))
-			}
-		})
-		zeroPadding(e, t.Dst, t.N, t.Format.Columns())
-	}
+	})
 	if n := len(gains.pairs); n > 0 && nth%n != 0 {
 		panic("BUG: a source of a norm's input came to other elements than its gains")
 	}
@@ -238,27 +210,27 @@ func (t *NormInput) Emit(e *grid.Env, norm u32) (scale f32) {
 	return dsl.Rsqrt(mean.Add(k.F32(t.Eps))).Named("scale")
 }
 
-// plain is Emit without a norm.
-func (t *NormInput) plain(e *grid.Env) f32 {
+// stage puts what of makes of elements 4i to 4i + 3 of X, called as Source's begin is, to where the product reads them.
+func (t *NormInput) stage(e *grid.Env, of func(i u32) func(x []f32) [4]f32) {
+	k := e.K
 	if t.Fixed != nil {
-		t.Fixed.stageVector(e, t.X, t.N, func(u32) func(x []f32) [4]f32 {
-			return func(x []f32) [4]f32 { return [4]f32(x) }
-		})
-		e.Sync()
-		return e.K.F32(1)
+		k.Note("of each group the elements as fixed point of 16 bits, and its unit")
+		t.Fixed.stageVector(e, t.X, t.N, of)
+		return
 	}
 	dst := dsl.View[dsl.BF16x2](t.Dst)
+	// of this thread's pairs; the others are a stride of threads on, the second of four elements always two
 	first := inputPair(e.Tid.MulC(2)).Named("first")
 	t.X.elements(e, t.N, func(i u32) func(x []f32) {
+		of := of(i)
 		return func(x []f32) {
+			y := of(x)
 			at := first.Add(i.Sub(e.Tid).MulC(2))
-			dst.Store(at, InputOf(e.K, t.Format, x[0], x[1]))
-			dst.Store(at.AddC(2), InputOf(e.K, t.Format, x[2], x[3]))
+			dst.Store(at, InputOf(k, t.Format, y[0], y[1]))
+			dst.Store(at.AddC(2), InputOf(k, t.Format, y[2], y[3]))
 		}
 	})
 	zeroPadding(e, t.Dst, t.N, t.Format.Columns())
-	e.Sync()
-	return e.K.F32(1)
 }
 
 // GainsOf are the factors of two elements of a norm: their gains, or 1 more. The sum of 1 and a bf16 is exact in f32
