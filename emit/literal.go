@@ -68,7 +68,8 @@ func hexLiteral(v *ir.Value) expr {
 func float(x float32) expr {
 	text := strconv.FormatFloat(float64(x), 'g', -1, 32)
 	viaDouble, err := strconv.ParseFloat(text, 64)
-	if err != nil || math.IsInf(float64(x), 0) || math.Float32bits(float32(viaDouble)) != math.Float32bits(x) {
+	same := err == nil && math.Float32bits(float32(viaDouble)) == math.Float32bits(x)
+	if !same || x != x || math.IsInf(float64(x), 0) {
 		e := call("__uint_as_float", fmt.Sprintf("0x%08xu", math.Float32bits(x)))
 		if math.IsInf(float64(x), 0) {
 			e.text += " /* " + strings.ToLower(text) + " */"

@@ -1,6 +1,7 @@
 package emit_test
 
 import (
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -152,9 +153,11 @@ func TestFloatConstantsKeepTheirBits(t *testing.T) {
 			out.Store(dsl.At(i), k.F32(x))
 		}
 		out.Store(dsl.At(7), k.F32(0).Mul(k.F32(-1)))
+		out.Store(dsl.At(8), k.F32(math.NaN()))
 	})
 	has(t, text, "out[0] = 1.0f;", "out[1] = -0.5f;", "out[2] = 0.1f;", "out[3] = 1e-45f;", "out[4] = 3.4028235e+38f;",
-		"out[5] = 1.6777216e+07f;", "out[6] = __uint_as_float(0xff800000u) /* -inf */;")
+		"out[5] = 1.6777216e+07f;", "out[6] = __uint_as_float(0xff800000u) /* -inf */;",
+		"out[8] = __uint_as_float(0x7fc00000u);")
 }
 
 func TestLinesLeadBackToGo(t *testing.T) {
