@@ -4,6 +4,8 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/draw"
+	"github.com/mkgen/mkgen/tasks/grid"
+	"github.com/mkgen/mkgen/tasks/product"
 	"github.com/mkgen/mkgen/tasks/sample"
 )
 
@@ -125,13 +127,16 @@ func (b *builder) sampler(count dsl.Val[dsl.U32], shared dsl.Buf[dsl.F32]) *samp
 		Masks: d.masks, Tops: d.tops, Ready: d.ready, Raw: d.raw, Shared: dsl.View[dsl.U32](shared), State: state}
 }
 
-// publish publishes what the SM found behind the LM head: its part of a draw, or its highest logits.
-func (b *builder) publish(highest func()) {
+// publish publishes what the SM found behind the LM head: its highest logits, which published returns, and its part of
+// a draw.
+func (b *builder) publish(highest func(), published func(e *grid.Env) product.Best) {
+	highest()
 	if b.sample == nil {
-		highest()
 		return
 	}
-	b.k.IfElse(b.bufs.modes.NeC(0), func() { b.sample.First(b.env, b.own.matrix(layerMatrices)) }, highest)
+	b.k.If(b.bufs.modes.NeC(0), func() {
+		b.sample.First(b.env, b.own.matrix(layerMatrices), func() product.Best { return published(b.env) })
+	})
 }
 
 // pick finds the tokens behind the LM head's sync: those drawn, or those of the highest logits.

@@ -196,14 +196,14 @@ func (f *ragged) finalPhase() phase {
 		return f.normed(f.mk.arch.Final, func(scale product.ColumnScale) finisher {
 			if f.mk.plainLogits() {
 				epilogue, publish := f.argmax.Start(f.env, scale)
-				return finisher{epilogue: epilogue, publish: func() { f.publish(publish) }}
+				return finisher{epilogue: epilogue, publish: func() { f.publish(publish, f.argmax.Published) }}
 			}
 			of, publish := f.argmax.Start(f.env, func(dsl.Val[dsl.U32]) dsl.Val[dsl.F32] { return f.k.F32(1) })
 			epilogue := func(row, token dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 				by := scale(token)
 				of(row, token, f.logit(y0.Mul(by)), f.logit(y1.Mul(by)))
 			}
-			return finisher{epilogue: epilogue, publish: func() { f.publish(publish) }}
+			return finisher{epilogue: epilogue, publish: func() { f.publish(publish, f.argmax.Published) }}
 		})
 	})
 }

@@ -256,7 +256,7 @@ func (f *single) finalPhase() phase {
 		return func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 			epilogue(row, f.logit(y0.Mul(scale)), f.logit(y1.Mul(scale)))
 		}
-	}, func() { f.publish(publish) })
+	}, func() { f.publish(publish, f.argmax.Published) })
 	final.early = func(attention.Step) {
 		f.gains.Fetch(e, f.k.U32(f.mk.finalGain()))
 		f.fetchAdded(inLayer(attention.Step{}, f.k.U32(c.Layers)), models.RolePostMLP)

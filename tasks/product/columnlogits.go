@@ -81,6 +81,13 @@ func (t *ArgmaxColumns) publish(e *grid.Env, bests *perToken[Best]) {
 	})
 }
 
+// Published returns what publish wrote of this CTA and a token, in the thread that wrote it: that with the token's
+// number.
+func (t *ArgmaxColumns) Published(e *grid.Env) Best {
+	at := e.CTA.MulC(ColumnsPadded(t.T)).Add(e.Tid)
+	return Best{dsl.NewVar(t.Best.Load(at), "best"), dsl.NewVar(t.Index.Load(at), "best_index")}
+}
+
 // Lanes makes the best of n neighbouring lanes, a power of two, that of each.
 func (b Best) Lanes(n int) {
 	for d := n / 2; d > 0; d /= 2 {

@@ -106,6 +106,11 @@ func (t *Argmax) publish(e *grid.Env, b Best) {
 	})
 }
 
+// Published returns what publish wrote of this CTA, in the thread that wrote it: 0.
+func (t *Argmax) Published(e *grid.Env) Best {
+	return Best{dsl.NewVar(t.Best.Load(e.CTA), "best"), dsl.NewVar(t.Index.Load(e.CTA), "best_index")}
+}
+
 // Choose finds the token after a sync, in every CTA alike, and returns it to
 // all consumer threads.
 func (t *Argmax) Choose(e *grid.Env) u32 {

@@ -74,7 +74,7 @@ func (t *Sample) storeFour(k *dsl.Kernel, b dsl.Buf[dsl.F32], row, token u32, x 
 func (t *Sample) maskRow(e *grid.Env, share product.Share, row, thread u32, moved dsl.Pred) {
 	k := e.K
 	words := draw.MaskWords(t.Vocab)
-	t.eachAhead(e, share, thread, t.team(e)*dsl.WarpSize, ahead, func(four u32) []f32 {
+	t.eachAhead(e, share, thread, t.team(e)*dsl.WarpSize, once, 5, func(four u32) []f32 {
 		token := four.MulC(4)
 		mask := t.Masks.Load(row.MulC(words).Add(token.ShrC(5)), dsl.Relaxed(dsl.SysScope))
 		return append(loadFour(t, k, t.Logits, row.MulC(t.Vocab).Add(token), token), dsl.Bits[dsl.F32](mask))
@@ -109,7 +109,7 @@ func (t *Sample) changeRow(e *grid.Env, share product.Share, row, thread u32) {
 		y = dsl.Select(n.NeC(0), y.Sub(frequency.Mul(dsl.Cast[dsl.F32](n))).Sub(presence), y)
 		return dsl.Select(word.AndC(draw.EndsText).NeC(0).And(early), k.F32(math.Inf(-1)), y)
 	}
-	t.eachAhead(e, share, thread, t.team(e)*dsl.WarpSize, ahead/2, func(four u32) []f32 {
+	t.eachAhead(e, share, thread, t.team(e)*dsl.WarpSize, once, 12, func(four u32) []f32 {
 		token := four.MulC(4)
 		return slices.Concat(loadFour(t, k, t.Logits, row.MulC(t.Vocab).Add(token), token),
 			loadFour(t, k, t.Histories, biases.Add(token), token), loadFour(t, k, t.Histories, words.Add(token), token))

@@ -17,7 +17,7 @@ type finding struct {
 	e     *grid.Env
 	place u32 // the part of Shared, one a row, that the warp has
 	floor f32
-	count *dsl.Var[dsl.U32] // of the lane
+	count *dsl.Var[dsl.U32] // of the lane, foundOfLane + 1 for more
 }
 
 const (
@@ -44,13 +44,11 @@ func (f *finding) at(i u32) u32 { return f.place.MulC(rowBins).Add(i.MulC(foundW
 
 // add collects a logit of a lane unless it is under the floor.
 func (f *finding) add(token u32, x f32) {
-	k, n := f.e.K, f.count.Get()
-	k.If(x.Ge(f.floor), func() {
-		k.If(n.LtC(foundOfLane), func() {
-			f.t.Shared.StoreN(f.at(n.MulC(dsl.WarpSize).Add(f.e.Lane)), []u32{dsl.Bits[dsl.U32](x), token})
-		})
-		f.count.Set(n.AddC(1))
+	k, n, above := f.e.K, f.count.Get(), x.Ge(f.floor)
+	k.If(above.And(n.LtC(foundOfLane)), func() {
+		f.t.Shared.StoreN(f.at(n.MulC(dsl.WarpSize).Add(f.e.Lane)), []u32{dsl.Bits[dsl.U32](x), token})
 	})
+	f.count.Set(n.Add(dsl.Select(above, k.U32(1), k.U32(0))).MinC(foundOfLane + 1))
 }
 
 // write writes the n highest of what each gives the lanes, once add has seen all of it, to b from at on, the highest
@@ -95,18 +93,31 @@ func (f *finding) rank(n u32, write func(i, token u32, x f32)) {
 		})
 	}
 	k.SyncWarp()
-	for i := range foundOfWarp / dsl.WarpSize {
-		own := e.Lane.AddC(i * dsl.WarpSize)
-		k.If(own.Lt(total), func() {
-			pair := s.LoadN(f.at(own), foundWords)
-			x, token, rank := dsl.Bits[dsl.F32](pair[0]), pair[1], dsl.NewVar(k.U32(0), "rank")
-			k.For(k.U32(0), total, func(j u32) {
-				other := s.LoadN(f.at(j), foundWords)
-				y := dsl.Bits[dsl.F32](other[0])
-				before := y.Gt(x).Or(y.Eq(x).And(other[1].Lt(token)))
-				rank.Set(rank.Get().Add(dsl.Select(before, k.U32(1), k.U32(0))))
-			}, dsl.Unroll(8))
-			k.If(rank.Get().Lt(n), func() { write(rank.Get(), token, x) })
+	const each = foundOfWarp / dsl.WarpSize // that a lane ranks
+	ranks, owns := dsl.NewArray(k.U32(0), each, "rank"), dsl.NewArray(none, each*foundWords, "own")
+	for i := range each {
+		k.If(e.Lane.AddC(i*dsl.WarpSize).Lt(total), func() {
+			for j, v := range s.LoadN(f.at(e.Lane.AddC(i*dsl.WarpSize)), foundWords) {
+				owns[i*foundWords+j].Set(v)
+			}
+		})
+	}
+	own := func(i int) (x f32, token u32) {
+		return dsl.Bits[dsl.F32](owns[i*foundWords].Get()), owns[i*foundWords+1].Get()
+	}
+	k.For(k.U32(0), total, func(j u32) {
+		other := s.LoadN(f.at(j), foundWords)
+		y := dsl.Bits[dsl.F32](other[0])
+		for i, rank := range ranks {
+			x, token := own(i)
+			before := y.Gt(x).Or(y.Eq(x).And(other[1].Lt(token)))
+			rank.Set(rank.Get().Add(dsl.Select(before, k.U32(1), k.U32(0))))
+		}
+	}, dsl.Unroll(4))
+	for i, rank := range ranks {
+		k.If(e.Lane.AddC(i*dsl.WarpSize).Lt(total).And(rank.Get().Lt(n)), func() {
+			x, token := own(i)
+			write(rank.Get(), token, x)
 		})
 	}
 	k.If(e.Lane.Ge(total).And(e.Lane.Lt(n)), func() { write(e.Lane, none, k.F32(math.Inf(-1))) })

@@ -67,15 +67,20 @@ func (t *Sample) listRow(e *grid.Env, share product.Share, row, thread, which u3
 	stretch := t.state(row, stateLo).Add(k.U32(draw.Bins).Shl(t.state(row, stateShift))).SubC(1)
 	end := dsl.Select(t.in(row, modeAway), t.state(row, stateFar), stretch)
 	end = dsl.Select(which.EqC(0), t.state(row, stateReach), end)
-	t.eachFour(e, share, row, thread, ahead, func(token u32, x []f32) {
-		for i := range x {
-			k.If(distance(k, top, x[i], nats).Le(end), func() {
-				at := dsl.AtomicAdd(t.Bins, t.listLength(row, which), k.U32(1), dsl.Relaxed(dsl.GPUScope))
-				k.If(at.LtC(draw.Listed(t.Vocab)), func() {
-					t.Lists.StoreN(t.listAt(row, at), []u32{dsl.Bits[dsl.U32](x[i]), token.AddC(i)})
+	beyond := dsl.Cast[dsl.F32](end.AddC(1)) // at most draw.Farthest + 1, a power of two: as it is
+	// as whether its distance is at most end, without making a whole number of it
+	stays := func(x f32) dsl.Pred { return top.Sub(x).Mul(nats).Lt(beyond) }
+	t.eachFour(e, share, row, thread, many, func(token u32, x []f32) {
+		k.If(stays(x[0].Max(x[1]).Max(x[2].Max(x[3]))), func() {
+			for i := range x {
+				k.If(stays(x[i]), func() {
+					at := dsl.AtomicAdd(t.Bins, t.listLength(row, which), k.U32(1), dsl.Relaxed(dsl.GPUScope))
+					k.If(at.LtC(draw.Listed(t.Vocab)), func() {
+						t.Lists.StoreN(t.listAt(row, at), []u32{dsl.Bits[dsl.U32](x[i]), token.AddC(i)})
+					})
 				})
-			})
-		}
+			}
+		})
 	})
 }
 

@@ -50,14 +50,21 @@ func (w winner) meet(b dsl.Buf[dsl.U32], at u32) (top f32) {
 	return top
 }
 
-// pass publishes the CTA's winners in a half of Records: the first time those of all its logits, the second time, of
-// the rows whose winner does not stay and which are not listed, those of the logits that do.
+// highestWinner is the winner of a row that takes its highest logit.
+func highestWinner(b product.Best) winner { return winner{b, b.Value, b.Value} }
+
+// pass publishes the CTA's winners in a half of Records: the first time those of rows that draw before they know which
+// tokens stay, and the highest of logits that were changed; the second time, of the rows whose winner does not stay and
+// which are not listed, those of the logits that do.
 func (t *Sample) pass(e *grid.Env, share product.Share, half int) {
 	k, n := e.K, t.team(e)
 	t.teamRows(e, func(row, thread u32) {
 		if half == 0 {
-			k.IfElse(t.drawsFirst(row), func() { t.passRow(e, share, row, thread, nil) },
-				func() { t.passHighest(e, share, row, thread) })
+			flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
+			k.If(passes(flags), func() {
+				k.IfElse(drawsFirst(flags), func() { t.passRow(e, share, row, thread, nil) },
+					func() { t.passHighest(e, share, row, thread) })
+			})
 			return
 		}
 		k.If(t.in(row, modeAway).And(t.listed(row).Not()), func() {
@@ -67,24 +74,34 @@ func (t *Sample) pass(e *grid.Env, share product.Share, half int) {
 	})
 	e.Sync()
 	k.If(e.Tid.Lt(t.Count), func() {
-		w := newWinner(e)
-		for i := range n {
-			w.meet(t.Shared, e.Tid.MulC(n).AddC(i).MulC(recordWords))
+		passed := func() dsl.Pred { return passes(t.param(e.Tid, draw.RowFlags)) }
+		if half != 0 {
+			passed = func() dsl.Pred { return t.isAway(e.Tid).And(t.state(e.Tid, stateList).EqC(0)) }
 		}
-		publish := func() { w.store(t.Records, t.record(e, half, e.Tid, e.CTA)) }
-		if half == 0 {
-			publish()
-			return
-		}
-		k.If(t.state(e.Tid, stateMode).EqC(modeAway).And(t.state(e.Tid, stateList).EqC(0)), publish)
+		k.If(passed(), func() {
+			w := newWinner(e)
+			for i := range n {
+				w.meet(t.Shared, e.Tid.MulC(n).AddC(i).MulC(recordWords))
+			}
+			t.publish(e, half, e.Tid, w)
+		})
 	})
 }
 
-// drawsFirst is whether a row draws before it knows which tokens stay: all do, or it has min-p alone, with which the
-// winner mostly does.
-func (t *Sample) drawsFirst(row u32) dsl.Pred {
-	flags := dsl.Uniform(t.param(row, draw.RowFlags), dsl.WarpScope)
+// publish writes the CTA's winner of a row.
+func (t *Sample) publish(e *grid.Env, half int, row u32, w winner) {
+	w.store(t.Records, t.record(e, half, row, e.CTA))
+}
+
+// drawsFirst is whether a row with these flags draws before it knows which tokens stay: all do, or it has min-p alone,
+// with which the winner mostly does.
+func drawsFirst(flags u32) dsl.Pred {
 	return flags.AndC(draw.FlagDraws | draw.FlagTopK | draw.FlagTopP).EqC(draw.FlagDraws)
+}
+
+// passes is whether the winner of a row with these flags may not be the highest logit of the LM head.
+func passes(flags u32) dsl.Pred {
+	return drawsFirst(flags).Or(flags.AndC(draw.FlagChanges | draw.FlagMask).NeC(0))
 }
 
 func (t *Sample) record(e *grid.Env, half int, row, cta u32) u32 {
@@ -96,7 +113,7 @@ func (t *Sample) passRow(e *grid.Env, share product.Share, row, thread u32, stay
 	k := e.K
 	w := newWinner(e)
 	scale, key, position := t.paramF32(row, draw.RowScale), t.key(row), t.Position(row)
-	t.eachFour(e, share, row, thread, 1, func(token u32, x []f32) {
+	t.eachFour(e, share, row, thread, once, func(token u32, x []f32) {
 		bits := philox(k, key, [4]u32{position, token.DivC(4), k.U32(0), k.U32(0)})
 		for i := range x {
 			z := gumbel(k, x[i], scale, bits[i])
@@ -113,7 +130,7 @@ func (t *Sample) passRow(e *grid.Env, share product.Share, row, thread u32, stay
 // passHighest finds the highest of this warp's logits of a row.
 func (t *Sample) passHighest(e *grid.Env, share product.Share, row, thread u32) {
 	w := newWinner(e)
-	t.eachFour(e, share, row, thread, ahead, func(token u32, x []f32) {
+	t.eachFour(e, share, row, thread, many, func(token u32, x []f32) {
 		for i := range x {
 			w.win(x[i], token.AddC(i), x[i])
 		}

@@ -139,9 +139,9 @@ func (t *Sample) problem(e *grid.Env) string {
 		rule.Need(int(t.Chosen.Len()) >= t.T, "sample: Chosen has %d elements, want %d", t.Chosen.Len(), t.T))
 }
 
-// First is run by all consumer threads of every CTA when its rows of the LM head, share, are stored. Shared must not be
-// in use. A sync must follow.
-func (t *Sample) First(e *grid.Env, share product.Share) {
+// First is run by all consumer threads of every CTA when its rows of the LM head, share, are stored. highest returns
+// the highest of them, of a row in the thread with the row's number. Shared must not be in use. A sync must follow.
+func (t *Sample) First(e *grid.Env, share product.Share, highest func() product.Best) {
 	k := e.K
 	if p := t.problem(e); p != "" {
 		k.Require(false, "%s", p)
@@ -151,6 +151,9 @@ func (t *Sample) First(e *grid.Env, share product.Share) {
 		first := e.CTA.MulC(e.Threads()).Add(e.Tid)
 		k.ForStep(first, k.U32(SampleBinsLen(t.T)), e.Grid*e.Threads(), func(i u32) { t.Bins.Store(i, k.U32(0)) },
 			dsl.Unroll(1))
+	})
+	k.If(e.Tid.Lt(t.Count), func() { // pass writes over it where it is another
+		t.publish(e, 0, e.Tid, highestWinner(highest()))
 	})
 	e.Sync() // other threads have stored logits
 	t.score(e, share)
@@ -189,10 +192,10 @@ func (t *Sample) ownRows(e *grid.Env, body func(row u32)) {
 	e.K.ForStep(e.Warp, t.Count, e.Consumers, body, dsl.Unroll(1))
 }
 
-// eachFour calls body for the CTA's logits of a row, four tokens a thread of the row's team at a time; those beyond the
-// vocabulary are NaN.
-func (t *Sample) eachFour(e *grid.Env, share product.Share, row, thread u32, ahead int, body func(token u32, x []f32)) {
-	t.eachFourOf(e, share, row, thread, t.team(e)*dsl.WarpSize, ahead, body)
+// eachFour calls body for the CTA's logits of a row, four tokens a thread of the row's team at a time, in groups; those
+// beyond the vocabulary are NaN.
+func (t *Sample) eachFour(e *grid.Env, share product.Share, row, thread u32, group int, body func(token u32, x []f32)) {
+	t.eachFourOf(e, share, row, thread, t.team(e)*dsl.WarpSize, group, body)
 }
 
 // param is a word of a row's parameters.
@@ -328,7 +331,7 @@ func (t *Sample) begin(k *dsl.Kernel, row u32, w winner) {
 	mode = dsl.Select(t.has(row, draw.FlagTopK), k.U32(modeTopK), mode)
 	mode = dsl.Select(t.has(row, draw.FlagDraws), mode, k.U32(modeDone))
 	zero := k.U32(0)
-	dist = dsl.Select(t.drawsFirst(row), dist, k.U32(draw.Farthest+1))
+	dist = dsl.Select(drawsFirst(t.param(row, draw.RowFlags)), dist, k.U32(draw.Farthest+1))
 	t.State.StoreN(row.MulC(stateWords), []u32{mode, zero, k.U32(draw.TopShift), zero})
 	t.State.StoreN(row.MulC(stateWords).AddC(4), []u32{zero, zero, far, dsl.Bits[dsl.U32](top)})
 	t.State.StoreN(row.MulC(stateWords).AddC(8), []u32{dist, k.U32(manyNear), zero, zero})

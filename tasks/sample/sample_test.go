@@ -101,7 +101,14 @@ func (s *sampled) run(t testing.TB, sms, consumers int) []uint32 {
 					a.Logits.Store(token.AddC(row*vocab), all.Load(at.MulC(most).AddC(row).MulC(vocab).Add(token)))
 				})
 			}
-			a.First(r.Env, share)
+			a.First(r.Env, share, func() product.Best { // as an LM head finds it: the thread's row's
+				best := product.NewBest(r.Env)
+				end := share.First.Add(share.Count).MulC(pipeline.TileRows).MinC(vocab)
+				r.K.For(share.First.MulC(pipeline.TileRows), end, func(token dsl.Val[dsl.U32]) {
+					best.Take(all.Load(at.MulC(most).Add(r.Env.Tid).MulC(vocab).Add(token)), token)
+				})
+				return best
+			})
 			bar.Sync()
 			a.Choose(r.Env, share, bar)
 			a.Merge(r.Env, at.EqC(steps-1))

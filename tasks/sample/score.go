@@ -54,14 +54,16 @@ func evenTops(tops u32) u32 { return tops.AddC(1).ShrC(1).MulC(2) }
 func (t *Sample) scoreRow(e *grid.Env, share product.Share, row, tops u32) {
 	k := e.K
 	each := func(body func(token u32, x f32)) {
-		t.eachFourOf(e, share, row, e.Lane, dsl.WarpSize, ahead, func(four u32, x []f32) {
+		t.eachFourOf(e, share, row, e.Lane, dsl.WarpSize, once, func(four u32, x []f32) {
 			for i := range x {
 				body(dsl.Optional(four.AddC(i)), x[i])
 			}
 		})
 	}
 	own, sum := dsl.NewVar(k.F32(math.Inf(-1)), "own"), dsl.NewVar(k.F32(0), "sum")
-	each(func(_ u32, x f32) { own.Set(own.Get().Max(x)) })
+	t.eachFourOf(e, share, row, e.Lane, dsl.WarpSize, many, func(_ u32, x []f32) {
+		own.Set(own.Get().Max(x[0]).Max(x[1]).Max(x[2]).Max(x[3]))
+	})
 	top, found := dsl.WarpMax(own.Get()), t.finding(e, row, own.Get(), tops)
 	each(func(token u32, x f32) {
 		power := dsl.Exp2(x.Sub(top).Mul(k.F32(math.Log2E)))
@@ -166,46 +168,65 @@ func (t *Sample) keepLogit(e *grid.Env, row u32, w winner) {
 
 const (
 	fours = pipeline.TileRows / 4 // of a tile's logits
-	ahead = 4                     // fours that a thread loads before it looks at them
+
+	// How many fours a group has: as many are loaded together, and so often stands the body in the kernel. Code that runs
+	// once a step is in no cache, so a long body stands there once.
+	once = 1
+	many = 4
 )
 
-// eachFourOf is eachFour by one of several threads, which loads some fours before body sees them.
-func (t *Sample) eachFourOf(e *grid.Env, share product.Share, row, thread u32, threads, ahead int,
+// eachFourOf is eachFour by one of several threads.
+func (t *Sample) eachFourOf(e *grid.Env, share product.Share, row, thread u32, threads, group int,
 	body func(token u32, x []f32)) {
-	t.eachAhead(e, share, thread, threads, ahead, func(four u32) []f32 {
+	t.eachAhead(e, share, thread, threads, group, 4, func(four u32) []f32 {
 		token := four.MulC(4)
 		return loadFour(t, e.K, t.Logits, row.MulC(t.Vocab).Add(token), token)
 	}, func(four u32, x []f32) { body(dsl.Optional(four.MulC(4)), x) })
 }
 
-// eachAhead calls body for a thread's fours of the CTA, with what load has of them.
-func (t *Sample) eachAhead(e *grid.Env, share product.Share, thread u32, threads, ahead int, load func(four u32) []f32,
-	body func(four u32, x []f32)) {
-	k := e.K
+// eachAhead calls body for a thread's fours of the CTA, a group at a time, with the words that load has of each. The
+// next group is loaded meanwhile; of fours one by one the next two are, since ptxas moves the load of one behind the
+// body. A group may end behind the CTA's last four, with words that are NaN.
+func (t *Sample) eachAhead(e *grid.Env, share product.Share, thread u32, threads, group, words int,
+	load func(four u32) []f32, body func(four u32, x []f32)) {
+	k, ahead := e.K, max(group, 2)
 	end := share.First.Add(share.Count).MulC(fours).MinC(pipeline.CeilDiv(t.Vocab, 4))
-	k.ForStep(share.First.MulC(fours).Add(thread), end, threads*ahead, func(first u32) {
-		xs := [][]f32{load(first)}
-		for i := 1; i < ahead; i++ {
-			var vars []*dsl.Var[dsl.F32]
-			for range xs[0] {
-				vars = append(vars, dsl.NewVar(k.F32(0), "x"))
+	first := share.First.MulC(fours).Add(thread)
+	next := make([][]*dsl.Var[dsl.F32], ahead)
+	fill := func(i int, four u32) {
+		for _, x := range next[i] {
+			x.Set(k.F32(math.NaN()))
+		}
+		k.If(four.Lt(end), func() {
+			for j, x := range load(four) {
+				next[i][j].Set(x)
 			}
-			four := first.AddC(i * threads)
-			k.If(four.Lt(end), func() {
-				for j, x := range load(four) {
-					vars[j].Set(x)
-				}
-			})
+		})
+	}
+	for i := range next {
+		next[i] = dsl.NewArray(k.F32(math.NaN()), words, "x")
+		fill(i, first.AddC(i*threads))
+	}
+	k.ForStep(first, end, threads*group, func(first u32) {
+		var xs [][]f32
+		for i := range next {
 			var x []f32
-			for _, v := range vars {
+			for _, v := range next[i] {
 				x = append(x, v.Get())
 			}
 			xs = append(xs, x)
 		}
-		body(first, xs[0])
-		for i := 1; i < ahead; i++ {
-			four := first.AddC(i * threads)
-			k.If(four.Lt(end), func() { body(four, xs[i]) })
+		for i := range next {
+			if i+group < ahead {
+				for j, x := range xs[i+group] {
+					next[i][j].Set(x)
+				}
+			} else {
+				fill(i, first.AddC((group+i)*threads))
+			}
+		}
+		for i, x := range xs[:group] {
+			body(first.AddC(i*threads), x)
 		}
 	}, dsl.Unroll(1))
 }

@@ -41,7 +41,7 @@ func (t *Sample) search(e *grid.Env, share product.Share, bar *grid.Barrier, i u
 // count adds the CTA's logits of a row to its histogram in shared memory.
 func (t *Sample) count(e *grid.Env, share product.Share, row, thread u32) {
 	add := t.adder(e, row)
-	t.eachFour(e, share, row, thread, ahead, func(_ u32, x []f32) {
+	t.eachFour(e, share, row, thread, once, func(_ u32, x []f32) {
 		for i := range x {
 			add(x[i])
 		}
