@@ -165,6 +165,15 @@ func (t *Attention) problem(e *grid.Env, r *pipeline.Ring) string {
 			t.TailLen()))
 }
 
+// keep says how L2 keeps what is read of the cache. Of one sequence it may stay until the next step. That of many would
+// push out what each step needs once, such as the code behind the LM head.
+func (t *Attention) keep() []dsl.MemOpt {
+	if t.Work == nil {
+		return nil
+	}
+	return []dsl.MemOpt{dsl.CacheHint(dsl.EvictFirst)}
+}
+
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
 // tokens, copied page by page, a lane a page. A chunk's pages are looked up while
 // the one before it waits for its stage.
@@ -202,7 +211,8 @@ func (t *Attention) Produce(e *grid.Env, p *pipeline.Producer, s Step) {
 					first := at(round).Named("at")
 					k.If(first.Lt(n), func() {
 						src := l.rowBase(s.Layer, s.Pages, page, it.kvHead, from.Add(first).RemC(l.Page))
-						p.Copy(base.Add(first.MulC(l.TokenUnits())), s.Cache, src, n.Sub(first).MinC(run).MulC(l.TokenBytes()))
+						bytes := n.Sub(first).MinC(run).MulC(l.TokenBytes())
+						p.Copy(base.Add(first.MulC(l.TokenUnits())), s.Cache, src, bytes, t.keep()...)
 					})
 				}
 			})
