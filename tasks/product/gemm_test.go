@@ -172,14 +172,18 @@ func TestGEMMOfIntegers(t *testing.T) {
 	}
 }
 
-// Whole numbers as input, and as weights of i8 whose scales are 1, make whole numbers, exactly: whatever type and order
-// the input comes in.
-func TestGEMMOfI8IsExact(t *testing.T) {
-	for i, of := range []pipeline.Format{pipeline.FormatBF16, pipeline.FormatE4M3, pipeline.FormatI4G32,
-		pipeline.FormatI8} {
-		most := []int{8, 16}[i%2]
-		c := columns{gemvCase: gemvCase{rows: 24, k: 352, sms: 1, consumers: 3, format: pipeline.FormatI8, wide: 1, of: of},
-			t: most, n: most - 1, batch: 2}
+// Whole numbers as input, and as weights of integers whose scales are 1, make whole numbers, exactly: whatever type and
+// order the input comes in.
+func TestGEMMOfIntegersIsExact(t *testing.T) {
+	i8 := func(most int, of pipeline.Format) columns {
+		return columns{gemvCase{rows: 24, k: 352, sms: 1, consumers: 3, format: "i8", wide: 1, of: of}, most, most - 1, 2}
+	}
+	i4 := func(most, wide, batch int, f pipeline.Format) columns { // stages of several tiles, and a last of fewer
+		return columns{gemvCase{rows: 56, k: 2048, sms: 1, consumers: 4, stage: 8448, format: f, of: f, wide: wide}, most,
+			most - 1, batch}
+	}
+	for i, c := range []columns{i8(8, "bf16"), i8(16, "e4m3"), i8(8, "i4g32"), i8(16, "i8"), i4(8, 2, 28, "i4g128"),
+		i4(16, 1, 12, "i4g128"), i4(16, 1, 4, "i4g64"), i4(8, 1, 3, "i4g32"), i4(16, 1, 12, "i4g32")} {
 		rng := rig.Rand(uint64(70 + i))
 		whole := func(n, limit int) (v []half.BF16) {
 			for range n {
@@ -187,13 +191,22 @@ func TestGEMMOfI8IsExact(t *testing.T) {
 			}
 			return v
 		}
-		w := whole(c.rows*c.k, 127)
-		for r := range c.rows {
-			w[r*c.k] = reference.ToBF16(127)
+		largest, group := 127, c.k
+		if c.format.Bits() == 4 {
+			largest, group = 7, 32
+		}
+		w := whole(c.rows*c.k, largest)
+		for at := 0; at < len(w); at += group {
+			w[at] = reference.ToBF16(float64(largest))
 		}
 		var x [][]half.BF16
-		for range c.n {
+		for token := range c.n { // of unlike sums
 			x = append(x, whole(c.k, 100))
+			for j := range x[token] {
+				if j%3 == 0 {
+					x[token][j] = reference.ToBF16(float64(5 * token))
+				}
+			}
 		}
 		got := rig.F32s(gemmRig(t, c, w, x).Run()["y"])
 		for token, v := range x {

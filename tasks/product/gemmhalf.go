@@ -52,7 +52,7 @@ func (p *Int4) back() float64 {
 // halfBlock is a block's input of eight tokens, in f16: the lane's of one of them.
 type halfBlock struct {
 	words [2][]*dsl.Var[dsl.BF16x2] // [half of the block][2·word + pair]
-	less  [][]*dsl.Var[dsl.F32]     // [scale group][token]: −8 times the input's sum, of integers; two of the tokens
+	less  [][]*dsl.Var[dsl.F32]     // [scale group][token]: −8 times the input's sum, in the size of its codes; two tokens
 }
 
 // offsets is how many scale groups of a block have a sum of their input: none of E2M1, and one for whole rows.
@@ -72,23 +72,43 @@ func newHalfBlock(k *dsl.Kernel, p *Int4) *halfBlock {
 }
 
 // set takes the block's four k groups: x is two words' pairs of neighbours of each.
-func (b *halfBlock) set(k *dsl.Kernel, x [][]*dsl.Var[dsl.BF16x2]) {
+func (b *halfBlock) set(x [][]*dsl.Var[dsl.BF16x2]) {
 	for i := range 8 { // words of the block
 		group, at := x[i/2], b.words[i/4][i%4*2:]
 		lo, hi := dsl.Bits[dsl.U32](group[i%2*2].Get()), dsl.Bits[dsl.U32](group[i%2*2+1].Get())
 		at[0].Set(dsl.Bits[dsl.BF16x2](dsl.Permute(lo, hi, 0x5410)))
 		at[1].Set(dsl.Bits[dsl.BF16x2](dsl.Permute(lo, hi, 0x7632)))
 	}
-	eight := dsl.Lit[dsl.BF16x2](k, 0x80088008) // −8·2⁻²⁴ twice
+}
+
+// sum makes the sums of the block's input. Two words of a lane, pairs of its token, are operand A: a token's sum is
+// that of two rows, in all columns, and a lane asks those of its two tokens for it. All lanes of a warp call it
+// together.
+func (b *halfBlock) sum(k *dsl.Kernel, lane u32) {
 	for g, less := range b.less {
-		d, each := fourF32Zeros(k), 8/len(b.less)
-		for i := each * g; i < each*(g+1); i++ {
-			d = InHalf([4]pair{eight, eight, eight, eight}, b.pairs(i/4, i%4), d)
+		var parts []f32
+		eight := dsl.Lit[dsl.BF16x2](k, 0x80088008) // −8·2⁻²⁴ twice
+		if 2*g >= max(2, len(b.less)) {             // codes are 16 times as large
+			eight = dsl.Lit[dsl.BF16x2](k, 0x80808080)
 		}
-		less[0].Set(d[0])
-		less[1].Set(d[1])
-		dsl.Optional(d[2])
-		dsl.Optional(d[3])
+		each := 8 / len(b.less)
+		for first := each * g; first < each*(g+1); first += 4 { // products of a chain wait for each other
+			d := fourF32Zeros(k)
+			for i := first; i < min(first+4, each*(g+1)); i += 2 {
+				one, two := b.pairs(i/4, i%4), b.pairs(i/4, i%4+1)
+				d = InHalf([4]pair{one[0], one[1], two[0], two[1]}, [2]pair{eight, eight}, d)
+			}
+			parts = append(parts, d[0].Add(d[2]))
+			dsl.Optional(d[1])
+			dsl.Optional(d[3])
+		}
+		sum := parts[0]
+		for _, v := range parts[1:] {
+			sum = sum.Add(v)
+		}
+		first := lane.RemC(4).MulC(8) // of its two tokens
+		less[0].Set(dsl.Shfl(sum, first))
+		less[1].Set(dsl.Shfl(sum, first.AddC(4)))
 	}
 }
 
@@ -114,8 +134,8 @@ func (p *Int4) nibbles(k *dsl.Kernel, w u32, half int) [2]pair {
 	return [2]pair{turned(w), turned(w.ShrC(8))}
 }
 
-// nibbleScale is what a chain's sum is multiplied by, and what the input's sum times −8 is; without the scale where a
-// row is one scale group.
+// nibbleScale is what a chain's sum is multiplied by, and with zero points what the input's sum times −8 is; without
+// the scale where a row is one scale group.
 type nibbleScale struct{ ofSum, less f32 }
 
 // nibbleScales are those of a tile, [half][block·chains + chain].
@@ -133,13 +153,13 @@ func (p *Int4) nibbleScales(e *grid.Env, w *Int4Weights) (all [2][]nibbleScale) 
 				if p.Shape.Group == i4.Whole {
 					by.Scale = e.K.F32(1)
 				}
-				s := nibbleScale{ofSum: by.Scale, less: by.Scale}
+				s := nibbleScale{ofSum: by.Scale}
 				if half == 1 && !p.Shape.E2M1 {
 					s.ofSum = by.Scale.Mul(sixteenth)
 				}
 				if p.Shape.Zeros { // 1 + zero point / 8
 					zero := dsl.FMA(dsl.Cast[dsl.F32](by.Zero), e.K.F32(-1.0/128), e.K.F32(1))
-					s.less = dsl.Optional(by.Scale.Mul(dsl.Optional(zero)))
+					s.less = dsl.Optional(s.ofSum.Mul(dsl.Optional(zero)))
 				}
 				all[half] = append(all[half], s)
 			}
@@ -156,10 +176,14 @@ func (g *GEMM) multiplyNibbles(e *grid.Env, p *Int4, acc tilePair, w []*Int4Weig
 		scales = append(scales, p.nibbleScales(e, tile))
 	}
 	blocks, zero := len(w[0].codes), dsl.Lit[dsl.BF16x2](e.K, 0)
-	for c := range n { // chains of all blocks, halves and sets take turns
+	for c := range n { // chains of all blocks, halves and sets take turns; without zero points they begin with less
 		sums := make([][4]f32, 2*blocks*len(x))
 		for i := range sums {
+			block, half, set := i/len(x)/2, i/len(x)%2, i%len(x)
 			sums[i] = fourF32Zeros(e.K)
+			if less := x[set][block].lessOf(half, c); less != nil && !p.Shape.Zeros {
+				sums[i] = [4]f32{less[0].Get(), less[1].Get(), less[0].Get(), less[1].Get()}
+			}
 		}
 		for j := words * c; j < words*(c+1); j++ {
 			for i := range 2 * blocks {
@@ -184,7 +208,11 @@ func (g *GEMM) multiplyNibbles(e *grid.Env, p *Int4, acc tilePair, w []*Int4Weig
 			for t := range scales {
 				of = append(of, scales[t][half][block*n+c])
 			}
-			p.addNibbles(acc[set], sums[i], of, x[set][block].lessOf(half, c))
+			var less []*dsl.Var[dsl.F32]
+			if p.Shape.Zeros {
+				less = x[set][block].lessOf(half, c)
+			}
+			p.addNibbles(acc[set], sums[i], of, less)
 		}
 	}
 }

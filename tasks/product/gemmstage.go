@@ -23,6 +23,10 @@ func (g *GEMM) produceTogether(e *grid.Env, p *pipeline.Producer, w dsl.Buf[dsl.
 	}, dsl.Unroll(1))
 }
 
+// sumsInStage is whether the sums of a chunk's input are made beside the products of its first stage: where a batch's
+// first stage has code of its own.
+func (g *GEMM) sumsInStage() bool { return g.M.Together > 1 && !g.inShared() }
+
 // multiplyTogether drains the stages of a chunk, of chunk tile groups, of all tiles of a batch, and adds their products
 // to acc, two tiles at a time: products of all tiles of a stage take turns, without conditions between them. Where the
 // last stage of a share has fewer tiles, its last one counts for those that it lacks, whose sums nobody reads.
@@ -38,6 +42,9 @@ func (g *GEMM) multiplyTogether(e *grid.Env, c *pipeline.Consumer, r *pipeline.R
 				w := [][]*Int4Weights{g.weightsInt4(e, p, base, chunk)}
 				for i := 1; i < n; i++ {
 					w = append(w, g.weightsInt4(e, p, base.Add(last.MinC(i).MulC(size)), chunk))
+				}
+				if first == 0 {
+					x.sum()
 				}
 				for i := 0; i < n; i += 2 {
 					g.productsInt4(e, p, x, acc[(first+i)/2], w[i:min(i+2, n)], pieces)

@@ -144,13 +144,16 @@ func (x *fragments) advance(c u32) {
 	}
 	for half, blocks := range x.half {
 		for i, b := range blocks {
-			b.set(k, x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
+			b.set(x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
 		}
 	}
 	for i, four := range x.next[:len(x.now)] {
 		for j, v := range four {
 			x.now[i][j].Set(v.Get())
 		}
+	}
+	if !x.g.sumsInStage() {
+		x.sum()
 	}
 	if m.ChunksPerTile == 1 {
 		return // every batch multiplies with the same
@@ -161,6 +164,15 @@ func (x *fragments) advance(c u32) {
 		return
 	}
 	k.If(next.LtC(m.ChunksPerTile), func() { x.fetch(next) })
+}
+
+// sum makes the sums of the chunk's input, of 4 bits.
+func (x *fragments) sum() {
+	for _, blocks := range x.half {
+		for _, b := range blocks {
+			b.sum(x.e.K, x.e.Lane)
+		}
+	}
 }
 
 // of is what mma h of the warp's i-th k group takes of 8 tokens; its k groups are those of its
