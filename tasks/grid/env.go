@@ -125,32 +125,50 @@ func (e *Env) OwnGroups(groups int, body func(i int, group u32)) {
 	}
 }
 
-// EachOf is EachConsumer that calls body for up to most values of i together.
-func (e *Env) EachOf(n, most int, body func(is []u32)) {
+// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i together.
+// Where some threads have a value more than others, the last value of those others is below n too, one that is not
+// theirs: what body does with value j it does within mine(j, …), which is for the threads whose value it is.
+func (e *Env) EachOf(n, most int, body func(is []u32, mine func(j int, do func()))) {
 	whole := n / e.Threads()
-	together := func(first u32, count int) {
+	always := func(_ int, do func()) { do() }
+	together := func(first u32, count int) []u32 {
 		is := make([]u32, count)
 		for j := range is {
 			is[j] = first.AddC(j * e.Threads())
 		}
-		body(is)
+		return is
 	}
 	batches := whole / most
 	if batches*most > maxUnrolled {
-		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(), func(i u32) { together(i, most) },
-			dsl.Unroll(1))
+		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(),
+			func(i u32) { body(together(i, most), always) }, dsl.Unroll(1))
 	} else {
 		for j := range batches {
-			together(e.Tid.AddC(j*most*e.Threads()), most)
+			body(together(e.Tid.AddC(j*most*e.Threads()), most), always)
 		}
 	}
-	if rest := whole % most; rest > 0 {
-		together(e.Tid.AddC(batches*most*e.Threads()), rest)
+	var rest []u32
+	if n := whole % most; n > 0 {
+		rest = together(e.Tid.AddC(batches*most*e.Threads()), n)
 	}
-	if n%e.Threads() != 0 {
-		i := e.Tid.AddC(whole * e.Threads())
-		e.K.If(e.under(i, n), func() { body([]u32{i}) })
+	if n%e.Threads() == 0 {
+		if len(rest) > 0 {
+			body(rest, always)
+		}
+		return
 	}
+	last := e.Tid.AddC(whole * e.Threads())
+	if len(rest) == 0 {
+		e.K.If(e.under(last, n), func() { body([]u32{last}, always) })
+		return
+	}
+	body(append(rest, last.MinC(n-1)), func(j int, do func()) {
+		if j < len(rest) {
+			do()
+		} else {
+			e.K.If(e.under(last, n), do)
+		}
+	})
 }
 
 // Barrier makes all CTAs wait for each other and what each wrote before
