@@ -3,6 +3,7 @@ package attention
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/grid"
 )
 
@@ -89,11 +90,10 @@ func (t *Attention) gather(e *grid.Env, g gather, body func(word u32, lo, hi f32
 			k.Claim("merge: more words than Scratch has room for",
 				func() dsl.Pred { return n.Mul(words).LtC(t.gatheredLen() + 1) })
 			e.Wait("partial states", func() {
-				k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
+				t.poll(e, n.Mul(words), func(i u32) u32 {
 					k.Claim("merge: a word of no state", func() dsl.Pred { return i.Div(words).Lt(n) })
-					at := g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))
-					t.gathered().Store(i, t.LL.Load(e, t.States, at, "waits for a partial state of attention, word %d"))
-				}, dsl.Unroll(1))
+					return g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))
+				})
 				e.Sync()
 			})
 			k.If(mine, func() {
@@ -105,6 +105,35 @@ func (t *Attention) gather(e *grid.Env, g gather, body func(word u32, lo, hi f32
 			lo, hi := m.done()
 			body(block.Add(e.Tid), lo, hi)
 		})
+	}, dsl.Unroll(1))
+}
+
+// poll brings n packets of states to Scratch, the i-th from where at says: as many to a thread at once as a thread
+// has where every item has as many states.
+func (t *Attention) poll(e *grid.Env, n u32, at func(i u32) u32) {
+	k, what := e.K, "waits for a partial state of attention, word %d"
+	each := 1
+	if t.Work == nil {
+		states := min(t.Splits, statesAtOnce)
+		each = pipeline.CeilDiv(states*pipeline.CeilDiv(StatePackets(t.part(), t.KV.D), t.Splits), e.Threads())
+	}
+	k.ForStep(e.Tid, n, each*e.Threads(), func(first u32) {
+		if each == 1 {
+			t.gathered().Store(first, t.LL.Load(e, t.States, at(first), what))
+			return
+		}
+		is, places := []u32{first}, []u32{at(first)}
+		for j := 1; j < each; j++ {
+			is = append(is, first.AddC(j*e.Threads()))
+			places = append(places, at(is[j].Min(n.SubC(1))))
+		}
+		for j, packet := range t.LL.All(e, t.States, places, what) {
+			if j == 0 {
+				t.gathered().Store(first, packet)
+			} else {
+				k.If(is[j].Lt(n), func() { t.gathered().Store(is[j], packet) })
+			}
+		}
 	}, dsl.Unroll(1))
 }
 
