@@ -2,6 +2,7 @@ package product
 
 import (
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
 	"github.com/mkgen/mkgen/tasks/grid"
 )
@@ -58,19 +59,40 @@ type keptSum struct {
 	norm u32
 }
 
-// elements goes through y twice, by way of Y: for the sum of squares, and for the vector. A thread sees the same
-// elements both times.
+// elements goes through y twice: for the sum of squares, and for the vector. A thread sees the same elements both
+// times. In between it keeps them, and those of the vector, in registers; where it has too many, y in Y.
 func (t keptSum) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
 	k, norm := e.K, dsl.Optional(t.norm)
 	squares := dsl.NewVar(k.F32(0), "squares")
+	var own [][2][]*dsl.Var[dsl.F32] // of this thread's fours those of y and of the vector
+	if fours := pipeline.CeilDiv(n/4, e.Threads()); fours <= maxEarlyGains {
+		for range fours {
+			own = append(own, [2][]*dsl.Var[dsl.F32]{
+				dsl.NewArray(k.F32(0), 4, "y"), dsl.NewArray(k.F32(0), 4, "x")})
+		}
+	}
+	first := 0
 	t.y.elements(e, n, func(i u32) func(y []f32) {
+		nth := first
+		first++
+		var x []f32
+		if own != nil {
+			x = t.X.LoadN(i.MulC(4), 4)
+		}
 		return func(y []f32) {
 			s := squares.Get()
 			for _, v := range y {
 				s = dsl.FMA(v, v, s)
 			}
 			squares.Set(s)
-			t.Y.StoreN(i.MulC(4).AddC(t.From), y)
+			if own == nil {
+				t.Y.StoreN(i.MulC(4).AddC(t.From), y)
+				return
+			}
+			for j := range y {
+				own[nth][0][j].Set(y[j])
+				own[nth][1][j].Set(x[j])
+			}
 		}
 	})
 	mean := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync).Mul(k.F32(1 / float64(t.N)))
@@ -90,9 +112,16 @@ func (t keptSum) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
 	}
 	e.EachConsumer(n/4, func(i u32) {
 		g := gains.of(e, norm, i, nth)
-		nth++
 		use := begin(i)
-		x, y := t.X.LoadN(i.MulC(4), 4), t.Y.LoadN(i.MulC(4).AddC(t.From), 4)
+		var x, y []f32
+		if own != nil {
+			for j := range 4 {
+				y, x = append(y, own[nth][0][j].Get()), append(x, own[nth][1][j].Get())
+			}
+		} else {
+			x, y = t.X.LoadN(i.MulC(4), 4), t.Y.LoadN(i.MulC(4).AddC(t.From), 4)
+		}
+		nth++
 		for j, p := range g {
 			lo, hi := GainsOf(k, p, t.PlusOne)
 			x[2*j] = dsl.FMA(y[2*j].Mul(scale), lo, x[2*j])
