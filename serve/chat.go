@@ -46,10 +46,14 @@ func (s *Server) conversation(t *task, f *fields) []int {
 		f.refuse("messages", "the model cannot chat: %v; want /v1/completions", err)
 		return nil
 	}
-	messages := messagesOf(f)
+	messages, continues := messagesOf(f), f.flag("continue_final_message", false)
 	options := tokenizer.ChatOptions{
-		AddGenerationPrompt: f.flag("add_generation_prompt", true),
+		AddGenerationPrompt: f.flag("add_generation_prompt", !continues),
+		ContinueFinal:       continues,
 		Tools:               s.tools(t, f),
+	}
+	if options.AddGenerationPrompt && continues {
+		f.refuse("continue_final_message", "found true beside add_generation_prompt, want one of them")
 	}
 	f.read("chat_template_kwargs", &options.Variables, "an object")
 	if f.err != nil {

@@ -52,6 +52,9 @@ func (s *Server) promptsOf(f *fields, echo bool) []prompt {
 	var all []json.RawMessage
 	if json.Unmarshal(raw, &all) != nil || wholeOnly(raw) {
 		all = []json.RawMessage{raw}
+	} else if i := strangeID(all); i > 0 {
+		f.refuse("prompt", "found %s behind token ids, want %s", short(all[i]), want)
+		return nil
 	}
 	if len(all) == 0 || len(all) > mostPrompts {
 		f.refuse("prompt", "found a list of %d, want 1 to %d", len(all), mostPrompts)
@@ -73,6 +76,17 @@ func (s *Server) promptsOf(f *fields, echo bool) []prompt {
 func wholeOnly(raw json.RawMessage) bool {
 	var tokens ids
 	return json.Unmarshal(raw, &tokens) == nil && len(tokens) > 0
+}
+
+// strangeID is the first of a list that is no whole number, where those before it are; 0 where there is none.
+func strangeID(all []json.RawMessage) int {
+	for i, one := range all {
+		var id *int
+		if json.Unmarshal(one, &id) != nil || id == nil {
+			return i
+		}
+	}
+	return 0
 }
 
 // promptOf reads one prompt.

@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/mkgen/mkgen/models/tokenizer/jinja"
@@ -30,6 +32,7 @@ type Message struct {
 // ChatOptions are what a template is told beside the messages. The zero value is Hugging Face's default.
 type ChatOptions struct {
 	AddGenerationPrompt bool                       // end with the header of the assistant's answer
+	ContinueFinal       bool                       // end with the last message's content, which the model goes on with
 	Tools               json.RawMessage            // a list of tool schemas; none when empty
 	Variables           map[string]json.RawMessage // further variables, such as date_string
 	Now                 time.Time                  // for strftime_now; the zero value is the present
@@ -99,7 +102,37 @@ func (c *ChatTemplate) Render(messages []Message, options ChatOptions) (string, 
 	if err != nil {
 		return "", fmt.Errorf("chat template: %w", err)
 	}
+	if options.ContinueFinal {
+		return upToFinal(text, values["messages"].(*jinja.List))
+	}
 	return text, nil
+}
+
+// upToFinal cuts a rendered conversation off behind its last message's content, the last time that it occurs, as
+// transformers does for continue_final_message: without the spaces around it where the template has trimmed them.
+func upToFinal(text string, messages *jinja.List) (string, error) {
+	if len(messages.Items) == 0 {
+		return "", fault("conversation", "no message to continue", "at least one")
+	}
+	content, _ := messages.Items[len(messages.Items)-1].(*jinja.Dict).Get("content")
+	if parts, ok := content.(*jinja.List); ok && len(parts.Items) > 0 {
+		if part, ok := parts.Items[len(parts.Items)-1].(*jinja.Dict); ok {
+			content, _ = part.Get("text")
+		}
+	}
+	final, ok := content.(string)
+	if !ok {
+		return "", fault("last message", "no text to continue", "one with content")
+	}
+	trimmed := strings.TrimSpace(final)
+	at := strings.LastIndex(text, trimmed)
+	if at < 0 {
+		return "", fault("last message", "content that the chat template does not render as it is", "another message to continue")
+	}
+	if kept := strings.TrimLeftFunc(final, unicode.IsSpace); strings.HasPrefix(text[at:], kept) {
+		return text[:at+len(kept)], nil
+	}
+	return text[:at+len(trimmed)], nil
 }
 
 // variables are what the template sees, but for the functions.

@@ -153,6 +153,41 @@ func TestMistakesInConversationsAreNamed(t *testing.T) {
 		"variable v: invalid character")
 }
 
+func TestTheLastMessageIsContinuedAsTransformersDoes(t *testing.T) {
+	const plain = "{% for m in messages %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
+	const trims = "{% for m in messages %}<{{ m.role }}>{{ m.content | trim }}</s>{% endfor %}"
+	for _, c := range []struct{ template, content, want string }{
+		{plain, "Once upon", "<user>Once upon</s><assistant>Once upon"}, // of several, the last
+		{plain, " a b \n", "<user>Once upon</s><assistant> a b \n"},
+		{trims, " a b \n", "<user>Once upon</s><assistant>a b"},
+		{plain, "", "<user>Once upon</s><assistant></s>"},
+	} {
+		template, err := NewChatTemplate(c.template, nil)
+		require.NoError(t, err)
+		text, err := template.Render([]Message{{Role: "user", Content: "Once upon"}, {Role: "assistant", Content: c.content}},
+			ChatOptions{ContinueFinal: true})
+		require.NoError(t, err)
+		require.Equal(t, c.want, text)
+	}
+	parts, err := NewChatTemplate("{{ messages[0].content[1].text }}.", nil)
+	require.NoError(t, err)
+	text, err := parts.Render([]Message{{JSON: []byte(`{"content": [{"text": "a"}, {"text": "b"}]}`)}},
+		ChatOptions{ContinueFinal: true})
+	require.NoError(t, err)
+	require.Equal(t, "b", text)
+	for message, want := range map[string]string{
+		`{"content": [{}, {"text": 7}]}`:                             "no text to continue",
+		`{"content": [{}, {"text": "a"}, {"text": "not in there"}]}`: "does not render as it is",
+	} {
+		_, err = parts.Render([]Message{{JSON: []byte(message)}}, ChatOptions{ContinueFinal: true})
+		require.ErrorContains(t, err, want)
+	}
+	none, err := NewChatTemplate("", nil)
+	require.NoError(t, err)
+	_, err = none.Render(nil, ChatOptions{ContinueFinal: true})
+	require.ErrorContains(t, err, "no message to continue")
+}
+
 func TestTheClockIsReadWhenNoTimeIsGiven(t *testing.T) {
 	template, err := NewChatTemplate("{{ strftime_now('%Y') }}", nil)
 	require.NoError(t, err)
