@@ -81,12 +81,28 @@ func (how Reading) ParseQuantised(r io.Reader) (c Config, quantised bool, err er
 	if err != nil {
 		return Config{}, false, err
 	}
-	plain := slices.DeleteFunc(slices.Clone(o), func(m member) bool {
+	plain, quantised := unquantised(o)
+	for i, m := range plain {
+		if part, ok := m.value.(object); ok && slices.Contains(TextParts(), m.name) {
+			inner, too := unquantised(part)
+			plain[i].value, quantised = inner, quantised || too
+		}
+	}
+	c, err = how.parse(plain)
+	return c, quantised, err
+}
+
+// unquantised is an object without what says how weights are quantised, and whether that was there.
+func unquantised(o object) (plain object, was bool) {
+	plain = slices.DeleteFunc(slices.Clone(o), func(m member) bool {
 		return m.value != nil && (m.name == "quantization_config" || m.name == "compression_config")
 	})
-	c, err = how.parse(plain)
-	return c, len(plain) < len(o), err
+	return plain, len(plain) < len(o)
 }
+
+// TextParts are the fields of config.json, of which a multimodal model has one, that hold its text part: text_config as
+// transformers writes it, llm_config or language_config of models with code of their own (InternVL, DeepSeek-VL).
+func TextParts() []string { return []string{"text_config", "llm_config", "language_config"} }
 
 func (how Reading) parse(o object) (Config, error) {
 	var p problems
@@ -147,10 +163,9 @@ func (r *Fields) config(family *Family, isPart bool) Config {
 }
 
 // textPart returns the text part of a multimodal model with what its surroundings say about it, and the field that
-// holds it: text_config as transformers writes it, or llm_config or language_config of models with code of their own
-// (InternVL, DeepSeek-VL). Where there is none it returns o and "".
+// holds it. Where there is none it returns o and "".
 func textPart(o object) (text object, field string) {
-	for _, name := range []string{"text_config", "llm_config", "language_config"} {
+	for _, name := range TextParts() {
 		if value, _ := o.get(name); field == "" {
 			if part, ok := value.(object); ok {
 				text, field = slices.Clone(part), name

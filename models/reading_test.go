@@ -77,3 +77,13 @@ func TestFieldsThatTransformersDoesNotReadChangeNothing(t *testing.T) {
 		require.Equal(t, want, c)
 	}
 }
+
+func TestTextPartMaySayHowItIsQuantised(t *testing.T) {
+	tiny := changed(t, [][2]string{{"quantization_config", `{"quant_method": "gptq"}`}})
+	whole := `{"model_type": "llava", "text_config": ` + tiny + "}"
+	c, quantised, err := Reading{}.ParseQuantised(strings.NewReader(whole))
+	require.NoError(t, err)
+	require.True(t, quantised && c.TextPart)
+	_, err = Parse(strings.NewReader(whole))
+	require.ErrorContains(t, err, "quantization_config")
+}

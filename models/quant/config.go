@@ -22,9 +22,14 @@ func readConfig(text func(name string) ([]byte, error)) (method string, imp impo
 	if err != nil {
 		return "", nil, err
 	}
-	own := whole.object("quantization_config")
-	if len(own.names) == 0 {
-		own = whole.object("compression_config")
+	own, dtype := ownConfig(whole), dtypeOf(whole)
+	for _, name := range models.TextParts() { // of a multimodal model
+		if part := whole.object(name); len(own.names) == 0 && len(part.names) > 0 {
+			own = ownConfig(part)
+			if whole.raw("dtype") == nil && whole.raw("torch_dtype") == nil {
+				dtype = dtypeOf(part)
+			}
+		}
 	}
 	method = own.text("quant_method", "")
 	if len(own.names) == 0 {
@@ -36,12 +41,20 @@ func readConfig(text func(name string) ([]byte, error)) (method string, imp impo
 		method = guess(own)
 	}
 	if own != nil && len(own.names) > 0 {
-		imp = newImporter(method, own, dtypeOf(whole))
+		imp = newImporter(method, own, dtype)
 	}
 	if err := p.Err(); err != nil {
 		return "", nil, err
 	}
 	return method, imp, nil
+}
+
+// ownConfig is what config.json, or its text part, says itself.
+func ownConfig(f *fields) *fields {
+	if own := f.object("quantization_config"); len(own.names) > 0 {
+		return own
+	}
+	return f.object("compression_config")
 }
 
 // beside looks for the files of single methods.

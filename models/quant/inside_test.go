@@ -123,3 +123,14 @@ func TestNamesOfModulesMatchAsInPython(t *testing.T) {
 	require.False(t, matchGlob("model.layers.0").MatchString("model.layers.0.mlp"))
 	require.False(t, matchGlob("a.b").MatchString("axb"))
 }
+
+func TestATextPartSaysItself(t *testing.T) {
+	const own = `"quantization_config": {"quant_method": "gptq", "bits": 4, "group_size": 32, "sym": true, "desc_act": false}`
+	for _, config := range []string{`{` + own + `}`, `{"text_config": {"dtype": "float16", ` + own + `}}`,
+		`{"dtype": "bfloat16", "llm_config": {` + own + `}}`} {
+		method, imp, err := readConfig(func(string) ([]byte, error) { return []byte(config), nil })
+		require.NoError(t, err, config)
+		require.Equal(t, "gptq", method, config)
+		require.NotNil(t, imp, config)
+	}
+}
