@@ -131,7 +131,7 @@ func (t *Attention) fetchNormed(e *grid.Env, s Step, it *item) {
 	}
 	k.If(it.split.EqC(t.Splits-1), func() {
 		k.If(e.Warp.EqC(e.Consumers-1), func() { t.fetchKey(e, s, it, sums[1]) })
-		t.fetchOwn(e, s, it.kvHead, 1)
+		t.fetchOwn(e, s, it.kvHead, t.part()*dsl.WarpSize)
 	})
 	e.Sync()
 }

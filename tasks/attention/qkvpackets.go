@@ -95,28 +95,37 @@ func (t *Attention) fetchPackets(e *grid.Env, s Step, it *item) {
 			k.If(i.DivC(d/2).Lt(heads), fetch)
 		}
 	})
-	k.If(it.split.EqC(t.Splits-1), func() { t.fetchOwn(e, s, it.kvHead, 0) })
+	k.If(it.split.EqC(t.Splits-1), func() { t.fetchOwn(e, s, it.kvHead, t.part()*d/2) })
 	e.Sync()
 }
 
-// fetchOwn waits for the query token's own key and value, or from = 1 for its value alone.
-func (t *Attention) fetchOwn(e *grid.Env, s Step, kvHead u32, from int) {
-	d, slot, p := t.KV.D, dsl.Optional(s.Pos.RemC(t.KV.Page)), t.Packets // where units lie by their token
-	for v := from; v < 2; v++ {
-		e.EachConsumer(d/2, func(i u32) {
-			pair := p.load(e, p.KV, kvHead.MulC(2).AddC(v).MulC(d/2).Add(i), "waits for the token's own key or value, word %d")
-			if v == 1 && !t.KV.e4m3() {
-				dsl.View[dsl.U32](t.Tail).Store(t.KV.element(v, i, 4, slot), pair)
-				return
-			}
-			lo, hi := dsl.Halves(pair)
-			half := dsl.View[dsl.U16](t.Tail)
-			half.Store(t.KV.element(v, i, 8, slot), lo)
-			if !t.KV.e4m3() {
-				half.Store(t.KV.element(v, i.AddC(d/2), 8, slot), hi)
-			}
-		})
+// fetchOwn waits for the query token's own value, and without norms for its key: the first of them in the thread
+// behind busy threads, so that as few as can be wait for two things, one behind the other.
+func (t *Attention) fetchOwn(e *grid.Env, s Step, kvHead u32, busy int) {
+	k, d, slot, p := e.K, t.KV.D, dsl.Optional(s.Pos.RemC(t.KV.Page)), t.Packets // where units lie by their token
+	store := func(v int, i, pair u32) {
+		if v == 1 && !t.KV.e4m3() {
+			dsl.View[dsl.U32](t.Tail).Store(t.KV.element(v, i, 4, slot), pair)
+			return
+		}
+		lo, hi := dsl.Halves(pair)
+		half := dsl.View[dsl.U16](t.Tail)
+		half.Store(t.KV.element(v, i, 8, slot), lo)
+		if !t.KV.e4m3() {
+			half.Store(t.KV.element(v, i.AddC(d/2), 8, slot), hi)
+		}
 	}
+	load := func(at u32) u32 {
+		return p.load(e, p.KV, kvHead.MulC(d).Add(at), "waits for the token's own key or value, word %d")
+	}
+	if p.Normed != nil {
+		e.EachConsumerBehind(busy, d/2, func(i u32) { store(1, i, load(i.AddC(d/2))) })
+		return
+	}
+	e.EachConsumerBehind(busy, d, func(i u32) {
+		pair := load(i)
+		k.IfElse(i.LtC(d/2), func() { store(0, i, pair) }, func() { store(1, i.SubC(d/2), pair) })
+	})
 }
 
 // passedAt is where the queries that have come begin in Scratch, in words of it (a pair

@@ -46,3 +46,18 @@ func TestEachOfTakesTheLastOnesWithTheOthers(t *testing.T) {
 		})
 	}
 }
+
+func TestEachConsumerBehindBeginsBehindTheBusyThreads(t *testing.T) {
+	for _, busy := range []int{0, 1, 32, 33, 64, 65} {
+		for _, n := range []int{32, 64, 100} {
+			got := visited(t, n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
+				first := (busy + 31) / 32 % 2
+				r.Env.EachConsumerBehind(busy, n, func(i dsl.Val[dsl.U32]) {
+					r.K.Assert(i.NeC(0).Or(r.Env.Warp.EqC(first)), "the first value is another warp's")
+					count(i)
+				})
+			})
+			require.Equal(t, once(n), got, "%d of %d", busy, n)
+		}
+	}
+}

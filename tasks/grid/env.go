@@ -104,6 +104,20 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 }
 
+// EachConsumerBehind is EachConsumer, but the thread that has i = 0 is the one behind busy threads, by whole warps, or
+// by so many more than all that there are.
+func (e *Env) EachConsumerBehind(busy, n int, body func(i u32)) {
+	first := pipeline.CeilDiv(busy, dsl.WarpSize) % e.Consumers * dsl.WarpSize
+	if first == 0 {
+		e.EachConsumer(n, body)
+		return
+	}
+	tid := dsl.Select(e.Tid.LtC(first), e.Tid.AddC(e.Threads()), e.Tid).SubC(first)
+	of := *e
+	of.Tid, of.WholeWarps = tid, false
+	of.EachConsumer(n, body)
+}
+
 // under is whether i of the last round is below n: the same in a warp's lanes where warps are whole.
 func (e *Env) under(i u32, n int) dsl.Pred {
 	if rest := n % e.Threads(); e.WholeWarps && rest%dsl.WarpSize == 0 {
