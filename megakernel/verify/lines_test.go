@@ -42,7 +42,7 @@ func TestAnInstructionThatDoesNotRunIsNamed(t *testing.T) {
 	}
 	lost := -1
 	for i, key := range keys { // the producer's copy of weights
-		if key.role == "producer" && key.op == ir.OpBulkG2S && key.region == "gate_up" {
+		if key.role == "producer" && key.op == ir.OpBulkG2S && key.region == "down" {
 			lost, counts[i] = i, 0
 			break
 		}
@@ -52,7 +52,7 @@ func TestAnInstructionThatDoesNotRunIsNamed(t *testing.T) {
 	ran.add(mk.IR, counts)
 	x := ran.of(mk.IR)
 	require.Len(t, x.Missing, 1)
-	require.Equal(t, MissingLine{"producer", "gate_up", keys[lost].pos, 1, 2, false}, x.Missing[0],
+	require.Equal(t, MissingLine{"producer", "down", keys[lost].pos, 1, 2, false}, x.Missing[0],
 		"the line has copied other matrices' weights")
 	for _, role := range x.Roles {
 		require.Equal(t, role.All-role.Ran, map[bool]int{true: 1}[role.Role == "producer"], role.Role)
