@@ -92,8 +92,9 @@ func newBuilder(mk *Kernel) *builder {
 		last = "behind them, with three that are idle,"
 	}
 	doc = append(doc, "Warps: the consumers compute; the producer, "+last+
-		" streams weights and KV through the ring for all phases, one after another, and waits for a",
-		"stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.")
+		" streams weights and KV through the ring for all phases, one after another, and waits for no phase:",
+		"for a stage to be empty, for copies before to land, which bounds those in flight, and once a step for whether it runs.",
+		"A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.")
 	if o.statesInWords() || o.counts() || o.Queries == SyncWords {
 		doc = append(doc, "Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from",
 			"epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.")

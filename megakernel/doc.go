@@ -6,9 +6,9 @@
 //
 //	megakernel.go options.go optiontable.go       Build, and the options: a row of a table each
 //	supports.go features.go
-//	phases.go single*.go ragged*.go vectors.go    a layer's phases, of one row a step and of several
+//	single*.go ragged*.go phases.go               a layer's phases (layerPhases), of one row a step and of several
 //	mlp*.go
-//	syncs.go edges.go                             which sync stands behind a phase, and what each way costs on a machine
+//	vectors.go syncs.go edges.go                  which sync stands behind a phase, and what each way costs on a machine
 //	assemble.go produce.go held.go copies.go      the kernel around the phases: roles, steps, draws
 //	kept.go drawing.go registers.go
 //	attentionspec.go variants.go                  kinds of attention, by layer

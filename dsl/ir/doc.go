@@ -3,7 +3,7 @@
 //
 // Builders append to it (package dsl), backends read it (package emit prints
 // CUDA C++, package interp executes it); they meet only here. The op table
-// (op.go) is the single list of what a device can do: for every op its types,
+// (optable.go) is the single list of what a device can do: for every op its types,
 // its effect on memory and the scope of threads that must take part.
 //
 //	node     printed form

@@ -3,8 +3,9 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight, 2 with a lead of 4 chunks; KV pages of 16 tokens, 2 KV splits.
 // Consumers hold the first 4 chunks of a product in registers while they wait for its input.
-// Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for a
-// stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.
+// Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for no phase:
+// for a stage to be empty, for copies before to land, which bounds those in flight, and once a step for whether it runs.
+// A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.
 // Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from
 // epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.
 // Comments in the code end with the template that they are from, its file and function.
@@ -747,7 +748,7 @@ mkgen_step(const __grid_constant__ Params p) {
               if (tid < 24) {
                 const u32 v234 = tid + 24;
                 const u32 flag = (epoch_target - 4) * 2 + 1;
-                // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
+                // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
                 uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
                 uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
                 ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 1, layer, tid, packet, v234,
@@ -936,7 +937,7 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 end = (split + 1) * v714 / 2;
               if (tid < 48) {
                 const u32 v726 = kv_head * 48 + tid;
-                // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
+                // a packet of 16 bytes (a query): it is there when its last word is the flag  [grid/ll.go, LL.Load]
                 const uint4 v727 = ptx::ld_relaxed_gpu_b128(&query_words[v726]);
                 const uint4 v731 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v726], epoch_target * 2 + 1, v727,
                     abort, notes, 2, layer, v726);
@@ -948,58 +949,56 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               if (split == 1) {
                 const u32 v750 = pos_now % 16;
-                if (tid < 16) {
-                  const u32 v754 = kv_head * 32 + tid;
-                  // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v755 = ptx::ld_relaxed_gpu_b128(&kv_words[v754]);
-                  const uint4 v759 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v754], epoch_target * 2 + 1, v755,
-                      abort, notes, 3, layer, v754);
-                  const u32 v765 = v759.x | v759.y | v759.z;
-                  tail_u16[((tid / 8) ^ (v750 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v765);
-                  const u32 v774 = tid + 16;
-                  tail_u16[((v774 / 8) ^ (v750 & 7u)) * 8 + v774 % 8] = ptx::u16_hi(v765);
-                }
-                if (tid < 16) {
-                  const u32 v785 = (kv_head * 2 + 1) * 16 + tid;
-                  // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v786 = ptx::ld_relaxed_gpu_b128(&kv_words[v785]);
-                  const uint4 v790 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v785], epoch_target * 2 + 1, v786,
-                      abort, notes, 3, layer, v785);
-                  tail_u32[((tid / 4 + 4) ^ (v750 & 7u)) * 4 + tid % 4] = v790.x | v790.y | v790.z;
+                const u32 v754 = (tid < 64 ? tid + 256 : tid) - 64;
+                if (v754 < 32) {
+                  const u32 v757 = kv_head * 32 + v754;
+                  // a packet of 16 bytes (the token's own key or value): it is there when its last word is the flag  [grid/ll.go, LL.Load]
+                  const uint4 v758 = ptx::ld_relaxed_gpu_b128(&kv_words[v757]);
+                  const uint4 v762 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v757], epoch_target * 2 + 1, v758,
+                      abort, notes, 3, layer, v757);
+                  const u32 v768 = v762.x | v762.y | v762.z;
+                  if (v754 < 16) {
+                    tail_u16[((v754 / 8) ^ (v750 & 7u)) * 8 + v754 % 8] = ptx::u16_lo(v768);
+                    const u32 v778 = v754 + 16;
+                    tail_u16[((v778 / 8) ^ (v750 & 7u)) * 8 + v778 % 8] = ptx::u16_hi(v768);
+                  } else {
+                    const u32 v785 = v754 - 16;
+                    tail_u32[((v785 / 4 + 4) ^ (v750 & 7u)) * 4 + v785 % 4] = v768;
+                  }
                 }
               }
               ptx::bar_sync<1, 256>();
               // attention: queries to registers  [attention/attention.go, Attention.stream]
-              const u32 v806 = min(lane / 4, 2u);
-              const bf16x2 v812 = input_bf16x2[v806 * 20 + 816 + lane % 4];
-              const bf16x2 v818 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v824 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v830 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 12];
+              const u32 v795 = min(lane / 4, 2u);
+              const bf16x2 v801 = input_bf16x2[v795 * 20 + 816 + lane % 4];
+              const bf16x2 v807 = input_bf16x2[v795 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v813 = input_bf16x2[v795 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v819 = input_bf16x2[v795 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f, o_2 = 0.0f, o_3 = 0.0f, o_4 = 0.0f, o_5 = 0.0f, o_6 = 0.0f, o_7 = 0.0f, o_8 = 0.0f;
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               // attention: the running state of the new token  [attention/attention.go, Attention.stream]
               if (warp == 7 && split == 1) {
-                const u32 v834 = pos_now % 16;
-                const u32 v835 = lane / 8;
-                const uint4 v843 = ptx::ldmatrix(&tail[(v835 & 1u) ^ (v834 & 7u)]);
-                const float4 v847 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v843.x, v843.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                const uint4 v859 = ptx::ldmatrix(&tail[((v835 & 1u) + 2) ^ (v834 & 7u)]);
-                const float4 v863 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v859.x, v859.y, v847.x, v847.y, v847.z,
-                    v847.w);
-                const float v874 = lane % 4 * 2 < 1 ? v863.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v881 = fmaxf(fmaxf(fmaxf(m, v874), __uint_as_float(0xff800000u) /* -inf */),
+                const u32 v823 = pos_now % 16;
+                const u32 v824 = lane / 8;
+                const uint4 v832 = ptx::ldmatrix(&tail[(v824 & 1u) ^ (v823 & 7u)]);
+                const float4 v836 = ptx::mma_m16n8k16(v801, 0u, v807, 0u, v832.x, v832.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                const uint4 v848 = ptx::ldmatrix(&tail[((v824 & 1u) + 2) ^ (v823 & 7u)]);
+                const float4 v852 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v848.x, v848.y, v836.x, v836.y, v836.z,
+                    v836.w);
+                const float v863 = lane % 4 * 2 < 1 ? v852.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v870 = fmaxf(fmaxf(fmaxf(m, v863), __uint_as_float(0xff800000u) /* -inf */),
                     __uint_as_float(0xff800000u) /* -inf */);
-                const float v882 = fmaxf(v881, __uint_as_float(0xff800000u) /* -inf */);
-                const float v883 = __shfl_xor_sync(0xffffffffu, v882, 2u);
-                const float v884 = fmaxf(v882, v883);
-                const float v885 = __shfl_xor_sync(0xffffffffu, v884, 1u);
-                const float v886 = fmaxf(v884, v885);
-                const float decay = ptx::exp2(m - v886);
-                const float v893 = ptx::exp2(v874 - v886);
-                const float v896 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v886);
-                const float v899 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v886);
-                const float v902 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v886);
+                const float v871 = fmaxf(v870, __uint_as_float(0xff800000u) /* -inf */);
+                const float v872 = __shfl_xor_sync(0xffffffffu, v871, 2u);
+                const float v873 = fmaxf(v871, v872);
+                const float v874 = __shfl_xor_sync(0xffffffffu, v873, 1u);
+                const float v875 = fmaxf(v873, v874);
+                const float decay = ptx::exp2(m - v875);
+                const float v882 = ptx::exp2(v863 - v875);
+                const float v885 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v875);
+                const float v888 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v875);
+                const float v891 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v875);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1008,66 +1007,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v886;
-                l = __fmul_rn(l, decay) + v893 + v896 + v899 + v902;
-                const bf16x2 v920 = ptx::pack_bf16(v893, v896);
-                const bf16x2 v921 = ptx::pack_bf16(v899, v902);
-                const u32 v922 = lane / 8;
-                const uint4 v931 = ptx::ldmatrix_trans(&tail[(v922 / 2 + 4) ^ (v834 & 7u)]);
-                const float4 v937 = ptx::mma_m16n8k16(v920, 0u, v921, 0u, v931.x, v931.y, o, o_2, 0.0f, 0.0f);
-                o = v937.x; o_2 = v937.y;
-                const float4 v943 = ptx::mma_m16n8k16(v920, 0u, v921, 0u, v931.z, v931.w, o_3, o_4, 0.0f, 0.0f);
-                o_3 = v943.x; o_4 = v943.y;
-                const uint4 v952 = ptx::ldmatrix_trans(&tail[(v922 / 2 + 6) ^ (v834 & 7u)]);
-                const float4 v958 = ptx::mma_m16n8k16(v920, 0u, v921, 0u, v952.x, v952.y, o_5, o_6, 0.0f, 0.0f);
-                o_5 = v958.x; o_6 = v958.y;
-                const float4 v964 = ptx::mma_m16n8k16(v920, 0u, v921, 0u, v952.z, v952.w, o_7, o_8, 0.0f, 0.0f);
-                o_7 = v964.x; o_8 = v964.y;
+                m = v875;
+                l = __fmul_rn(l, decay) + v882 + v885 + v888 + v891;
+                const bf16x2 v909 = ptx::pack_bf16(v882, v885);
+                const bf16x2 v910 = ptx::pack_bf16(v888, v891);
+                const u32 v911 = lane / 8;
+                const uint4 v920 = ptx::ldmatrix_trans(&tail[(v911 / 2 + 4) ^ (v823 & 7u)]);
+                const float4 v926 = ptx::mma_m16n8k16(v909, 0u, v910, 0u, v920.x, v920.y, o, o_2, 0.0f, 0.0f);
+                o = v926.x; o_2 = v926.y;
+                const float4 v932 = ptx::mma_m16n8k16(v909, 0u, v910, 0u, v920.z, v920.w, o_3, o_4, 0.0f, 0.0f);
+                o_3 = v932.x; o_4 = v932.y;
+                const uint4 v941 = ptx::ldmatrix_trans(&tail[(v911 / 2 + 6) ^ (v823 & 7u)]);
+                const float4 v947 = ptx::mma_m16n8k16(v909, 0u, v910, 0u, v941.x, v941.y, o_5, o_6, 0.0f, 0.0f);
+                o_5 = v947.x; o_6 = v947.y;
+                const float4 v953 = ptx::mma_m16n8k16(v909, 0u, v910, 0u, v941.z, v941.w, o_7, o_8, 0.0f, 0.0f);
+                o_7 = v953.x; o_8 = v953.y;
               }
               // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [attention/attention.go, Attention.stream]
               const u32 chunks = end - first;
-              const u32 v978 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v978;
+              const u32 v967 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v967;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v981 = i_3 / 2;
-                const u32 v982 = i_3 % 2;
-                const u32 v985 = min(blocks - v981 * 2, 2u);
-                const u32 v993 = drain + v981;
-                const u32 stage = v993 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v993 / 23) & 1u));
-                const u32 from = (first + v981) * 32;
-                const u32 v1002 = v982 * 16;
-                const u32 v1007 = stage * 256 + v982 * 128;
-                const u32 v1008 = from + v1002;
-                const u32 v1009 = min(min(pos_now - from, 32u) - v1002, 16u);
-                const u32 v1010 = lane / 8;
-                const u32 v1016 = min(lane % 8 + v1010 / 2 * 8, v1009 - 1);
-                const u32 v1018 = v1007 + v1016 * 8;
-                const u32 v1019 = v1008 + v1016;
-                const uint4 v1024 = ptx::ldmatrix(&ring[v1018 + ((v1010 & 1u) ^ (v1019 & 7u))]);
-                const float4 v1028 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1024.x, v1024.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                const float4 v1032 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1024.z, v1024.w, 0.0f, 0.0f, 0.0f, 0.0f);
-                const uint4 v1041 = ptx::ldmatrix(&ring[v1018 + (((v1010 & 1u) + 2) ^ (v1019 & 7u))]);
-                const float4 v1045 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1041.x, v1041.y, v1028.x, v1028.y, v1028.z,
-                    v1028.w);
-                const float4 v1049 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1041.z, v1041.w, v1032.x, v1032.y, v1032.z,
-                    v1032.w);
-                const u32 v1054 = lane % 4 * 2;
-                const float v1056 = v1054 < v1009 ? v1045.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1059 = v1054 + 1 < v1009 ? v1045.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1062 = v1054 + 8 < v1009 ? v1049.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1065 = v1054 + 9 < v1009 ? v1049.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1070 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1056), v1059), v1062), v1065);
-                const float v1071 = __shfl_xor_sync(0xffffffffu, v1070, 2u);
-                const float v1072 = fmaxf(v1070, v1071);
-                const float v1073 = __shfl_xor_sync(0xffffffffu, v1072, 1u);
-                const float v1074 = fmaxf(v1072, v1073);
-                const float decay = ptx::exp2(m - v1074);
-                const float v1081 = ptx::exp2(v1056 - v1074);
-                const float v1084 = ptx::exp2(v1059 - v1074);
-                const float v1087 = ptx::exp2(v1062 - v1074);
-                const float v1090 = ptx::exp2(v1065 - v1074);
+                const u32 v970 = i_3 / 2;
+                const u32 v971 = i_3 % 2;
+                const u32 v974 = min(blocks - v970 * 2, 2u);
+                const u32 v982 = drain + v970;
+                const u32 stage = v982 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v982 / 23) & 1u));
+                const u32 from = (first + v970) * 32;
+                const u32 v991 = v971 * 16;
+                const u32 v996 = stage * 256 + v971 * 128;
+                const u32 v997 = from + v991;
+                const u32 v998 = min(min(pos_now - from, 32u) - v991, 16u);
+                const u32 v999 = lane / 8;
+                const u32 v1005 = min(lane % 8 + v999 / 2 * 8, v998 - 1);
+                const u32 v1007 = v996 + v1005 * 8;
+                const u32 v1008 = v997 + v1005;
+                const uint4 v1013 = ptx::ldmatrix(&ring[v1007 + ((v999 & 1u) ^ (v1008 & 7u))]);
+                const float4 v1017 = ptx::mma_m16n8k16(v801, 0u, v807, 0u, v1013.x, v1013.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                const float4 v1021 = ptx::mma_m16n8k16(v801, 0u, v807, 0u, v1013.z, v1013.w, 0.0f, 0.0f, 0.0f, 0.0f);
+                const uint4 v1030 = ptx::ldmatrix(&ring[v1007 + (((v999 & 1u) + 2) ^ (v1008 & 7u))]);
+                const float4 v1034 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v1030.x, v1030.y, v1017.x, v1017.y, v1017.z,
+                    v1017.w);
+                const float4 v1038 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v1030.z, v1030.w, v1021.x, v1021.y, v1021.z,
+                    v1021.w);
+                const u32 v1043 = lane % 4 * 2;
+                const float v1045 = v1043 < v998 ? v1034.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1048 = v1043 + 1 < v998 ? v1034.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1051 = v1043 + 8 < v998 ? v1038.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1054 = v1043 + 9 < v998 ? v1038.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1059 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1045), v1048), v1051), v1054);
+                const float v1060 = __shfl_xor_sync(0xffffffffu, v1059, 2u);
+                const float v1061 = fmaxf(v1059, v1060);
+                const float v1062 = __shfl_xor_sync(0xffffffffu, v1061, 1u);
+                const float v1063 = fmaxf(v1061, v1062);
+                const float decay = ptx::exp2(m - v1063);
+                const float v1070 = ptx::exp2(v1045 - v1063);
+                const float v1073 = ptx::exp2(v1048 - v1063);
+                const float v1076 = ptx::exp2(v1051 - v1063);
+                const float v1079 = ptx::exp2(v1054 - v1063);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1076,94 +1075,94 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v1074;
-                l = __fmul_rn(l, decay) + v1081 + v1084 + v1087 + v1090;
-                const bf16x2 v1108 = ptx::pack_bf16(v1081, v1084);
-                const bf16x2 v1109 = ptx::pack_bf16(v1087, v1090);
-                const u32 v1110 = lane / 8;
-                const u32 v1116 = min(lane % 8 + (v1110 & 1u) * 8, v1009 - 1);
-                const u32 v1118 = v1007 + v1116 * 8;
-                const u32 v1119 = v1008 + v1116;
-                const uint4 v1125 = ptx::ldmatrix_trans(&ring[v1118 + ((v1110 / 2 + 4) ^ (v1119 & 7u))]);
-                const float4 v1131 = ptx::mma_m16n8k16(v1108, 0u, v1109, 0u, v1125.x, v1125.y, o, o_2, 0.0f, 0.0f);
-                o = v1131.x; o_2 = v1131.y;
-                const float4 v1137 = ptx::mma_m16n8k16(v1108, 0u, v1109, 0u, v1125.z, v1125.w, o_3, o_4, 0.0f, 0.0f);
-                o_3 = v1137.x; o_4 = v1137.y;
-                const uint4 v1147 = ptx::ldmatrix_trans(&ring[v1118 + ((v1110 / 2 + 6) ^ (v1119 & 7u))]);
-                const float4 v1153 = ptx::mma_m16n8k16(v1108, 0u, v1109, 0u, v1147.x, v1147.y, o_5, o_6, 0.0f, 0.0f);
-                o_5 = v1153.x; o_6 = v1153.y;
-                const float4 v1159 = ptx::mma_m16n8k16(v1108, 0u, v1109, 0u, v1147.z, v1147.w, o_7, o_8, 0.0f, 0.0f);
-                o_7 = v1159.x; o_8 = v1159.y;
+                m = v1063;
+                l = __fmul_rn(l, decay) + v1070 + v1073 + v1076 + v1079;
+                const bf16x2 v1097 = ptx::pack_bf16(v1070, v1073);
+                const bf16x2 v1098 = ptx::pack_bf16(v1076, v1079);
+                const u32 v1099 = lane / 8;
+                const u32 v1105 = min(lane % 8 + (v1099 & 1u) * 8, v998 - 1);
+                const u32 v1107 = v996 + v1105 * 8;
+                const u32 v1108 = v997 + v1105;
+                const uint4 v1114 = ptx::ldmatrix_trans(&ring[v1107 + ((v1099 / 2 + 4) ^ (v1108 & 7u))]);
+                const float4 v1120 = ptx::mma_m16n8k16(v1097, 0u, v1098, 0u, v1114.x, v1114.y, o, o_2, 0.0f, 0.0f);
+                o = v1120.x; o_2 = v1120.y;
+                const float4 v1126 = ptx::mma_m16n8k16(v1097, 0u, v1098, 0u, v1114.z, v1114.w, o_3, o_4, 0.0f, 0.0f);
+                o_3 = v1126.x; o_4 = v1126.y;
+                const uint4 v1136 = ptx::ldmatrix_trans(&ring[v1107 + ((v1099 / 2 + 6) ^ (v1108 & 7u))]);
+                const float4 v1142 = ptx::mma_m16n8k16(v1097, 0u, v1098, 0u, v1136.x, v1136.y, o_5, o_6, 0.0f, 0.0f);
+                o_5 = v1142.x; o_6 = v1142.y;
+                const float4 v1148 = ptx::mma_m16n8k16(v1097, 0u, v1098, 0u, v1136.z, v1136.w, o_7, o_8, 0.0f, 0.0f);
+                o_7 = v1148.x; o_8 = v1148.y;
                 __syncwarp();
                 if (lane == 0) {
-                  ptx::mbar_arrive_n(&empty[stage], (v982 + 1 == v985 ? 8 - v985 : 0u) + 1);
+                  ptx::mbar_arrive_n(&empty[stage], (v971 + 1 == v974 ? 8 - v974 : 0u) + 1);
                 }
               }
-              const u32 v1166 = drain + chunks;
-              drain = v1166 % 23;
-              drain_parity = drain_parity ^ ((v1166 / 23) & 1u);
+              const u32 v1155 = drain + chunks;
+              drain = v1155 % 23;
+              drain_parity = drain_parity ^ ((v1155 / 23) & 1u);
               // attention: the warps' states become one  [attention/attention.go, Attention.Consume]
-              const u32 v1172 = lane / 4;
-              const u32 v1174 = lane % 4 * 2;
-              const float v1176 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v1177 = l + v1176;
-              const float v1178 = __shfl_xor_sync(0xffffffffu, v1177, 1u);
-              if (v1172 < 3) {
-                const u32 v1182 = warp * 3 + v1172;
-                *(float2*)&input[v1182 * 32 + v1174] = make_float2(o, o_2);
-                *(float2*)&input[v1182 * 32 + v1174 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v1182 * 32 + v1174 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v1182 * 32 + v1174 + 24] = make_float2(o_7, o_8);
-                if (v1174 == 0) {
-                  input[v1182 + 768] = m;
-                  input[v1182 + 792] = v1177 + v1178;
+              const u32 v1161 = lane / 4;
+              const u32 v1163 = lane % 4 * 2;
+              const float v1165 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v1166 = l + v1165;
+              const float v1167 = __shfl_xor_sync(0xffffffffu, v1166, 1u);
+              if (v1161 < 3) {
+                const u32 v1171 = warp * 3 + v1161;
+                *(float2*)&input[v1171 * 32 + v1163] = make_float2(o, o_2);
+                *(float2*)&input[v1171 * 32 + v1163 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v1171 * 32 + v1163 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v1171 * 32 + v1163 + 24] = make_float2(o_7, o_8);
+                if (v1163 == 0) {
+                  input[v1171 + 768] = m;
+                  input[v1171 + 792] = v1166 + v1167;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v1207 = tid / 16;
-                const float v1209 = input[v1207 + 768];
-                const float v1212 = input[v1207 + 771];
-                const float v1213 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1209), v1212);
-                const float v1215 = input[v1207 + 774];
-                const float v1218 = input[v1207 + 777];
-                const float v1221 = input[v1207 + 780];
-                const float v1224 = input[v1207 + 783];
-                const float v1227 = input[v1207 + 786];
-                const float v1228 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1213, v1215), v1218), v1221), v1224), v1227);
-                const float v1230 = input[v1207 + 789];
-                const float v1231 = fmaxf(v1228, v1230);
-                const bool v1232 = v1231 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1235 = v1232 ? 0.0f : ptx::exp2(v1209 - v1231);
-                const float2 v1237 = *(const float2*)&input[tid * 2];
-                const float v1246 = v1232 ? 0.0f : ptx::exp2(v1212 - v1231);
-                const float2 v1249 = *(const float2*)&input[tid * 2 + 96];
-                const float v1255 = fmaf(v1246, input[v1207 + 795], fmaf(v1235, input[v1207 + 792], 0.0f));
-                const float v1258 = v1232 ? 0.0f : ptx::exp2(v1215 - v1231);
-                const float2 v1261 = *(const float2*)&input[tid * 2 + 192];
-                const float v1263 = fmaf(v1258, v1261.x, fmaf(v1246, v1249.x, fmaf(v1235, v1237.x, 0.0f)));
-                const float v1264 = fmaf(v1258, v1261.y, fmaf(v1246, v1249.y, fmaf(v1235, v1237.y, 0.0f)));
-                const float v1270 = v1232 ? 0.0f : ptx::exp2(v1218 - v1231);
-                const float2 v1273 = *(const float2*)&input[tid * 2 + 288];
-                const float v1279 = fmaf(v1270, input[v1207 + 801], fmaf(v1258, input[v1207 + 798], v1255));
-                const float v1282 = v1232 ? 0.0f : ptx::exp2(v1221 - v1231);
-                const float2 v1285 = *(const float2*)&input[tid * 2 + 384];
-                const float v1294 = v1232 ? 0.0f : ptx::exp2(v1224 - v1231);
-                const float2 v1297 = *(const float2*)&input[tid * 2 + 480];
-                const float v1299 = fmaf(v1294, v1297.x, fmaf(v1282, v1285.x, fmaf(v1270, v1273.x, v1263)));
-                const float v1300 = fmaf(v1294, v1297.y, fmaf(v1282, v1285.y, fmaf(v1270, v1273.y, v1264)));
-                const float v1303 = fmaf(v1294, input[v1207 + 807], fmaf(v1282, input[v1207 + 804], v1279));
-                const float v1306 = v1232 ? 0.0f : ptx::exp2(v1227 - v1231);
-                const float2 v1309 = *(const float2*)&input[tid * 2 + 576];
-                const float v1318 = v1232 ? 0.0f : ptx::exp2(v1230 - v1231);
-                const float2 v1321 = *(const float2*)&input[tid * 2 + 672];
-                const float v1327 = fmaf(v1318, input[v1207 + 813], fmaf(v1306, input[v1207 + 810], v1303));
-                const float v1329 = v1232 ? 0.0f : ptx::rcp(v1327);
-                const float v1330 = __fmul_rn(fmaf(v1318, v1321.x, fmaf(v1306, v1309.x, v1299)), v1329);
-                const float v1331 = __fmul_rn(fmaf(v1318, v1321.y, fmaf(v1306, v1309.y, v1300)), v1329);
-                const uint4 v1344 = make_uint4(__float_as_uint(v1330), __float_as_uint(v1331),
-                    __float_as_uint(v1231 + ptx::log2(v1327)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1344);
+                const u32 v1196 = tid / 16;
+                const float v1198 = input[v1196 + 768];
+                const float v1201 = input[v1196 + 771];
+                const float v1202 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1198), v1201);
+                const float v1204 = input[v1196 + 774];
+                const float v1207 = input[v1196 + 777];
+                const float v1210 = input[v1196 + 780];
+                const float v1213 = input[v1196 + 783];
+                const float v1216 = input[v1196 + 786];
+                const float v1217 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1202, v1204), v1207), v1210), v1213), v1216);
+                const float v1219 = input[v1196 + 789];
+                const float v1220 = fmaxf(v1217, v1219);
+                const bool v1221 = v1220 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v1224 = v1221 ? 0.0f : ptx::exp2(v1198 - v1220);
+                const float2 v1226 = *(const float2*)&input[tid * 2];
+                const float v1235 = v1221 ? 0.0f : ptx::exp2(v1201 - v1220);
+                const float2 v1238 = *(const float2*)&input[tid * 2 + 96];
+                const float v1244 = fmaf(v1235, input[v1196 + 795], fmaf(v1224, input[v1196 + 792], 0.0f));
+                const float v1247 = v1221 ? 0.0f : ptx::exp2(v1204 - v1220);
+                const float2 v1250 = *(const float2*)&input[tid * 2 + 192];
+                const float v1252 = fmaf(v1247, v1250.x, fmaf(v1235, v1238.x, fmaf(v1224, v1226.x, 0.0f)));
+                const float v1253 = fmaf(v1247, v1250.y, fmaf(v1235, v1238.y, fmaf(v1224, v1226.y, 0.0f)));
+                const float v1259 = v1221 ? 0.0f : ptx::exp2(v1207 - v1220);
+                const float2 v1262 = *(const float2*)&input[tid * 2 + 288];
+                const float v1268 = fmaf(v1259, input[v1196 + 801], fmaf(v1247, input[v1196 + 798], v1244));
+                const float v1271 = v1221 ? 0.0f : ptx::exp2(v1210 - v1220);
+                const float2 v1274 = *(const float2*)&input[tid * 2 + 384];
+                const float v1283 = v1221 ? 0.0f : ptx::exp2(v1213 - v1220);
+                const float2 v1286 = *(const float2*)&input[tid * 2 + 480];
+                const float v1288 = fmaf(v1283, v1286.x, fmaf(v1271, v1274.x, fmaf(v1259, v1262.x, v1252)));
+                const float v1289 = fmaf(v1283, v1286.y, fmaf(v1271, v1274.y, fmaf(v1259, v1262.y, v1253)));
+                const float v1292 = fmaf(v1283, input[v1196 + 807], fmaf(v1271, input[v1196 + 804], v1268));
+                const float v1295 = v1221 ? 0.0f : ptx::exp2(v1216 - v1220);
+                const float2 v1298 = *(const float2*)&input[tid * 2 + 576];
+                const float v1307 = v1221 ? 0.0f : ptx::exp2(v1219 - v1220);
+                const float2 v1310 = *(const float2*)&input[tid * 2 + 672];
+                const float v1316 = fmaf(v1307, input[v1196 + 813], fmaf(v1295, input[v1196 + 810], v1292));
+                const float v1318 = v1221 ? 0.0f : ptx::rcp(v1316);
+                const float v1319 = __fmul_rn(fmaf(v1307, v1310.x, fmaf(v1295, v1298.x, v1288)), v1318);
+                const float v1320 = __fmul_rn(fmaf(v1307, v1310.y, fmaf(v1295, v1298.y, v1289)), v1318);
+                const uint4 v1333 = make_uint4(__float_as_uint(v1319), __float_as_uint(v1320),
+                    __float_as_uint(v1220 + ptx::log2(v1316)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1333);
               }
               ptx::bar_sync<1, 256>();
             }
@@ -1171,14 +1170,14 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1349 = kv_head * 48;
+              const u32 v1338 = kv_head * 48;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1358 = i_3 + v1349;
-                const bool v1359 = tid < words;
+                const u32 v1347 = i_3 + v1338;
+                const bool v1348 = tid < words;
                 float out = 0.0f, out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
                 float sum = 0.0f;
@@ -1187,41 +1186,41 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 24u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1370 = (i_4 + i_5 / words) * 96 + v1358 + i_5 % words;
-                    // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                    const uint4 v1371 = ptx::ld_relaxed_gpu_b128(&states[v1370]);
-                    const uint4 v1375 = ptx::wait_packet_relaxed_gpu_noted(&states[v1370], epoch_target * 2 + 1, v1371,
-                        abort, notes, 4, layer, v1370);
-                    input_b128[i_5] = v1375;
+                    const u32 v1359 = (i_4 + i_5 / words) * 96 + v1347 + i_5 % words;
+                    // a packet of 16 bytes (a partial state of attention): it is there when its last word is the flag  [grid/ll.go, LL.Load]
+                    const uint4 v1360 = ptx::ld_relaxed_gpu_b128(&states[v1359]);
+                    const uint4 v1364 = ptx::wait_packet_relaxed_gpu_noted(&states[v1359], epoch_target * 2 + 1, v1360,
+                        abort, notes, 4, layer, v1359);
+                    input_b128[i_5] = v1364;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1359) {
-                    const float v1376 = top;
+                  if (v1348) {
+                    const float v1365 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1393 = ptx::exp2(v1376 - base);
-                    out = __fmul_rn(out, v1393);
-                    out_2 = __fmul_rn(out_2, v1393);
-                    sum = __fmul_rn(sum, v1393);
+                    const float v1382 = ptx::exp2(v1365 - base);
+                    out = __fmul_rn(out, v1382);
+                    out_2 = __fmul_rn(out_2, v1382);
+                    sum = __fmul_rn(sum, v1382);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1403 = input_b128[i_5 * words + tid];
-                      const float v1413 = ptx::exp2(__uint_as_float(v1403.z) - base);
-                      sum = sum + v1413;
-                      out = fmaf(v1413, __uint_as_float(v1403.x), out);
-                      out_2 = fmaf(v1413, __uint_as_float(v1403.y), out_2);
+                      const uint4 v1392 = input_b128[i_5 * words + tid];
+                      const float v1402 = ptx::exp2(__uint_as_float(v1392.z) - base);
+                      sum = sum + v1402;
+                      out = fmaf(v1402, __uint_as_float(v1392.x), out);
+                      out_2 = fmaf(v1402, __uint_as_float(v1392.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1359) {
-                  const u32 v1428 = v1358 + tid;
-                  const uint4 v1438 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                if (v1348) {
+                  const u32 v1417 = v1347 + tid;
+                  const uint4 v1427 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                       epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1428 % 4 * 24 + v1428 / 4], v1438);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1417 % 4 * 24 + v1417 / 4], v1427);
                 }
               }
             }
@@ -1229,9 +1228,9 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after attention ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
-            const bool v1441 = tid == 0;
-            if (v1441) {
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
+            const bool v1430 = tid == 0;
+            if (v1430) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
@@ -1240,24 +1239,24 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[3];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v1456 = token % 8;
-                const u32 swizzle = v1456 >> 1;
+                const u32 v1445 = token % 8;
+                const u32 swizzle = v1445 >> 1;
                 float v = 0.0f, v_2 = 0.0f;
                 if (layer == 0) {
-                  const u32 v1474 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
-                  const bf16x2 v1477 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1456 * 16)
-                      + 150528 + (u64)v1474]);
-                  v = ptx::bf16_lo(v1477);
-                  v_2 = ptx::bf16_hi(v1477);
+                  const u32 v1463 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
+                  const bf16x2 v1466 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1445 * 16)
+                      + 150528 + (u64)v1463]);
+                  v = ptx::bf16_lo(v1466);
+                  v_2 = ptx::bf16_hi(v1466);
                 } else {
-                  const u32 v1480 = row / 2;
-                  const u32 v1484 = v1480 % 2 * 24 + v1480 / 2;
-                  // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v1485 = ptx::ld_relaxed_gpu_b128(&down_words[v1484]);
-                  const uint4 v1490 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1484], (epoch_target - 8) * 2 + 1,
-                      v1485, abort, notes, 5, layer, v1484);
-                  v = __uint_as_float(v1490.x | v1490.z);
-                  v_2 = __uint_as_float(v1490.y);
+                  const u32 v1469 = row / 2;
+                  const u32 v1473 = v1469 % 2 * 24 + v1469 / 2;
+                  // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
+                  const uint4 v1474 = ptx::ld_relaxed_gpu_b128(&down_words[v1473]);
+                  const uint4 v1479 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1473], (epoch_target - 8) * 2 + 1,
+                      v1474, abort, notes, 5, layer, v1473);
+                  v = __uint_as_float(v1479.x | v1479.z);
+                  v_2 = __uint_as_float(v1479.y);
                 }
                 early = v;
                 early_2 = v_2;
@@ -1276,8 +1275,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1516 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v1516.x; held_2 = v1516.y; held_3 = v1516.z; held_4 = v1516.w;
+                const uint4 v1505 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1505.x; held_2 = v1505.y; held_3 = v1505.z; held_4 = v1505.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1294,8 +1293,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1541 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v1541.x; held_6 = v1541.y; held_7 = v1541.z; held_8 = v1541.w;
+                const uint4 v1530 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v1530.x; held_6 = v1530.y; held_7 = v1530.z; held_8 = v1530.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1312,8 +1311,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1566 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v1566.x; held_10 = v1566.y; held_11 = v1566.z; held_12 = v1566.w;
+                const uint4 v1555 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v1555.x; held_10 = v1555.y; held_11 = v1555.z; held_12 = v1555.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1324,7 +1323,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_3 ? 0u : next_3;
               drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1441) {
+            if (v1430) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1333,17 +1332,17 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 24) {
-              const u32 v1582 = tid + 24;
-              const u32 v1583 = tid + 48;
-              const u32 v1584 = tid + 72;
+              const u32 v1571 = tid + 24;
+              const u32 v1572 = tid + 48;
+              const u32 v1573 = tid + 72;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
+              // packets of 16 bytes (attention's output): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
-              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1583]);
-              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1584]);
-              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1582,
-                  packet_2, v1583, packet_3, v1584, packet_4);
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1571]);
+              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1572]);
+              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1573]);
+              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1571,
+                  packet_2, v1572, packet_3, v1573, packet_4);
               *(uint4*)&input_u32[tid * 4] = make_uint4(packet.x | packet.y | packet.z, packet_3.x | packet_3.y
                   | packet_3.z, packet_2.x | packet_2.y | packet_2.z, packet_4.x | packet_4.y | packet_4.z);
             }
@@ -1351,55 +1350,55 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             // o: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v1700 = warp * 128;
+            const u32 v1689 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1710 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1718 = ptx::mma_m16n8k16(v1710.x, v1710.y, v1710.z, v1710.w, held, held_2, acc, acc_2,
+              const uint4 v1699 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1707 = ptx::mma_m16n8k16(v1699.x, v1699.y, v1699.z, v1699.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1718.x; acc_2 = v1718.y; acc_3 = v1718.z; acc_4 = v1718.w;
-              const float4 v1726 = ptx::mma_m16n8k16(v1710.x, v1710.y, v1710.z, v1710.w, held_3, held_4, acc_5, acc_6,
+              acc = v1707.x; acc_2 = v1707.y; acc_3 = v1707.z; acc_4 = v1707.w;
+              const float4 v1715 = ptx::mma_m16n8k16(v1699.x, v1699.y, v1699.z, v1699.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1726.x; acc_6 = v1726.y; acc_7 = v1726.z; acc_8 = v1726.w;
+              acc_5 = v1715.x; acc_6 = v1715.y; acc_7 = v1715.z; acc_8 = v1715.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1700 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1689 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1750 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1758 = ptx::mma_m16n8k16(v1750.x, v1750.y, v1750.z, v1750.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1739 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1747 = ptx::mma_m16n8k16(v1739.x, v1739.y, v1739.z, v1739.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1758.x; acc_10 = v1758.y; acc_11 = v1758.z; acc_12 = v1758.w;
-              const float4 v1766 = ptx::mma_m16n8k16(v1750.x, v1750.y, v1750.z, v1750.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1747.x; acc_10 = v1747.y; acc_11 = v1747.z; acc_12 = v1747.w;
+              const float4 v1755 = ptx::mma_m16n8k16(v1739.x, v1739.y, v1739.z, v1739.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1766.x; acc_14 = v1766.y; acc_15 = v1766.z; acc_16 = v1766.w;
+              acc_13 = v1755.x; acc_14 = v1755.y; acc_15 = v1755.z; acc_16 = v1755.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1700 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1689 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1791 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1799 = ptx::mma_m16n8k16(v1791.x, v1791.y, v1791.z, v1791.w, held_9, held_10, acc_17,
+              const uint4 v1780 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1788 = ptx::mma_m16n8k16(v1780.x, v1780.y, v1780.z, v1780.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1799.x; acc_18 = v1799.y; acc_19 = v1799.z; acc_20 = v1799.w;
-              const float4 v1807 = ptx::mma_m16n8k16(v1791.x, v1791.y, v1791.z, v1791.w, held_11, held_12, acc_21,
+              acc_17 = v1788.x; acc_18 = v1788.y; acc_19 = v1788.z; acc_20 = v1788.w;
+              const float4 v1796 = ptx::mma_m16n8k16(v1780.x, v1780.y, v1780.z, v1780.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1807.x; acc_22 = v1807.y; acc_23 = v1807.z; acc_24 = v1807.w;
+              acc_21 = v1796.x; acc_22 = v1796.y; acc_23 = v1796.z; acc_24 = v1796.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1700 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1689 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1827 = half_2 * 1024;
-              const u32 v1829 = v1827 + warp * 128;
+              const u32 v1816 = half_2 * 1024;
+              const u32 v1818 = v1816 + warp * 128;
               // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
@@ -1408,14 +1407,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1846 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v1852 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1860 = ptx::mma_m16n8k16(v1852.x, v1852.y, v1852.z, v1852.w, v1846.x, v1846.y, acc_25,
+                  const uint4 v1835 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v1841 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1849 = ptx::mma_m16n8k16(v1841.x, v1841.y, v1841.z, v1841.w, v1835.x, v1835.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1860.x; acc_26 = v1860.y; acc_27 = v1860.z; acc_28 = v1860.w;
-                  const float4 v1868 = ptx::mma_m16n8k16(v1852.x, v1852.y, v1852.z, v1852.w, v1846.z, v1846.w, acc_29,
+                  acc_25 = v1849.x; acc_26 = v1849.y; acc_27 = v1849.z; acc_28 = v1849.w;
+                  const float4 v1857 = ptx::mma_m16n8k16(v1841.x, v1841.y, v1841.z, v1841.w, v1835.z, v1835.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1868.x; acc_30 = v1868.y; acc_31 = v1868.z; acc_32 = v1868.w;
+                  acc_29 = v1857.x; acc_30 = v1857.y; acc_31 = v1857.z; acc_32 = v1857.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1426,30 +1425,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1829 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1818 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               // o: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1896 = tid * 2;
-                  const u32 v1897 = v1827 + v1896;
-                  const float2 v1898 = *(const float2*)&partials[v1897];
-                  const float2 v1901 = *(const float2*)&partials[v1897 + 128];
-                  const float2 v1906 = *(const float2*)&partials[v1897 + 256];
-                  const float2 v1911 = *(const float2*)&partials[v1897 + 384];
-                  const float2 v1916 = *(const float2*)&partials[v1897 + 512];
-                  const float2 v1921 = *(const float2*)&partials[v1897 + 640];
-                  const float2 v1926 = *(const float2*)&partials[v1897 + 768];
-                  const float v1928 = v1898.x + v1901.x + v1906.x + v1911.x + v1916.x + v1921.x + v1926.x;
-                  const float v1929 = v1898.y + v1901.y + v1906.y + v1911.y + v1916.y + v1921.y + v1926.y;
-                  const float2 v1931 = *(const float2*)&partials[v1897 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1896;
-                  const u32 v1940 = row / 2;
-                  const uint4 v1952 = make_uint4(__float_as_uint(early + (v1928 + v1931.x)),
-                      __float_as_uint(early_2 + (v1929 + v1931.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1940 % 2 * 24 + v1940 / 2], v1952);
+                  const u32 v1885 = tid * 2;
+                  const u32 v1886 = v1816 + v1885;
+                  const float2 v1887 = *(const float2*)&partials[v1886];
+                  const float2 v1890 = *(const float2*)&partials[v1886 + 128];
+                  const float2 v1895 = *(const float2*)&partials[v1886 + 256];
+                  const float2 v1900 = *(const float2*)&partials[v1886 + 384];
+                  const float2 v1905 = *(const float2*)&partials[v1886 + 512];
+                  const float2 v1910 = *(const float2*)&partials[v1886 + 640];
+                  const float2 v1915 = *(const float2*)&partials[v1886 + 768];
+                  const float v1917 = v1887.x + v1890.x + v1895.x + v1900.x + v1905.x + v1910.x + v1915.x;
+                  const float v1918 = v1887.y + v1890.y + v1895.y + v1900.y + v1905.y + v1910.y + v1915.y;
+                  const float2 v1920 = *(const float2*)&partials[v1886 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1885;
+                  const u32 v1929 = row / 2;
+                  const uint4 v1941 = make_uint4(__float_as_uint(early + (v1917 + v1920.x)),
+                      __float_as_uint(early_2 + (v1918 + v1920.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1929 % 2 * 24 + v1929 / 2], v1941);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1458,16 +1457,16 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after o ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
-            const bool v1957 = tid == 0;
-            if (v1957) {
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
+            const bool v1946 = tid == 0;
+            if (v1946) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
               if (tid < 24) {
-                const uint2 v1964 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1964.x; gain_2 = v1964.y;
+                const uint2 v1953 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1953.x; gain_2 = v1953.y;
               } else {
                 gain = 0u;
                 gain_2 = 0u;
@@ -1483,8 +1482,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v1982 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v1982.x; held_2 = v1982.y; held_3 = v1982.z; held_4 = v1982.w;
+                const uint4 v1971 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1971.x; held_2 = v1971.y; held_3 = v1971.z; held_4 = v1971.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1501,8 +1500,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2007 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2007.x; held_6 = v2007.y; held_7 = v2007.z; held_8 = v2007.w;
+                const uint4 v1996 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v1996.x; held_6 = v1996.y; held_7 = v1996.z; held_8 = v1996.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1519,8 +1518,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2032 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v2032.x; held_10 = v2032.y; held_11 = v2032.z; held_12 = v2032.w;
+                const uint4 v2021 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v2021.x; held_10 = v2021.y; held_11 = v2021.z; held_12 = v2021.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1537,8 +1536,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2057 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2057.x; held_14 = v2057.y; held_15 = v2057.z; held_16 = v2057.w;
+                const uint4 v2046 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2046.x; held_14 = v2046.y; held_15 = v2046.z; held_16 = v2046.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1549,117 +1548,117 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1957) {
+            if (v1946) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2075 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2064 = ((i * 2 + layer) & 1u) * 352;
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v2078 = tid * 2;
-            const u32 first = (v2078 & 0xfffffffcu) | ((v2078 & 1u) << 1) | ((v2078 >> 1) & 1u);
+            const u32 v2067 = tid * 2;
+            const u32 first = (v2067 & 0xfffffffcu) | ((v2067 & 1u) << 1) | ((v2067 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v2089 = tid + 24;
+              const u32 v2078 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
+              // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2089]);
-              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2089, packet_2);
-              const float v2126 = __uint_as_float(packet.x | packet.z);
-              const float v2127 = __uint_as_float(packet.y);
-              const float v2133 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v2134 = __uint_as_float(packet_2.y);
-              const float v2142 = fmaf(v2133, v2133, fmaf(v2127, v2127, fmaf(v2126, v2126, squares)));
-              squares = fmaf(v2134, v2134, v2142);
-              input_bf16x2[first] = ptx::pack_bf16(v2126 * ptx::bf16_lo(gain), v2127 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v2133 * ptx::bf16_lo(gain_2), v2134 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2078]);
+              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2078, packet_2);
+              const float v2115 = __uint_as_float(packet.x | packet.z);
+              const float v2116 = __uint_as_float(packet.y);
+              const float v2122 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v2123 = __uint_as_float(packet_2.y);
+              const float v2131 = fmaf(v2122, v2122, fmaf(v2116, v2116, fmaf(v2115, v2115, squares)));
+              squares = fmaf(v2123, v2123, v2131);
+              input_bf16x2[first] = ptx::pack_bf16(v2115 * ptx::bf16_lo(gain), v2116 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v2122 * ptx::bf16_lo(gain_2), v2123 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v2152 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2153 = squares + v2152;
-            const float v2154 = __shfl_xor_sync(0xffffffffu, v2153, 8u);
-            const float v2155 = v2153 + v2154;
-            const float v2156 = __shfl_xor_sync(0xffffffffu, v2155, 4u);
-            const float v2157 = v2155 + v2156;
-            const float v2158 = __shfl_xor_sync(0xffffffffu, v2157, 2u);
-            const float v2159 = v2157 + v2158;
-            const float v2160 = __shfl_xor_sync(0xffffffffu, v2159, 1u);
+            const float v2141 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2142 = squares + v2141;
+            const float v2143 = __shfl_xor_sync(0xffffffffu, v2142, 8u);
+            const float v2144 = v2142 + v2143;
+            const float v2145 = __shfl_xor_sync(0xffffffffu, v2144, 4u);
+            const float v2146 = v2144 + v2145;
+            const float v2147 = __shfl_xor_sync(0xffffffffu, v2146, 2u);
+            const float v2148 = v2146 + v2147;
+            const float v2149 = __shfl_xor_sync(0xffffffffu, v2148, 1u);
             if (lane == 0) {
-              scratch[warp] = v2159 + v2160;
+              scratch[warp] = v2148 + v2149;
             }
             ptx::bar_sync<1, 256>();
-            const float v2175 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2181 = __fmul_rn(v2175 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2181);
+            const float v2164 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2170 = __fmul_rn(v2164 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2170);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             // gate_up: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2187 = warp * 128;
+            const u32 v2176 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2197 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2205 = ptx::mma_m16n8k16(v2197.x, v2197.y, v2197.z, v2197.w, held, held_2, acc, acc_2,
+              const uint4 v2186 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2194 = ptx::mma_m16n8k16(v2186.x, v2186.y, v2186.z, v2186.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2205.x; acc_2 = v2205.y; acc_3 = v2205.z; acc_4 = v2205.w;
-              const float4 v2213 = ptx::mma_m16n8k16(v2197.x, v2197.y, v2197.z, v2197.w, held_3, held_4, acc_5, acc_6,
+              acc = v2194.x; acc_2 = v2194.y; acc_3 = v2194.z; acc_4 = v2194.w;
+              const float4 v2202 = ptx::mma_m16n8k16(v2186.x, v2186.y, v2186.z, v2186.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2213.x; acc_6 = v2213.y; acc_7 = v2213.z; acc_8 = v2213.w;
+              acc_5 = v2202.x; acc_6 = v2202.y; acc_7 = v2202.z; acc_8 = v2202.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2187 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2176 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2237 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2245 = ptx::mma_m16n8k16(v2237.x, v2237.y, v2237.z, v2237.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2226 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2234 = ptx::mma_m16n8k16(v2226.x, v2226.y, v2226.z, v2226.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2245.x; acc_10 = v2245.y; acc_11 = v2245.z; acc_12 = v2245.w;
-              const float4 v2253 = ptx::mma_m16n8k16(v2237.x, v2237.y, v2237.z, v2237.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2234.x; acc_10 = v2234.y; acc_11 = v2234.z; acc_12 = v2234.w;
+              const float4 v2242 = ptx::mma_m16n8k16(v2226.x, v2226.y, v2226.z, v2226.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2253.x; acc_14 = v2253.y; acc_15 = v2253.z; acc_16 = v2253.w;
+              acc_13 = v2242.x; acc_14 = v2242.y; acc_15 = v2242.z; acc_16 = v2242.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2187 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2176 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2278 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2286 = ptx::mma_m16n8k16(v2278.x, v2278.y, v2278.z, v2278.w, held_9, held_10, acc_17,
+              const uint4 v2267 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2275 = ptx::mma_m16n8k16(v2267.x, v2267.y, v2267.z, v2267.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2286.x; acc_18 = v2286.y; acc_19 = v2286.z; acc_20 = v2286.w;
-              const float4 v2294 = ptx::mma_m16n8k16(v2278.x, v2278.y, v2278.z, v2278.w, held_11, held_12, acc_21,
+              acc_17 = v2275.x; acc_18 = v2275.y; acc_19 = v2275.z; acc_20 = v2275.w;
+              const float4 v2283 = ptx::mma_m16n8k16(v2267.x, v2267.y, v2267.z, v2267.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2294.x; acc_22 = v2294.y; acc_23 = v2294.z; acc_24 = v2294.w;
+              acc_21 = v2283.x; acc_22 = v2283.y; acc_23 = v2283.z; acc_24 = v2283.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2187 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2176 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2319 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2327 = ptx::mma_m16n8k16(v2319.x, v2319.y, v2319.z, v2319.w, held_13, held_14, acc_25,
+              const uint4 v2308 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2316 = ptx::mma_m16n8k16(v2308.x, v2308.y, v2308.z, v2308.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2327.x; acc_26 = v2327.y; acc_27 = v2327.z; acc_28 = v2327.w;
-              const float4 v2335 = ptx::mma_m16n8k16(v2319.x, v2319.y, v2319.z, v2319.w, held_15, held_16, acc_29,
+              acc_25 = v2316.x; acc_26 = v2316.y; acc_27 = v2316.z; acc_28 = v2316.w;
+              const float4 v2324 = ptx::mma_m16n8k16(v2308.x, v2308.y, v2308.z, v2308.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2335.x; acc_30 = v2335.y; acc_31 = v2335.z; acc_32 = v2335.w;
+              acc_29 = v2324.x; acc_30 = v2324.y; acc_31 = v2324.z; acc_32 = v2324.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2187 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2176 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2355 = half_2 * 1024;
-              const u32 v2357 = v2355 + warp * 128;
+              const u32 v2344 = half_2 * 1024;
+              const u32 v2346 = v2344 + warp * 128;
               // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -1668,14 +1667,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2374 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v2380 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v2388 = ptx::mma_m16n8k16(v2380.x, v2380.y, v2380.z, v2380.w, v2374.x, v2374.y, acc_33,
+                  const uint4 v2363 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v2369 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v2377 = ptx::mma_m16n8k16(v2369.x, v2369.y, v2369.z, v2369.w, v2363.x, v2363.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2388.x; acc_34 = v2388.y; acc_35 = v2388.z; acc_36 = v2388.w;
-                  const float4 v2396 = ptx::mma_m16n8k16(v2380.x, v2380.y, v2380.z, v2380.w, v2374.z, v2374.w, acc_37,
+                  acc_33 = v2377.x; acc_34 = v2377.y; acc_35 = v2377.z; acc_36 = v2377.w;
+                  const float4 v2385 = ptx::mma_m16n8k16(v2369.x, v2369.y, v2369.z, v2369.w, v2363.z, v2363.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2396.x; acc_38 = v2396.y; acc_39 = v2396.z; acc_40 = v2396.w;
+                  acc_37 = v2385.x; acc_38 = v2385.y; acc_39 = v2385.z; acc_40 = v2385.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1686,30 +1685,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2357 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2346 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // gate_up: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2424 = tid * 2;
-                  const u32 v2425 = v2355 + v2424;
-                  const float2 v2426 = *(const float2*)&partials[v2425];
-                  const float2 v2429 = *(const float2*)&partials[v2425 + 128];
-                  const float2 v2434 = *(const float2*)&partials[v2425 + 256];
-                  const float2 v2439 = *(const float2*)&partials[v2425 + 384];
-                  const float2 v2444 = *(const float2*)&partials[v2425 + 512];
-                  const float2 v2449 = *(const float2*)&partials[v2425 + 640];
-                  const float2 v2454 = *(const float2*)&partials[v2425 + 768];
-                  const float v2456 = v2426.x + v2429.x + v2434.x + v2439.x + v2444.x + v2449.x + v2454.x;
-                  const float v2457 = v2426.y + v2429.y + v2434.y + v2439.y + v2444.y + v2449.y + v2454.y;
-                  const float2 v2459 = *(const float2*)&partials[v2425 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2424;
-                  const float v2466 = (v2456 + v2459.x) * scale;
-                  const float v2475 = v2466 * ptx::rcp(ptx::exp2(v2466 * -1.442695f) + 1.0f)
-                      * ((v2457 + v2459.y) * scale);
-                  act[v2075 + row / 2] = ptx::bf16_of(v2475);
+                  const u32 v2413 = tid * 2;
+                  const u32 v2414 = v2344 + v2413;
+                  const float2 v2415 = *(const float2*)&partials[v2414];
+                  const float2 v2418 = *(const float2*)&partials[v2414 + 128];
+                  const float2 v2423 = *(const float2*)&partials[v2414 + 256];
+                  const float2 v2428 = *(const float2*)&partials[v2414 + 384];
+                  const float2 v2433 = *(const float2*)&partials[v2414 + 512];
+                  const float2 v2438 = *(const float2*)&partials[v2414 + 640];
+                  const float2 v2443 = *(const float2*)&partials[v2414 + 768];
+                  const float v2445 = v2415.x + v2418.x + v2423.x + v2428.x + v2433.x + v2438.x + v2443.x;
+                  const float v2446 = v2415.y + v2418.y + v2423.y + v2428.y + v2433.y + v2438.y + v2443.y;
+                  const float2 v2448 = *(const float2*)&partials[v2414 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2413;
+                  const float v2455 = (v2445 + v2448.x) * scale;
+                  const float v2464 = v2455 * ptx::rcp(ptx::exp2(v2455 * -1.442695f) + 1.0f)
+                      * ((v2446 + v2448.y) * scale);
+                  act[v2064 + row / 2] = ptx::bf16_of(v2464);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1719,9 +1718,9 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
-            const bool v2481 = tid == 0;
-            if (v2481) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.SyncWhile]
+            const bool v2470 = tid == 0;
+            if (v2470) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
@@ -1730,14 +1729,14 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[7];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v2493 = row / 2;
-                const u32 v2497 = v2493 % 2 * 24 + v2493 / 2;
-                // a packet of 16 bytes: it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                const uint4 v2498 = ptx::ld_relaxed_gpu_b128(&o_words[v2497]);
-                const uint4 v2503 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2497], (epoch_target - 8) * 2 + 1,
-                    v2498, abort, notes, 10, layer, v2497);
-                early = __uint_as_float(v2503.x | v2503.z);
-                early_2 = __uint_as_float(v2503.y);
+                const u32 v2482 = row / 2;
+                const u32 v2486 = v2482 % 2 * 24 + v2482 / 2;
+                // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
+                const uint4 v2487 = ptx::ld_relaxed_gpu_b128(&o_words[v2486]);
+                const uint4 v2492 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2486], (epoch_target - 8) * 2 + 1,
+                    v2487, abort, notes, 10, layer, v2486);
+                early = __uint_as_float(v2492.x | v2492.z);
+                early_2 = __uint_as_float(v2492.y);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
@@ -1752,8 +1751,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2526 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held = v2526.x; held_2 = v2526.y; held_3 = v2526.z; held_4 = v2526.w;
+              const uint4 v2515 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held = v2515.x; held_2 = v2515.y; held_3 = v2515.z; held_4 = v2515.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
@@ -1765,8 +1764,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2551 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2551.x; held_6 = v2551.y; held_7 = v2551.z; held_8 = v2551.w;
+                const uint4 v2540 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2540.x; held_6 = v2540.y; held_7 = v2540.z; held_8 = v2540.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1782,8 +1781,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_16 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2575 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held_9 = v2575.x; held_10 = v2575.y; held_11 = v2575.z; held_12 = v2575.w;
+              const uint4 v2564 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held_9 = v2564.x; held_10 = v2564.y; held_11 = v2564.z; held_12 = v2564.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
@@ -1795,8 +1794,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2600 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2600.x; held_14 = v2600.y; held_15 = v2600.z; held_16 = v2600.w;
+                const uint4 v2589 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2589.x; held_14 = v2589.y; held_15 = v2589.z; held_16 = v2589.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1807,7 +1806,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2481) {
+            if (v2470) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1816,80 +1815,80 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 44) {
-              const uint4 v2623 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2623.x, v2623.z, v2623.y, v2623.w);
+              const uint4 v2612 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2612.x, v2612.z, v2612.y, v2612.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
             // down: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2632 = warp * 128;
+            const u32 v2621 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
-            const u32 v2634 = (lane & 3u) * 4;
-            const uint4 v2641 = *(const uint4*)&input_bf16x2[warp * 16 + v2634];
-            const float4 v2649 = ptx::mma_m16n8k16(v2641.x, v2641.y, v2641.z, v2641.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2623 = (lane & 3u) * 4;
+            const uint4 v2630 = *(const uint4*)&input_bf16x2[warp * 16 + v2623];
+            const float4 v2638 = ptx::mma_m16n8k16(v2630.x, v2630.y, v2630.z, v2630.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2649.x; acc_2 = v2649.y; acc_3 = v2649.z; acc_4 = v2649.w;
-            const float4 v2657 = ptx::mma_m16n8k16(v2641.x, v2641.y, v2641.z, v2641.w, held_3, held_4, acc_5, acc_6,
+            acc = v2638.x; acc_2 = v2638.y; acc_3 = v2638.z; acc_4 = v2638.w;
+            const float4 v2646 = ptx::mma_m16n8k16(v2630.x, v2630.y, v2630.z, v2630.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2657.x; acc_6 = v2657.y; acc_7 = v2657.z; acc_8 = v2657.w;
+            acc_5 = v2646.x; acc_6 = v2646.y; acc_7 = v2646.z; acc_8 = v2646.w;
             if (warp < 3) {
-              const uint4 v2669 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2634];
-              const float4 v2677 = ptx::mma_m16n8k16(v2669.x, v2669.y, v2669.z, v2669.w, held_5, held_6, acc, acc_2,
+              const uint4 v2658 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2623];
+              const float4 v2666 = ptx::mma_m16n8k16(v2658.x, v2658.y, v2658.z, v2658.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2677.x; acc_2 = v2677.y; acc_3 = v2677.z; acc_4 = v2677.w;
-              const float4 v2685 = ptx::mma_m16n8k16(v2669.x, v2669.y, v2669.z, v2669.w, held_7, held_8, acc_5, acc_6,
+              acc = v2666.x; acc_2 = v2666.y; acc_3 = v2666.z; acc_4 = v2666.w;
+              const float4 v2674 = ptx::mma_m16n8k16(v2658.x, v2658.y, v2658.z, v2658.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2685.x; acc_6 = v2685.y; acc_7 = v2685.z; acc_8 = v2685.w;
+              acc_5 = v2674.x; acc_6 = v2674.y; acc_7 = v2674.z; acc_8 = v2674.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2632 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2621 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
-            const u32 v2701 = (lane & 3u) * 4;
-            const uint4 v2708 = *(const uint4*)&input_bf16x2[warp * 16 + v2701];
-            const float4 v2716 = ptx::mma_m16n8k16(v2708.x, v2708.y, v2708.z, v2708.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2690 = (lane & 3u) * 4;
+            const uint4 v2697 = *(const uint4*)&input_bf16x2[warp * 16 + v2690];
+            const float4 v2705 = ptx::mma_m16n8k16(v2697.x, v2697.y, v2697.z, v2697.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2716.x; acc_10 = v2716.y; acc_11 = v2716.z; acc_12 = v2716.w;
-            const float4 v2724 = ptx::mma_m16n8k16(v2708.x, v2708.y, v2708.z, v2708.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2705.x; acc_10 = v2705.y; acc_11 = v2705.z; acc_12 = v2705.w;
+            const float4 v2713 = ptx::mma_m16n8k16(v2697.x, v2697.y, v2697.z, v2697.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2724.x; acc_14 = v2724.y; acc_15 = v2724.z; acc_16 = v2724.w;
+            acc_13 = v2713.x; acc_14 = v2713.y; acc_15 = v2713.z; acc_16 = v2713.w;
             if (warp < 3) {
-              const uint4 v2736 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2701];
-              const float4 v2744 = ptx::mma_m16n8k16(v2736.x, v2736.y, v2736.z, v2736.w, held_13, held_14, acc_9,
+              const uint4 v2725 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2690];
+              const float4 v2733 = ptx::mma_m16n8k16(v2725.x, v2725.y, v2725.z, v2725.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2744.x; acc_10 = v2744.y; acc_11 = v2744.z; acc_12 = v2744.w;
-              const float4 v2752 = ptx::mma_m16n8k16(v2736.x, v2736.y, v2736.z, v2736.w, held_15, held_16, acc_13,
+              acc_9 = v2733.x; acc_10 = v2733.y; acc_11 = v2733.z; acc_12 = v2733.w;
+              const float4 v2741 = ptx::mma_m16n8k16(v2725.x, v2725.y, v2725.z, v2725.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2752.x; acc_14 = v2752.y; acc_15 = v2752.z; acc_16 = v2752.w;
+              acc_13 = v2741.x; acc_14 = v2741.y; acc_15 = v2741.z; acc_16 = v2741.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2632 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2621 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2772 = half_2 * 1024;
-              const u32 v2774 = v2772 + warp * 128;
+              const u32 v2761 = half_2 * 1024;
+              const u32 v2763 = v2761 + warp * 128;
               // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                     acc_23 = 0.0f, acc_24 = 0.0f;
-                const u32 v2779 = (lane & 3u) * 4;
-                const uint4 v2782 = *(const uint4*)&input_bf16x2[warp * 16 + v2779];
+                const u32 v2768 = (lane & 3u) * 4;
+                const uint4 v2771 = *(const uint4*)&input_bf16x2[warp * 16 + v2768];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2796 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                const float4 v2804 = ptx::mma_m16n8k16(v2782.x, v2782.y, v2782.z, v2782.w, v2796.x, v2796.y, acc_17,
+                const uint4 v2785 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                const float4 v2793 = ptx::mma_m16n8k16(v2771.x, v2771.y, v2771.z, v2771.w, v2785.x, v2785.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2804.x; acc_18 = v2804.y; acc_19 = v2804.z; acc_20 = v2804.w;
-                const float4 v2812 = ptx::mma_m16n8k16(v2782.x, v2782.y, v2782.z, v2782.w, v2796.z, v2796.w, acc_21,
+                acc_17 = v2793.x; acc_18 = v2793.y; acc_19 = v2793.z; acc_20 = v2793.w;
+                const float4 v2801 = ptx::mma_m16n8k16(v2771.x, v2771.y, v2771.z, v2771.w, v2785.z, v2785.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2812.x; acc_22 = v2812.y; acc_23 = v2812.z; acc_24 = v2812.w;
+                acc_21 = v2801.x; acc_22 = v2801.y; acc_23 = v2801.z; acc_24 = v2801.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
@@ -1901,15 +1900,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2837 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v2826 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v2844 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2779];
-                  const float4 v2852 = ptx::mma_m16n8k16(v2844.x, v2844.y, v2844.z, v2844.w, v2837.x, v2837.y, acc_17,
+                  const uint4 v2833 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2768];
+                  const float4 v2841 = ptx::mma_m16n8k16(v2833.x, v2833.y, v2833.z, v2833.w, v2826.x, v2826.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2852.x; acc_18 = v2852.y; acc_19 = v2852.z; acc_20 = v2852.w;
-                  const float4 v2860 = ptx::mma_m16n8k16(v2844.x, v2844.y, v2844.z, v2844.w, v2837.z, v2837.w, acc_21,
+                  acc_17 = v2841.x; acc_18 = v2841.y; acc_19 = v2841.z; acc_20 = v2841.w;
+                  const float4 v2849 = ptx::mma_m16n8k16(v2833.x, v2833.y, v2833.z, v2833.w, v2826.z, v2826.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2860.x; acc_22 = v2860.y; acc_23 = v2860.z; acc_24 = v2860.w;
+                  acc_21 = v2849.x; acc_22 = v2849.y; acc_23 = v2849.z; acc_24 = v2849.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1920,30 +1919,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap_2 ? 0u : next_2;
                 drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2774 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2763 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               // down: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2888 = tid * 2;
-                  const u32 v2889 = v2772 + v2888;
-                  const float2 v2890 = *(const float2*)&partials[v2889];
-                  const float2 v2893 = *(const float2*)&partials[v2889 + 128];
-                  const float2 v2898 = *(const float2*)&partials[v2889 + 256];
-                  const float2 v2903 = *(const float2*)&partials[v2889 + 384];
-                  const float2 v2908 = *(const float2*)&partials[v2889 + 512];
-                  const float2 v2913 = *(const float2*)&partials[v2889 + 640];
-                  const float2 v2918 = *(const float2*)&partials[v2889 + 768];
-                  const float v2920 = v2890.x + v2893.x + v2898.x + v2903.x + v2908.x + v2913.x + v2918.x;
-                  const float v2921 = v2890.y + v2893.y + v2898.y + v2903.y + v2908.y + v2913.y + v2918.y;
-                  const float2 v2923 = *(const float2*)&partials[v2889 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2888;
-                  const u32 v2932 = row / 2;
-                  const uint4 v2944 = make_uint4(__float_as_uint(early + (v2920 + v2923.x)),
-                      __float_as_uint(early_2 + (v2921 + v2923.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2932 % 2 * 24 + v2932 / 2], v2944);
+                  const u32 v2877 = tid * 2;
+                  const u32 v2878 = v2761 + v2877;
+                  const float2 v2879 = *(const float2*)&partials[v2878];
+                  const float2 v2882 = *(const float2*)&partials[v2878 + 128];
+                  const float2 v2887 = *(const float2*)&partials[v2878 + 256];
+                  const float2 v2892 = *(const float2*)&partials[v2878 + 384];
+                  const float2 v2897 = *(const float2*)&partials[v2878 + 512];
+                  const float2 v2902 = *(const float2*)&partials[v2878 + 640];
+                  const float2 v2907 = *(const float2*)&partials[v2878 + 768];
+                  const float v2909 = v2879.x + v2882.x + v2887.x + v2892.x + v2897.x + v2902.x + v2907.x;
+                  const float v2910 = v2879.y + v2882.y + v2887.y + v2892.y + v2897.y + v2902.y + v2907.y;
+                  const float2 v2912 = *(const float2*)&partials[v2878 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2877;
+                  const u32 v2921 = row / 2;
+                  const uint4 v2933 = make_uint4(__float_as_uint(early + (v2909 + v2912.x)),
+                      __float_as_uint(early_2 + (v2910 + v2912.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2921 % 2 * 24 + v2921 / 2], v2933);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1952,9 +1951,9 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after down ----
           {
             epoch_target = epoch_target + 4;
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
-            const bool v2949 = tid == 0;
-            if (v2949) {
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
+            const bool v2938 = tid == 0;
+            if (v2938) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
@@ -1962,8 +1961,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- read ahead of qkv ----
               {
                 if (tid < 24) {
-                  const uint2 v2957 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
-                  gain = v2957.x; gain_2 = v2957.y;
+                  const uint2 v2946 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
+                  gain = v2946.x; gain_2 = v2946.y;
                 } else {
                   gain = 0u;
                   gain_2 = 0u;
@@ -1975,9 +1974,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 i_2 = row % 32 / 2;
                   const float angle = (float)pos_now * inv_freq[i_2];
                   const float turns = -rintf(angle * 0.15915494f);
-                  const float v2979 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
-                  const float cos_2 = ptx::cos(v2979);
-                  const float sin_2 = ptx::sin(v2979);
+                  const float v2968 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
+                  const float cos_2 = ptx::cos(v2968);
+                  const float sin_2 = ptx::sin(v2968);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
@@ -1995,8 +1994,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2998 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  held = v2998.x; held_2 = v2998.y; held_3 = v2998.z; held_4 = v2998.w;
+                  const uint4 v2987 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  held = v2987.x; held_2 = v2987.y; held_3 = v2987.z; held_4 = v2987.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2013,9 +2012,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3023 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3012 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_5 = v3023.x; held_6 = v3023.y; held_7 = v3023.z; held_8 = v3023.w;
+                  held_5 = v3012.x; held_6 = v3012.y; held_7 = v3012.z; held_8 = v3012.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2032,9 +2031,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3048 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3037 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_9 = v3048.x; held_10 = v3048.y; held_11 = v3048.z; held_12 = v3048.w;
+                  held_9 = v3037.x; held_10 = v3037.y; held_11 = v3037.z; held_12 = v3037.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2051,9 +2050,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3073 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3062 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_13 = v3073.x; held_14 = v3073.y; held_15 = v3073.z; held_16 = v3073.w;
+                  held_13 = v3062.x; held_14 = v3062.y; held_15 = v3062.z; held_16 = v3062.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2069,8 +2068,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 // ---- read ahead of lm_head ----
                 {
                   if (tid < 24) {
-                    const uint2 v3092 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3092.x; gain_2 = v3092.y;
+                    const uint2 v3081 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3081.x; gain_2 = v3081.y;
                   } else {
                     gain = 0u;
                     gain_2 = 0u;
@@ -2086,9 +2085,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3110 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3099 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held = v3110.x; held_2 = v3110.y; held_3 = v3110.z; held_4 = v3110.w;
+                    held = v3099.x; held_2 = v3099.y; held_3 = v3099.z; held_4 = v3099.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2105,9 +2104,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3135 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3124 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_5 = v3135.x; held_6 = v3135.y; held_7 = v3135.z; held_8 = v3135.w;
+                    held_5 = v3124.x; held_6 = v3124.y; held_7 = v3124.z; held_8 = v3124.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2124,9 +2123,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3160 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3149 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_9 = v3160.x; held_10 = v3160.y; held_11 = v3160.z; held_12 = v3160.w;
+                    held_9 = v3149.x; held_10 = v3149.y; held_11 = v3149.z; held_12 = v3149.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2143,9 +2142,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3185 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3174 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_13 = v3185.x; held_14 = v3185.y; held_15 = v3185.z; held_16 = v3185.w;
+                    held_13 = v3174.x; held_14 = v3174.y; held_15 = v3174.z; held_16 = v3174.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2175,7 +2174,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0u;
               }
             }
-            if (v2949) {
+            if (v2938) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2187,109 +2186,109 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v3207 = tid * 2;
-            const u32 first = (v3207 & 0xfffffffcu) | ((v3207 & 1u) << 1) | ((v3207 >> 1) & 1u);
+            const u32 v3196 = tid * 2;
+            const u32 first = (v3196 & 0xfffffffcu) | ((v3196 & 1u) << 1) | ((v3196 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v3218 = tid + 24;
+              const u32 v3207 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
-              // packets of 16 bytes: each is there when its last word is the flag  [grid/ll.go, LL.All]
+              // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3218]);
-              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3218, packet_2);
-              const float v3255 = __uint_as_float(packet.x | packet.z);
-              const float v3256 = __uint_as_float(packet.y);
-              const float v3262 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v3263 = __uint_as_float(packet_2.y);
-              const float v3271 = fmaf(v3262, v3262, fmaf(v3256, v3256, fmaf(v3255, v3255, squares)));
-              squares = fmaf(v3263, v3263, v3271);
-              input_bf16x2[first] = ptx::pack_bf16(v3255 * ptx::bf16_lo(gain), v3256 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v3262 * ptx::bf16_lo(gain_2), v3263 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3207]);
+              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3207, packet_2);
+              const float v3244 = __uint_as_float(packet.x | packet.z);
+              const float v3245 = __uint_as_float(packet.y);
+              const float v3251 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v3252 = __uint_as_float(packet_2.y);
+              const float v3260 = fmaf(v3251, v3251, fmaf(v3245, v3245, fmaf(v3244, v3244, squares)));
+              squares = fmaf(v3252, v3252, v3260);
+              input_bf16x2[first] = ptx::pack_bf16(v3244 * ptx::bf16_lo(gain), v3245 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v3251 * ptx::bf16_lo(gain_2), v3252 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v3281 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3282 = squares + v3281;
-            const float v3283 = __shfl_xor_sync(0xffffffffu, v3282, 8u);
-            const float v3284 = v3282 + v3283;
-            const float v3285 = __shfl_xor_sync(0xffffffffu, v3284, 4u);
-            const float v3286 = v3284 + v3285;
-            const float v3287 = __shfl_xor_sync(0xffffffffu, v3286, 2u);
-            const float v3288 = v3286 + v3287;
-            const float v3289 = __shfl_xor_sync(0xffffffffu, v3288, 1u);
+            const float v3270 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3271 = squares + v3270;
+            const float v3272 = __shfl_xor_sync(0xffffffffu, v3271, 8u);
+            const float v3273 = v3271 + v3272;
+            const float v3274 = __shfl_xor_sync(0xffffffffu, v3273, 4u);
+            const float v3275 = v3273 + v3274;
+            const float v3276 = __shfl_xor_sync(0xffffffffu, v3275, 2u);
+            const float v3277 = v3275 + v3276;
+            const float v3278 = __shfl_xor_sync(0xffffffffu, v3277, 1u);
             if (lane == 0) {
-              scratch[warp] = v3288 + v3289;
+              scratch[warp] = v3277 + v3278;
             }
             ptx::bar_sync<1, 256>();
-            const float v3304 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3310 = __fmul_rn(v3304 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3310);
+            const float v3293 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3299 = __fmul_rn(v3293 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3299);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
             // lm_head: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v3316 = warp * 128;
+            const u32 v3305 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3326 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3334 = ptx::mma_m16n8k16(v3326.x, v3326.y, v3326.z, v3326.w, held, held_2, acc, acc_2,
+              const uint4 v3315 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3323 = ptx::mma_m16n8k16(v3315.x, v3315.y, v3315.z, v3315.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3334.x; acc_2 = v3334.y; acc_3 = v3334.z; acc_4 = v3334.w;
-              const float4 v3342 = ptx::mma_m16n8k16(v3326.x, v3326.y, v3326.z, v3326.w, held_3, held_4, acc_5, acc_6,
+              acc = v3323.x; acc_2 = v3323.y; acc_3 = v3323.z; acc_4 = v3323.w;
+              const float4 v3331 = ptx::mma_m16n8k16(v3315.x, v3315.y, v3315.z, v3315.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3342.x; acc_6 = v3342.y; acc_7 = v3342.z; acc_8 = v3342.w;
+              acc_5 = v3331.x; acc_6 = v3331.y; acc_7 = v3331.z; acc_8 = v3331.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3316 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3305 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3366 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3374 = ptx::mma_m16n8k16(v3366.x, v3366.y, v3366.z, v3366.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3355 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3363 = ptx::mma_m16n8k16(v3355.x, v3355.y, v3355.z, v3355.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3374.x; acc_10 = v3374.y; acc_11 = v3374.z; acc_12 = v3374.w;
-              const float4 v3382 = ptx::mma_m16n8k16(v3366.x, v3366.y, v3366.z, v3366.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3363.x; acc_10 = v3363.y; acc_11 = v3363.z; acc_12 = v3363.w;
+              const float4 v3371 = ptx::mma_m16n8k16(v3355.x, v3355.y, v3355.z, v3355.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3382.x; acc_14 = v3382.y; acc_15 = v3382.z; acc_16 = v3382.w;
+              acc_13 = v3371.x; acc_14 = v3371.y; acc_15 = v3371.z; acc_16 = v3371.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3316 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3305 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3407 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3415 = ptx::mma_m16n8k16(v3407.x, v3407.y, v3407.z, v3407.w, held_9, held_10, acc_17,
+              const uint4 v3396 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3404 = ptx::mma_m16n8k16(v3396.x, v3396.y, v3396.z, v3396.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3415.x; acc_18 = v3415.y; acc_19 = v3415.z; acc_20 = v3415.w;
-              const float4 v3423 = ptx::mma_m16n8k16(v3407.x, v3407.y, v3407.z, v3407.w, held_11, held_12, acc_21,
+              acc_17 = v3404.x; acc_18 = v3404.y; acc_19 = v3404.z; acc_20 = v3404.w;
+              const float4 v3412 = ptx::mma_m16n8k16(v3396.x, v3396.y, v3396.z, v3396.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3423.x; acc_22 = v3423.y; acc_23 = v3423.z; acc_24 = v3423.w;
+              acc_21 = v3412.x; acc_22 = v3412.y; acc_23 = v3412.z; acc_24 = v3412.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3316 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3305 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3448 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3456 = ptx::mma_m16n8k16(v3448.x, v3448.y, v3448.z, v3448.w, held_13, held_14, acc_25,
+              const uint4 v3437 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3445 = ptx::mma_m16n8k16(v3437.x, v3437.y, v3437.z, v3437.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3456.x; acc_26 = v3456.y; acc_27 = v3456.z; acc_28 = v3456.w;
-              const float4 v3464 = ptx::mma_m16n8k16(v3448.x, v3448.y, v3448.z, v3448.w, held_15, held_16, acc_29,
+              acc_25 = v3445.x; acc_26 = v3445.y; acc_27 = v3445.z; acc_28 = v3445.w;
+              const float4 v3453 = ptx::mma_m16n8k16(v3437.x, v3437.y, v3437.z, v3437.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3464.x; acc_30 = v3464.y; acc_31 = v3464.z; acc_32 = v3464.w;
+              acc_29 = v3453.x; acc_30 = v3453.y; acc_31 = v3453.z; acc_32 = v3453.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3316 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3305 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3484 = half_2 * 1024;
-              const u32 v3486 = v3484 + warp * 128;
+              const u32 v3473 = half_2 * 1024;
+              const u32 v3475 = v3473 + warp * 128;
               // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -2298,14 +2297,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3503 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v3509 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v3517 = ptx::mma_m16n8k16(v3509.x, v3509.y, v3509.z, v3509.w, v3503.x, v3503.y, acc_33,
+                  const uint4 v3492 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v3498 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v3506 = ptx::mma_m16n8k16(v3498.x, v3498.y, v3498.z, v3498.w, v3492.x, v3492.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3517.x; acc_34 = v3517.y; acc_35 = v3517.z; acc_36 = v3517.w;
-                  const float4 v3525 = ptx::mma_m16n8k16(v3509.x, v3509.y, v3509.z, v3509.w, v3503.z, v3503.w, acc_37,
+                  acc_33 = v3506.x; acc_34 = v3506.y; acc_35 = v3506.z; acc_36 = v3506.w;
+                  const float4 v3514 = ptx::mma_m16n8k16(v3498.x, v3498.y, v3498.z, v3498.w, v3492.z, v3492.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3525.x; acc_38 = v3525.y; acc_39 = v3525.z; acc_40 = v3525.w;
+                  acc_37 = v3514.x; acc_38 = v3514.y; acc_39 = v3514.z; acc_40 = v3514.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2316,66 +2315,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3486 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3475 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // lm_head: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3553 = tid * 2;
-                  const u32 v3554 = v3484 + v3553;
-                  const float2 v3555 = *(const float2*)&partials[v3554];
-                  const float2 v3558 = *(const float2*)&partials[v3554 + 128];
-                  const float2 v3563 = *(const float2*)&partials[v3554 + 256];
-                  const float2 v3568 = *(const float2*)&partials[v3554 + 384];
-                  const float2 v3573 = *(const float2*)&partials[v3554 + 512];
-                  const float2 v3578 = *(const float2*)&partials[v3554 + 640];
-                  const float2 v3583 = *(const float2*)&partials[v3554 + 768];
-                  const float v3585 = v3555.x + v3558.x + v3563.x + v3568.x + v3573.x + v3578.x + v3583.x;
-                  const float v3586 = v3555.y + v3558.y + v3563.y + v3568.y + v3573.y + v3578.y + v3583.y;
-                  const float2 v3588 = *(const float2*)&partials[v3554 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3553;
-                  const float v3595 = __fmul_rn(v3585 + v3588.x, scale);
-                  const float v3596 = __fmul_rn(v3586 + v3588.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3595, v3596);
-                  const bool v3603 = v3595 > best_2 || (v3595 == best_2 && row < best_index_2);
-                  best_2 = v3603 ? v3595 : best_2;
-                  best_index_2 = v3603 ? row : best_index_2;
-                  const u32 v3606 = row + 1;
-                  const bool v3613 = v3596 > best_2 || (v3596 == best_2 && v3606 < best_index_2);
-                  best_2 = v3613 ? v3596 : best_2;
-                  best_index_2 = v3613 ? v3606 : best_index_2;
+                  const u32 v3542 = tid * 2;
+                  const u32 v3543 = v3473 + v3542;
+                  const float2 v3544 = *(const float2*)&partials[v3543];
+                  const float2 v3547 = *(const float2*)&partials[v3543 + 128];
+                  const float2 v3552 = *(const float2*)&partials[v3543 + 256];
+                  const float2 v3557 = *(const float2*)&partials[v3543 + 384];
+                  const float2 v3562 = *(const float2*)&partials[v3543 + 512];
+                  const float2 v3567 = *(const float2*)&partials[v3543 + 640];
+                  const float2 v3572 = *(const float2*)&partials[v3543 + 768];
+                  const float v3574 = v3544.x + v3547.x + v3552.x + v3557.x + v3562.x + v3567.x + v3572.x;
+                  const float v3575 = v3544.y + v3547.y + v3552.y + v3557.y + v3562.y + v3567.y + v3572.y;
+                  const float2 v3577 = *(const float2*)&partials[v3543 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3542;
+                  const float v3584 = __fmul_rn(v3574 + v3577.x, scale);
+                  const float v3585 = __fmul_rn(v3575 + v3577.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3584, v3585);
+                  const bool v3592 = v3584 > best_2 || (v3584 == best_2 && row < best_index_2);
+                  best_2 = v3592 ? v3584 : best_2;
+                  best_index_2 = v3592 ? row : best_index_2;
+                  const u32 v3595 = row + 1;
+                  const bool v3602 = v3585 > best_2 || (v3585 == best_2 && v3595 < best_index_2);
+                  best_2 = v3602 ? v3585 : best_2;
+                  best_index_2 = v3602 ? v3595 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
             // the CTA's largest logit, the lowest index of several  [product/lmhead.go, Argmax.publish]
-            const float v3619 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3621 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3628 = v3619 > best_2 || (v3619 == best_2 && v3621 < best_index_2);
-            best_2 = v3628 ? v3619 : best_2;
-            best_index_2 = v3628 ? v3621 : best_index_2;
-            const float v3632 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3634 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3641 = v3632 > best_2 || (v3632 == best_2 && v3634 < best_index_2);
-            best_2 = v3641 ? v3632 : best_2;
-            best_index_2 = v3641 ? v3634 : best_index_2;
-            const float v3645 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3647 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3654 = v3645 > best_2 || (v3645 == best_2 && v3647 < best_index_2);
-            best_2 = v3654 ? v3645 : best_2;
-            best_index_2 = v3654 ? v3647 : best_index_2;
-            const float v3658 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3660 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3667 = v3658 > best_2 || (v3658 == best_2 && v3660 < best_index_2);
-            best_2 = v3667 ? v3658 : best_2;
-            best_index_2 = v3667 ? v3660 : best_index_2;
-            const float v3671 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3673 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3680 = v3671 > best_2 || (v3671 == best_2 && v3673 < best_index_2);
-            best_2 = v3680 ? v3671 : best_2;
-            best_index_2 = v3680 ? v3673 : best_index_2;
+            const float v3608 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3610 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3617 = v3608 > best_2 || (v3608 == best_2 && v3610 < best_index_2);
+            best_2 = v3617 ? v3608 : best_2;
+            best_index_2 = v3617 ? v3610 : best_index_2;
+            const float v3621 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3623 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3630 = v3621 > best_2 || (v3621 == best_2 && v3623 < best_index_2);
+            best_2 = v3630 ? v3621 : best_2;
+            best_index_2 = v3630 ? v3623 : best_index_2;
+            const float v3634 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3636 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3643 = v3634 > best_2 || (v3634 == best_2 && v3636 < best_index_2);
+            best_2 = v3643 ? v3634 : best_2;
+            best_index_2 = v3643 ? v3636 : best_index_2;
+            const float v3647 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3649 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3656 = v3647 > best_2 || (v3647 == best_2 && v3649 < best_index_2);
+            best_2 = v3656 ? v3647 : best_2;
+            best_index_2 = v3656 ? v3649 : best_index_2;
+            const float v3660 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3662 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3669 = v3660 > best_2 || (v3660 == best_2 && v3662 < best_index_2);
+            best_2 = v3669 ? v3660 : best_2;
+            best_index_2 = v3669 ? v3662 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2385,46 +2384,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3687 = scratch[0];
-              const u32 v3688 = scratch_index[0];
+              const float v3676 = scratch[0];
+              const u32 v3677 = scratch_index[0];
+              const bool v3684 = v3676 > best_3 || (v3676 == best_3 && v3677 < best_index_3);
+              best_3 = v3684 ? v3676 : best_3;
+              best_index_3 = v3684 ? v3677 : best_index_3;
+              const float v3687 = scratch[1];
+              const u32 v3688 = scratch_index[1];
               const bool v3695 = v3687 > best_3 || (v3687 == best_3 && v3688 < best_index_3);
               best_3 = v3695 ? v3687 : best_3;
               best_index_3 = v3695 ? v3688 : best_index_3;
-              const float v3698 = scratch[1];
-              const u32 v3699 = scratch_index[1];
+              const float v3698 = scratch[2];
+              const u32 v3699 = scratch_index[2];
               const bool v3706 = v3698 > best_3 || (v3698 == best_3 && v3699 < best_index_3);
               best_3 = v3706 ? v3698 : best_3;
               best_index_3 = v3706 ? v3699 : best_index_3;
-              const float v3709 = scratch[2];
-              const u32 v3710 = scratch_index[2];
+              const float v3709 = scratch[3];
+              const u32 v3710 = scratch_index[3];
               const bool v3717 = v3709 > best_3 || (v3709 == best_3 && v3710 < best_index_3);
               best_3 = v3717 ? v3709 : best_3;
               best_index_3 = v3717 ? v3710 : best_index_3;
-              const float v3720 = scratch[3];
-              const u32 v3721 = scratch_index[3];
+              const float v3720 = scratch[4];
+              const u32 v3721 = scratch_index[4];
               const bool v3728 = v3720 > best_3 || (v3720 == best_3 && v3721 < best_index_3);
               best_3 = v3728 ? v3720 : best_3;
               best_index_3 = v3728 ? v3721 : best_index_3;
-              const float v3731 = scratch[4];
-              const u32 v3732 = scratch_index[4];
+              const float v3731 = scratch[5];
+              const u32 v3732 = scratch_index[5];
               const bool v3739 = v3731 > best_3 || (v3731 == best_3 && v3732 < best_index_3);
               best_3 = v3739 ? v3731 : best_3;
               best_index_3 = v3739 ? v3732 : best_index_3;
-              const float v3742 = scratch[5];
-              const u32 v3743 = scratch_index[5];
+              const float v3742 = scratch[6];
+              const u32 v3743 = scratch_index[6];
               const bool v3750 = v3742 > best_3 || (v3742 == best_3 && v3743 < best_index_3);
               best_3 = v3750 ? v3742 : best_3;
               best_index_3 = v3750 ? v3743 : best_index_3;
-              const float v3753 = scratch[6];
-              const u32 v3754 = scratch_index[6];
+              const float v3753 = scratch[7];
+              const u32 v3754 = scratch_index[7];
               const bool v3761 = v3753 > best_3 || (v3753 == best_3 && v3754 < best_index_3);
               best_3 = v3761 ? v3753 : best_3;
               best_index_3 = v3761 ? v3754 : best_index_3;
-              const float v3764 = scratch[7];
-              const u32 v3765 = scratch_index[7];
-              const bool v3772 = v3764 > best_3 || (v3764 == best_3 && v3765 < best_index_3);
-              best_3 = v3772 ? v3764 : best_3;
-              best_index_3 = v3772 ? v3765 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2433,7 +2432,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.meet]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.SyncWhile]
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 14, 2, epoch_target);
@@ -2447,37 +2446,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3783 = best[lane];
-                const u32 v3784 = best_index[lane];
-                const bool v3791 = v3783 > best_2 || (v3783 == best_2 && v3784 < best_index_2);
-                best_2 = v3791 ? v3783 : best_2;
-                best_index_2 = v3791 ? v3784 : best_index_2;
+                const float v3772 = best[lane];
+                const u32 v3773 = best_index[lane];
+                const bool v3780 = v3772 > best_2 || (v3772 == best_2 && v3773 < best_index_2);
+                best_2 = v3780 ? v3772 : best_2;
+                best_index_2 = v3780 ? v3773 : best_index_2;
               }
-              const float v3795 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3797 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3804 = v3795 > best_2 || (v3795 == best_2 && v3797 < best_index_2);
-              best_2 = v3804 ? v3795 : best_2;
-              best_index_2 = v3804 ? v3797 : best_index_2;
-              const float v3808 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3810 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3817 = v3808 > best_2 || (v3808 == best_2 && v3810 < best_index_2);
-              best_2 = v3817 ? v3808 : best_2;
-              best_index_2 = v3817 ? v3810 : best_index_2;
-              const float v3821 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3823 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3830 = v3821 > best_2 || (v3821 == best_2 && v3823 < best_index_2);
-              best_2 = v3830 ? v3821 : best_2;
-              best_index_2 = v3830 ? v3823 : best_index_2;
-              const float v3834 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3836 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3843 = v3834 > best_2 || (v3834 == best_2 && v3836 < best_index_2);
-              best_2 = v3843 ? v3834 : best_2;
-              best_index_2 = v3843 ? v3836 : best_index_2;
-              const float v3847 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3849 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3856 = v3847 > best_2 || (v3847 == best_2 && v3849 < best_index_2);
-              best_2 = v3856 ? v3847 : best_2;
-              best_index_2 = v3856 ? v3849 : best_index_2;
+              const float v3784 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3786 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3793 = v3784 > best_2 || (v3784 == best_2 && v3786 < best_index_2);
+              best_2 = v3793 ? v3784 : best_2;
+              best_index_2 = v3793 ? v3786 : best_index_2;
+              const float v3797 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3799 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3806 = v3797 > best_2 || (v3797 == best_2 && v3799 < best_index_2);
+              best_2 = v3806 ? v3797 : best_2;
+              best_index_2 = v3806 ? v3799 : best_index_2;
+              const float v3810 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3812 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3819 = v3810 > best_2 || (v3810 == best_2 && v3812 < best_index_2);
+              best_2 = v3819 ? v3810 : best_2;
+              best_index_2 = v3819 ? v3812 : best_index_2;
+              const float v3823 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3825 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3832 = v3823 > best_2 || (v3823 == best_2 && v3825 < best_index_2);
+              best_2 = v3832 ? v3823 : best_2;
+              best_index_2 = v3832 ? v3825 : best_index_2;
+              const float v3836 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3838 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3845 = v3836 > best_2 || (v3836 == best_2 && v3838 < best_index_2);
+              best_2 = v3845 ? v3836 : best_2;
+              best_index_2 = v3845 ? v3838 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2487,8 +2486,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3868 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3868);
+              const u64 v3857 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3857);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2521,8 +2520,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3900 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3900;
+          const u32 v3889 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3889;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2555,14 +2554,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3937 = warp * 4;
-      const u32 v3938 = notes[v3937];
-      if (notes[0] != 0 && v3938 != 0) {
-        const u32 v3947 = (cta * 9 + warp) * 4;
-        records[v3947] = v3938;
-        records[v3947 + 1] = notes[v3937 + 1];
-        records[v3947 + 2] = notes[v3937 + 2];
-        records[v3947 + 3] = notes[v3937 + 3];
+      const u32 v3926 = warp * 4;
+      const u32 v3927 = notes[v3926];
+      if (notes[0] != 0 && v3927 != 0) {
+        const u32 v3936 = (cta * 9 + warp) * 4;
+        records[v3936] = v3927;
+        records[v3936 + 1] = notes[v3926 + 1];
+        records[v3936 + 2] = notes[v3926 + 2];
+        records[v3936 + 3] = notes[v3926 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -2596,7 +2595,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u64 v3982 = (u64)layer * 18816;
+            const u64 v3971 = (u64)layer * 18816;
             // qkv: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2607,8 +2606,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4002 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4002) {
+              const bool v3991 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v3991) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2625,7 +2624,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3982 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3971 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2666,12 +2665,12 @@ mkgen_step(const __grid_constant__ Params p) {
               }
             }
             // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [attention/attention.go, Attention.Produce]
-            const u32 v4072 = (pos_now + 31) / 32;
+            const u32 v4061 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v4072 / 2;
-              const u32 end = (split + 1) * v4072 / 2;
+              const u32 first = split * v4061 / 2;
+              const u32 end = (split + 1) * v4061 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -2680,7 +2679,7 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v4093 = page;
+                const u32 v4082 = page;
                 page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
                 // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
                 const u32 stage = fill;
@@ -2690,8 +2689,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 const bool wrap = next == 23;
                 landed = wrap ? 0u : next;
                 landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-                const bool v4119 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v4119) {
+                const bool v4108 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v4108) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
                 const u32 next_2 = led + 1;
@@ -2709,9 +2708,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v4156 = (((u64)layer * (u64)pages + (u64)v4093) * 2 + (u64)kv_head) * 16
+                  const u64 v4145 = (((u64)layer * (u64)pages + (u64)v4082) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4156 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4145 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[stage]);
                 }
                 const u32 next_4 = fill + 1;
@@ -2734,7 +2733,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u64 v4192 = (u64)layer * 18816 + 3840;
+            const u64 v4181 = (u64)layer * 18816 + 3840;
             // o: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2745,8 +2744,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4212 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4212) {
+              const bool v4201 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4201) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2763,7 +2762,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4192 + (u64)(first_tile + i_2) * 192], 3072,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4181 + (u64)(first_tile + i_2) * 192], 3072,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2785,7 +2784,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u64 v4265 = (u64)layer * 18816 + 6144;
+            const u64 v4254 = (u64)layer * 18816 + 6144;
             // gate_up: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2796,8 +2795,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4285 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4285) {
+              const bool v4274 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4274) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2814,7 +2813,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4265 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4254 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2836,7 +2835,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u64 v4338 = (u64)layer * 18816 + 14592;
+            const u64 v4327 = (u64)layer * 18816 + 14592;
             // down: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2847,8 +2846,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4358 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4358) {
+              const bool v4347 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4347) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2865,7 +2864,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4338 + (u64)(first_tile + i_2) * 352], 4096,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4327 + (u64)(first_tile + i_2) * 352], 4096,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2880,8 +2879,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap_5 = next_5 == 23;
               landed = wrap_5 ? 0u : next_5;
               landed_parity = wrap_5 ? landed_parity ^ 1u : landed_parity;
-              const bool v4409 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4409) {
+              const bool v4398 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4398) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_6 = led + 1;
@@ -2898,7 +2897,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4338 + (u64)(first_tile + i_2) * 352 + 256], 1536,
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4327 + (u64)(first_tile + i_2) * 352 + 256], 1536,
                     &full[stage_2], evict_first);
               }
               const u32 next_8 = fill + 1;
@@ -2933,8 +2932,8 @@ mkgen_step(const __grid_constant__ Params p) {
             const bool wrap = next == 23;
             landed = wrap ? 0u : next;
             landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-            const bool v4484 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4484) {
+            const bool v4473 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4473) {
               ptx::mbar_wait(&full[near], near_parity);
             }
             const u32 next_2 = led + 1;
@@ -2963,14 +2962,14 @@ mkgen_step(const __grid_constant__ Params p) {
       }
     }
     if (lane == 0) {
-      const u32 v4519 = warp * 4;
-      const u32 v4520 = notes[v4519];
-      if (notes[0] != 0 && v4520 != 0) {
-        const u32 v4529 = (cta * 9 + warp) * 4;
-        records[v4529] = v4520;
-        records[v4529 + 1] = notes[v4519 + 1];
-        records[v4529 + 2] = notes[v4519 + 2];
-        records[v4529 + 3] = notes[v4519 + 3];
+      const u32 v4508 = warp * 4;
+      const u32 v4509 = notes[v4508];
+      if (notes[0] != 0 && v4509 != 0) {
+        const u32 v4518 = (cta * 9 + warp) * 4;
+        records[v4518] = v4509;
+        records[v4518 + 1] = notes[v4508 + 1];
+        records[v4518 + 2] = notes[v4508 + 2];
+        records[v4518 + 3] = notes[v4508 + 3];
       }
     }
   }

@@ -6,9 +6,10 @@
 //   splits.
 // Consumers hold the first 4 chunks of a product in registers while they wait for its input.
 // Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one
-//   after another, and waits for a
-// stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an
-//   arrival of each consumer warp.
+//   after another, and waits for no phase:
+// for a stage to be empty, for copies before to land, which bounds those in flight, and once a step for whether it
+//   runs.
+// A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.
 // Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is
 //   the flag of this use. Flags come from
 // epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so

@@ -5,8 +5,9 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight, 2 with a lead of 4 chunks; KV pages of 16 tokens, 2 KV splits.
 // Consumers hold the first 4 chunks of a product in registers while they wait for its input.
-// Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for a
-// stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.
+// Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for no phase:
+// for a stage to be empty, for copies before to land, which bounds those in flight, and once a step for whether it runs.
+// A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.
 // Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from
 // epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.
 // Comments in the code end with the template that they are from, its file and function.

@@ -230,6 +230,8 @@ func (g *Barrier) Sync() { g.SyncWhile(nil) }
 func (g *Barrier) SyncWhile(meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
 	g.e.Sync()
+	g.e.K.Note("grid barrier: thread 0 arrives and polls the counter until all CTAs have; " +
+		"the CTA's threads meet behind it")
 	g.meet(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope), meanwhile)
 }
 
@@ -238,12 +240,13 @@ func (g *Barrier) SyncWhile(meanwhile func()) {
 // and must look for itself whether what they all wrote is there.
 func (g *Barrier) CountWhile(meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
+	g.e.K.Note("a count of CTAs: thread 0 arrives and polls it until all have; " +
+		"it orders no memory, packets say whether data are there")
 	g.meet(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), meanwhile)
 }
 
 func (g *Barrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
-	e.K.Note("grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it")
 	e.Trace.Sync(e.K, func() {
 		first := e.Tid.EqC(0)
 		if meanwhile == nil && e.Trace == nil {

@@ -1,6 +1,8 @@
 package grid
 
 import (
+	"strings"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -17,10 +19,15 @@ type LL struct {
 	Watch *pipeline.Watch
 }
 
+// awaited is what a wait's text says comes, without its number.
+func awaited(what string) string {
+	return strings.NewReplacer("waits for ", "", ", word %d", "", "%d", "…").Replace(what)
+}
+
 // Load waits for packet i of b; what says with %d for i what is waited for. A thread that needs several
 // has them come one after another.
 func (l *LL) Load(e *Env, b dsl.Buf[dsl.B128], i u32, what string) dsl.Val[dsl.B128] {
-	e.K.Note("a packet of 16 bytes: it is there when its last word is the flag")
+	e.K.Note("a packet of 16 bytes (%s): it is there when its last word is the flag", awaited(what))
 	first := b.Load(i, dsl.Relaxed(dsl.GPUScope))
 	return l.Watch.Tagged(e.K, b, i, first, l.Flag(), what)
 }
@@ -29,7 +36,7 @@ func (l *LL) Load(e *Env, b dsl.Buf[dsl.B128], i u32, what string) dsl.Val[dsl.B
 // looks for the others again when it has come.
 func (l *LL) All(e *Env, b dsl.Buf[dsl.B128], at []u32, what string) (packets []dsl.Val[dsl.B128]) {
 	k, flag := e.K, l.Flag().Named("flag")
-	k.Note("packets of 16 bytes: each is there when its last word is the flag")
+	k.Note("packets of 16 bytes (%s): each is there when its last word is the flag", awaited(what))
 	var got []*dsl.Var[dsl.B128]
 	for _, i := range at {
 		got = append(got, dsl.NewVar(b.Load(i, dsl.Relaxed(dsl.GPUScope)), "packet"))
