@@ -15,17 +15,24 @@ const packetBytes = 16
 //   - the flags of a packet ascend, by wrap-safe difference, from store to store: an old
 //     packet never looks like a new one;
 //   - the flag that a wait ends with is that of the packet's last store;
-//   - an instruction that waits does so for ascending flags of a packet, in every warp.
+//   - an instruction that waits does so for ascending flags of a packet, in every warp. Lanes that have no packet of
+//     their own may ask for another's at the same time: the lane that asked first must not ask for a flag again.
 //
 // Readers that find the flag by a load, before they would wait, are not seen.
 type packets struct {
 	warps  int                 // of a CTA
 	stored map[string][]uint32 // by buffer and packet: the flag stored last; 0 before, which no packet has
-	sites  map[int][][]uint32  // by instruction, warp and packet: the flag waited for last
+	sites  map[int][][]wait    // by instruction, warp and packet: the flag waited for last
+}
+
+// wait is a flag that a warp has waited for, and the lane that did so first.
+type wait struct {
+	flag uint32
+	lane int8
 }
 
 func newPackets(warps int) *packets {
-	return &packets{warps: warps, stored: map[string][]uint32{}, sites: map[int][][]uint32{}}
+	return &packets{warps: warps, stored: map[string][]uint32{}, sites: map[int][][]wait{}}
 }
 
 // last is the last flag of a packet.
@@ -59,10 +66,14 @@ func (p *packets) got(a interp.Access, flag uint32) error {
 	s := reach(p.sites[a.At], w)
 	p.sites[a.At] = s
 	s[w] = reach(s[w], i)
-	if before := s[w][i]; before != 0 && int32(flag-before) <= 0 {
-		return fmt.Errorf("waits for flag %d of packet %d of %s, and has waited here for flag %d before, want ascending flags", flag, i, a.Buffer, before)
+	before, lane := s[w][i], int8(a.Lane)
+	if flag == before.flag && lane != before.lane {
+		return nil
 	}
-	s[w][i] = flag
+	if before.flag != 0 && int32(flag-before.flag) <= 0 {
+		return fmt.Errorf("waits for flag %d of packet %d of %s, and has waited here for flag %d before, want ascending flags", flag, i, a.Buffer, before.flag)
+	}
+	s[w][i] = wait{flag, lane}
 	return nil
 }
 
