@@ -200,6 +200,50 @@ func TestManyAnswersShareAGrammar(t *testing.T) {
 }
 
 // No schema is a panic, and what is sampled of one that is taken is JSON that fits it.
+// refs is a schema in which each of n names refers to the next w times, how says in which form; the last is end.
+func refs(n, w int, how, end string) string {
+	var b strings.Builder
+	b.WriteString(`{"$defs":{`)
+	for i := range n {
+		one := strings.Replace(how, "REF", fmt.Sprintf(`{"$ref":"#/$defs/a%d"}`, i+1), 1)
+		fmt.Fprintf(&b, `"a%d":{"anyOf":[%s]},`, i, strings.TrimSuffix(strings.Repeat(one+",", w), ","))
+	}
+	fmt.Fprintf(&b, `"a%d":%s},`, n, end)
+	return b.String()
+}
+
+// Schemas whose references fan out take no time and no memory that grows with the product of their widths.
+func TestReferencesThatFanOutAreBounded(t *testing.T) {
+	v := testVocab()
+	for _, w := range []int{2, 8} {
+		g, err := v.Schema(json.RawMessage(refs(60, w, "REF", `{"type":"null"}`) + `"$ref":"#/$defs/a0"}`))
+		require.NoError(t, err)
+		require.Empty(t, g.frames, "calls with nothing behind them")
+		require.Less(t, len(g.root.items), 3)
+		_, err = v.Schema(json.RawMessage(refs(12, w, "REF", `{"type":"integer"}`) +
+			`"oneOf":[{"$ref":"#/$defs/a0"},{"type":"string"}]}`))
+		require.ErrorContains(t, err, "may fit the same value", "what lies so deep is taken for any type")
+	}
+
+	// 2^n ways to read n brackets: the rest is left out, and what is kept fits.
+	g, err := v.Schema(json.RawMessage(refs(40, 2, `{"type":"array","items":REF}`, `{"type":"null"}`) +
+		`"$ref":"#/$defs/a0"}`))
+	require.NoError(t, err)
+	p := g.root
+	for range 40 {
+		p = g.step(p, '[')
+		require.NotNil(t, p)
+		require.LessOrEqual(t, len(p.items), len(g.net.states)+mostWays)
+	}
+	for _, b := range []byte("null" + strings.Repeat("]", 40)) {
+		p = g.step(p, b)
+		require.NotNil(t, p)
+	}
+	require.True(t, p.whole)
+	require.LessOrEqual(t, g.items, mostItems)
+	require.Less(t, len(g.frames), 2*mostFrames)
+}
+
 func FuzzSchema(f *testing.F) {
 	for seed := range uint64(20) {
 		r := &random{Rand: rand.New(rand.NewPCG(seed, 5))}
@@ -209,6 +253,7 @@ func FuzzSchema(f *testing.F) {
 		f.Add(raw)
 	}
 	f.Add([]byte(`{"$defs":{"a":{"anyOf":[{"$ref":"#/$defs/a"}]}},"items":{"$ref":"#"}}`))
+	f.Add([]byte(refs(20, 3, "REF", `{"type":"null"}`) + `"oneOf":[{"$ref":"#/$defs/a0"},{"type":"string"}]}`))
 	v := testVocab()
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		g, err := v.Schema(raw)

@@ -16,7 +16,8 @@ type Grammar struct {
 	mu     sync.Mutex
 	frames map[frameKey]*frame
 	places map[string]*place
-	bytes  int // of the places' tokens
+	items  int // of the places
+	bytes  int // of their tokens
 	found  []uint32
 	serial uint64
 }
@@ -25,7 +26,13 @@ type Grammar struct {
 const (
 	mostPlaces = 20_000
 	mostBytes  = 16 << 20 // of what tokens lead on from places
+	mostItems  = 4 << 20  // of places
+	mostFrames = 200_000
 )
+
+// mostWays bounds the states that a text may have come to at once, beyond those of the network itself: texts that can
+// be read in many ways are in calls of many others. The rest of the ways is left out: every answer still fits.
+const mostWays = 4096
 
 // frame is a call that is under way, and those around it.
 type frame struct {
@@ -108,7 +115,7 @@ func (g *Grammar) frame(to int32, below *frame) *frame {
 func (g *Grammar) close(work []item) *place {
 	seen := map[item]bool{}
 	p := &place{}
-	for len(work) > 0 {
+	for len(work) > 0 && len(seen) < len(g.net.states)+mostWays {
 		at := work[len(work)-1]
 		work = work[:len(work)-1]
 		if seen[at] {
@@ -123,8 +130,11 @@ func (g *Grammar) close(work []item) *place {
 			work = append(work, item{to, at.in})
 		}
 		for _, c := range s.calls {
-			// A call that has nothing behind it needs no frame: its own end is the caller's.
-			work = append(work, item{c.rule, g.frame(c.to, at.in)})
+			in := at.in // where nothing is behind the call: its own end is the caller's
+			if !g.net.states[c.to].last {
+				in = g.frame(c.to, at.in)
+			}
+			work = append(work, item{c.rule, in})
 		}
 		switch {
 		case s.end && at.in == nil:
@@ -155,11 +165,16 @@ func (g *Grammar) known(p *place) *place {
 	if old := g.places[string(key)]; old != nil {
 		return old
 	}
-	if len(g.places) >= mostPlaces {
+	if len(g.places) >= mostPlaces || len(g.frames) >= mostFrames || g.items+len(p.items) > mostItems {
 		clear(g.places)
 		clear(g.frames)
-		g.bytes = 0
+		g.items, g.bytes = 0, 0
+		if g.root != nil { // places know those behind them, and all are behind this one
+			r := g.root
+			r.next, r.known, r.leads, r.ways, r.asked, r.after = [256]*place{}, [256]bool{}, nil, nil, false, nil
+		}
 	}
+	g.items += len(p.items)
 	g.places[string(key)] = p
 	return p
 }

@@ -20,6 +20,7 @@ type state struct {
 	empty []int32 // states that it also is
 	calls []call
 	end   bool // of a rule
+	last  bool // nothing is behind it but the rule's end; see markLast
 }
 
 // net is a network under construction. A rule is known by its first state. Methods that take a state and return another
@@ -264,4 +265,29 @@ func (n *net) checkLoops() error {
 		}
 	}
 	return nil
+}
+
+// markLast marks states that lead to the rule's end and to nothing else.
+func (n *net) markLast() {
+	const open, yes, no = 1, 2, 3
+	is := make([]int8, len(n.states))
+	var mark func(at int32) bool
+	mark = func(at int32) bool {
+		s := &n.states[at]
+		if is[at] == 0 {
+			is[at] = open // a circle is not last
+			s.last = len(s.edges) == 0 && len(s.calls) == 0 && (s.end || len(s.empty) > 0)
+			for _, to := range s.empty {
+				s.last = mark(to) && s.last
+			}
+			is[at] = no
+			if s.last {
+				is[at] = yes
+			}
+		}
+		return is[at] == yes
+	}
+	for at := range n.states {
+		mark(int32(at))
+	}
 }

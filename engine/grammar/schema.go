@@ -32,8 +32,14 @@ var of = map[string]string{"properties": "object", "required": "object", "additi
 type schemas struct {
 	net
 	root  json.RawMessage
-	depth int   // schemas around the one that is compiled
-	err   error // the first
+	depth int                          // schemas around the one that is compiled
+	err   error                        // the first
+	found map[kindsKey]map[string]bool // by kinds
+}
+
+type kindsKey struct {
+	raw   string
+	depth int
 }
 
 // mostDepth is how many schemas may be within each other.
@@ -48,7 +54,7 @@ func (c *schemas) refuse(at, format string, args ...any) {
 
 // compile makes a rule of a schema.
 func compile(raw json.RawMessage) (c *schemas, root int32, err error) {
-	c = &schemas{net: net{shared: map[string]int32{}}, root: raw}
+	c = &schemas{net: net{shared: map[string]int32{}}, root: raw, found: map[kindsKey]map[string]bool{}}
 	defer func() {
 		if p := recover(); p != nil {
 			if _, ok := p.(tooLarge); !ok {
@@ -65,6 +71,7 @@ func compile(raw json.RawMessage) (c *schemas, root int32, err error) {
 		if err := c.prune(root); err != nil {
 			c.refuse("#", "%v", err)
 		}
+		c.markLast()
 	}
 	return c, root, c.err
 }
@@ -247,6 +254,14 @@ func (c *schemas) differ(a, b json.RawMessage) bool {
 
 // kinds are the types that values of a schema may have; all where it is not known.
 func (c *schemas) kinds(raw json.RawMessage, depth int) map[string]bool {
+	key := kindsKey{string(raw), depth}
+	if _, ok := c.found[key]; !ok {
+		c.found[key] = c.findKinds(raw, depth)
+	}
+	return c.found[key]
+}
+
+func (c *schemas) findKinds(raw json.RawMessage, depth int) map[string]bool {
 	found := map[string]bool{}
 	o, ok := readObject(c.resolved(raw))
 	if list, listed := c.listedValues(o); listed {
