@@ -91,7 +91,8 @@ func (s *Server) around(path, method string, answer func(http.ResponseWriter, *h
 // allowed refuses a wrong method and a wrong key.
 func (s *Server) allowed(r *http.Request, path, method string) *Error {
 	if path != "/health" && s.o.Key != "" {
-		key, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+		scheme, key, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		ok := strings.EqualFold(scheme, "Bearer")                                // RFC 9110, 11.1
 		have, want := sha256.Sum256([]byte(key)), sha256.Sum256([]byte(s.o.Key)) // of equal length, whatever the key's is
 		if subtle.ConstantTimeCompare(have[:], want[:]) != 1 || !ok {
 			return errKey

@@ -189,7 +189,7 @@ func TestOnlyTheKeyOpens(t *testing.T) {
 	s := listening(t, newFake(t, func(engine.Request) []engine.Piece { return script("a") }).options(),
 		func(o *Options) { o.Key = "sesame" })
 	for key, want := range map[string]int{"": 401, "Bearer ": 401, "Bearer sesam": 401, "sesame": 401,
-		"Bearer sesame": 200} {
+		"Bearer sesame": 200, "bearer sesame": 200, "Basic sesame": 401} {
 		for _, path := range []string{"/v1/models", "/metrics"} {
 			r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
 			require.NoError(t, err)
