@@ -269,23 +269,19 @@ func (n *net) checkLoops() error {
 
 // markLast marks states that lead to the rule's end and to nothing else.
 func (n *net) markLast() {
-	const open, yes, no = 1, 2, 3
-	is := make([]int8, len(n.states))
+	seen := make([]bool, len(n.states))
 	var mark func(at int32) bool
 	mark = func(at int32) bool {
 		s := &n.states[at]
-		if is[at] == 0 {
-			is[at] = open // a circle is not last
-			s.last = len(s.edges) == 0 && len(s.calls) == 0 && (s.end || len(s.empty) > 0)
+		if !seen[at] {
+			seen[at] = true // and not last meanwhile: no circle is
+			last := len(s.edges) == 0 && len(s.calls) == 0 && (s.end || len(s.empty) > 0)
 			for _, to := range s.empty {
-				s.last = mark(to) && s.last
+				last = mark(to) && last
 			}
-			is[at] = no
-			if s.last {
-				is[at] = yes
-			}
+			s.last = last
 		}
-		return is[at] == yes
+		return s.last
 	}
 	for at := range n.states {
 		mark(int32(at))

@@ -127,7 +127,8 @@ func upToFinal(text string, messages *jinja.List) (string, error) {
 	trimmed := strings.TrimSpace(final)
 	at := strings.LastIndex(text, trimmed)
 	if at < 0 {
-		return "", fault("last message", "content that the chat template does not render as it is", "another message to continue")
+		return "", fault("last message", "content that the chat template does not render as it is",
+			"another message to continue")
 	}
 	if kept := strings.TrimLeftFunc(final, unicode.IsSpace); strings.HasPrefix(text[at:], kept) {
 		return text[:at+len(kept)], nil

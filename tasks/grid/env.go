@@ -104,8 +104,8 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 }
 
-// EachConsumerBehind is EachConsumer, but the thread that has i = 0 is the one behind busy threads, by whole warps, or
-// by so many more than all that there are.
+// EachConsumerBehind is EachConsumer with i = 0 in the first thread of the first warp that is behind the first busy
+// threads. Where these are all threads or more, warps are counted from the first one again.
 func (e *Env) EachConsumerBehind(busy, n int, body func(i u32)) {
 	first := pipeline.CeilDiv(busy, dsl.WarpSize) % e.Consumers * dsl.WarpSize
 	if first == 0 {

@@ -71,7 +71,8 @@ func (p *packets) got(a interp.Access, flag uint32) error {
 		return nil
 	}
 	if before.flag != 0 && int32(flag-before.flag) <= 0 {
-		return fmt.Errorf("waits for flag %d of packet %d of %s, and has waited here for flag %d before, want ascending flags", flag, i, a.Buffer, before.flag)
+		return fmt.Errorf("waits for flag %d of packet %d of %s, and has waited here for flag %d before, want ascending flags",
+			flag, i, a.Buffer, before.flag)
 	}
 	s[w][i] = wait{flag, lane}
 	return nil
