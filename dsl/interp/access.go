@@ -2,6 +2,7 @@ package interp
 
 import (
 	"encoding/binary"
+	"math"
 	"strconv"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -53,6 +54,51 @@ func (m *machine) locate(w *warp, in *inst, r *memRef, rg *region, l int, n int6
 		return 0, false
 	}
 	return off, true
+}
+
+// spots finds lanes' byte offsets as locate does, by what all lanes of an access have in common.
+type spots struct {
+	index           *row
+	most            uint64 // the largest index
+	base, elem, abs int64
+	odd             int64 // bits that the place of an aligned access has not
+}
+
+// noIndex is out of all bounds in each lane, zeroIndex in none.
+var noIndex, zeroIndex = func() (no, zero row) {
+	for l := range no {
+		no[l] = math.MaxUint64
+	}
+	return
+}()
+
+// spotsOf is what lanes' accesses to n elements have in common.
+func (m *machine) spotsOf(w *warp, r *memRef, rg *region, n int64) spots {
+	length := r.length
+	if length == 0 {
+		length = (int64(len(rg.data)) - r.base) / r.elem
+	}
+	s := spots{index: &zeroIndex, most: uint64(length - n), base: r.base, elem: r.elem, odd: n*r.elem - 1}
+	if r.shared {
+		s.abs = int64(rg.info.buf.Offset)
+	}
+	switch {
+	case length < n:
+		s.index, s.most = &noIndex, 0
+	case !r.none:
+		s.index = m.in(w, r.index)
+	}
+	if r.signed {
+		s.most = min(s.most, math.MaxInt32)
+	}
+	return s
+}
+
+// of is lane l's offset, and whether it is within bounds and aligned; where not, locate says what is wrong.
+func (s *spots) of(l int) (int64, bool) {
+	i := s.index[l&31]
+	off := s.base + int64(i)*s.elem
+	return off, i <= s.most && (off+s.abs)&s.odd == 0
 }
 
 // shownIndex is lane l's index as a report shows it.
@@ -162,37 +208,29 @@ func stepLoad(m *machine, w *warp, in *inst) {
 	a := accessorFor(w, in, false)
 	g := rg.info.gran
 	single := rg.shadow != nil && n == 1<<g
-	var ok record // a write record found to be before every lane of this access
+	at := m.spotsOf(w, r, rg, int64(in.vec))
 	for l := range 32 {
 		if w.mask>>l&1 == 0 {
 			continue
 		}
-		off, in1 := m.locate(w, in, r, rg, l, int64(in.vec))
-		if !in1 {
+		off, ok := at.of(l)
+		if !ok {
+			m.locate(w, in, r, rg, l, int64(in.vec))
 			return
 		}
 		if rg.shadow != nil {
 			a.by(l)
 			if single {
 				c := &rg.shadow[off>>g]
-				if c.w != 0 && (c.w != ok || w.clk.ahead != 0) {
-					if !m.checkAll(rg, c.w, true, off, &a) {
-						return
-					}
-					if ok = c.w; c.w.isSet() || c.w.comp() == w.comp && c.w.epoch() >= w.clk.sync {
-						ok = 0 // ordered for this lane, perhaps not for others
-					}
+				if !m.checkRead(rg, c.w, off, &a) {
+					return
 				}
-				if c.r == 0 || c.r == a.rec {
-					c.r = a.rec
-				} else {
-					m.recordRead(rg, c, &a)
-				}
+				m.recordRead(rg, c, &a)
 			} else if !m.touch(rg, off, n, &a) {
 				return
 			}
 		}
-		if !m.readable(w, in, r, rg, l, off, n) {
+		if rg.valid != nil && !rg.isValid(off, n) && !m.readable(w, in, r, rg, l, off, n) {
 			return
 		}
 		if !in.unread {
@@ -203,14 +241,19 @@ func stepLoad(m *machine, w *warp, in *inst) {
 
 // fill puts the elements at off into lane l of the results.
 func (m *machine) fill(w *warp, in *inst, rg *region, l int, off int64) {
-	e := int64(in.size)
-	if e == 16 {
-		v := rg.load(off, 16)
-		w.regs[in.r[0]][l], w.regs[in.r[0]+1][l] = v.lo, v.hi
-		return
-	}
-	for i, o := range in.r {
-		w.regs[o][l] = rg.load(off+int64(i)*e, e).lo
+	b := rg.data[off:]
+	switch e := in.size; e {
+	case 16:
+		w.regs[in.r[0]][l] = binary.LittleEndian.Uint64(b)
+		w.regs[in.r[0]+1][l] = binary.LittleEndian.Uint64(b[8:])
+	case 4:
+		for i, o := range in.r {
+			w.regs[o][l] = uint64(binary.LittleEndian.Uint32(b[4*i:]))
+		}
+	default:
+		for i, o := range in.r {
+			w.regs[o][l] = rg.load(off+int64(i*e), int64(e)).lo
+		}
 	}
 }
 
@@ -230,12 +273,14 @@ func stepStore(m *machine, w *warp, in *inst) {
 	rg := m.region(w, r)
 	n := int64(in.vec) * r.elem
 	a := accessorFor(w, in, true)
+	at := m.spotsOf(w, r, rg, int64(in.vec))
 	for l := range 32 {
 		if w.mask>>l&1 == 0 {
 			continue
 		}
-		off, ok := m.locate(w, in, r, rg, l, int64(in.vec))
+		off, ok := at.of(l)
 		if !ok {
+			m.locate(w, in, r, rg, l, int64(in.vec))
 			return
 		}
 		if rg.shadow != nil {

@@ -126,7 +126,7 @@ func mul32(m *machine, w *warp, in *inst) {
 func division(s *ir.Instr) (stepFn, error) {
 	return pick(map[ir.Type]stepFn{
 		ir.I32: divide(func(a, b uint64) uint64 { return uint64(uint32(int32(a) / int32(b))) }),
-		ir.U32: divide(func(a, b uint64) uint64 { return a / b }),
+		ir.U32: divide(func(a, b uint64) uint64 { return uint64(uint32(a) / uint32(b)) }),
 		ir.U64: divide(func(a, b uint64) uint64 { return a / b }),
 		ir.F32: float2(func(a, b float32) float32 { return a / b }),
 	}, s.Args[0].Type)
@@ -135,7 +135,7 @@ func division(s *ir.Instr) (stepFn, error) {
 func remainder(s *ir.Instr) (stepFn, error) {
 	return pick(map[ir.Type]stepFn{
 		ir.I32: divide(func(a, b uint64) uint64 { return uint64(uint32(int32(a) % int32(b))) }),
-		ir.U32: divide(func(a, b uint64) uint64 { return a % b }),
+		ir.U32: divide(func(a, b uint64) uint64 { return uint64(uint32(a) % uint32(b)) }),
 		ir.U64: divide(func(a, b uint64) uint64 { return a % b }),
 	}, s.Args[0].Type)
 }
@@ -236,13 +236,14 @@ func compare(holds func(c int) bool) binder {
 	signed := func(m *machine, w *warp, in *inst) {
 		a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
 		for l := range d {
-			d[l] = is[(1+cmpI32(a[l], b[l]))&3]
+			x, y := int32(a[l]), int32(b[l])
+			d[l] = bit(x < y)&is[0] | bit(x == y)&is[1] | bit(x > y)&is[2]
 		}
 	}
 	unsigned := func(m *machine, w *warp, in *inst) {
 		a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
 		for l := range d {
-			d[l] = is[(1+cmpU(a[l], b[l]))&3]
+			d[l] = bit(a[l] < b[l])&is[0] | bit(a[l] == b[l])&is[1] | bit(a[l] > b[l])&is[2]
 		}
 	}
 	float := func(m *machine, w *warp, in *inst) {

@@ -41,8 +41,9 @@ func (s *sub) at(comp int32, lane uint8) uint32 {
 
 // covers reports whether s knows everything that t knows.
 func (s *sub) covers(t *sub) bool {
+	e := s.e[:len(t.e)]
 	for i, ep := range t.e {
-		if s.e[i] < ep {
+		if e[i] < ep {
 			return false
 		}
 	}
@@ -64,6 +65,9 @@ func joinSub(s, t *sub) *sub {
 		return s
 	}
 	u := &sub{e: make([]uint32, len(s.e))}
+	if n := len(s.ahead) + len(t.ahead); n > 0 {
+		u.ahead = make([]aheadLane, 0, n)
+	}
 	for i := range s.e {
 		u.e[i] = max(s.e[i], t.e[i])
 	}
@@ -98,6 +102,9 @@ func (s *sub) raise(a aheadLane) {
 
 // level turns what is known of each lane of a component into what is known of all, as accesses of all lanes want it.
 func (s *sub) level(comp int32) {
+	if len(s.ahead) < 32 {
+		return
+	}
 	lanes, least := 0, uint32(math.MaxUint32)
 	for _, a := range s.ahead {
 		if a.comp == comp {
@@ -175,6 +182,7 @@ func (c *clock) raised(ctas int, comps, cta, comp int32, all uint32, lane uint8,
 	if old := out.subs[cta]; old != nil {
 		copy(s.e, old.e)
 		s.e[comp] = max(s.e[comp], all)
+		s.ahead = make([]aheadLane, 0, len(old.ahead)+1)
 		for _, a := range old.ahead {
 			s.raise(a)
 		}

@@ -111,6 +111,9 @@ type region struct {
 }
 
 func (rg *region) isValid(off, n int64) bool {
+	if b := off & 63; b+n <= 64 && n < 64 { // as all but copies are
+		return rg.valid[off>>6]>>b&(1<<n-1) == 1<<n-1
+	}
 	for n > 0 {
 		k := min(n, 64-off&63)
 		if ^rg.valid[off>>6]>>(off&63)<<(64-k) != 0 {

@@ -31,6 +31,9 @@ func (r record) pc() int32     { return int32(r) & (1<<pcBits - 1) }
 func (r record) isSet() bool   { return r != 0 && r.epoch() == 0 }
 func (r record) setIndex() int { return int(r) - 1 }
 
+// repeats reports whether s, a later record, is the same instruction's in the same lane.
+func (r record) repeats(s record) bool { return (r^s)&^((maxEpoch-1)<<(pcBits+laneBits)) == 0 }
+
 // cell is a granule's shadow: its last writes and the reads since.
 type cell struct {
 	w, r record
@@ -83,7 +86,11 @@ type accessor struct {
 	write bool
 	async bool   // a bulk copy's access, made in the async proxy
 	rec   record // what it leaves behind
+	ok    record // a write that has been found to come before this access in every lane; 0: none
 }
+
+// all is the record of this access by all lanes of the warp.
+func (a *accessor) all() record { return a.rec&^((1<<laneBits-1)<<pcBits) | anyLane<<pcBits }
 
 // compPlace is the place of a clock component: its CTA, and its number there.
 type compPlace struct{ cta, wi int32 }
@@ -181,7 +188,7 @@ func (m *machine) touch(rg *region, off, n int64, a *accessor) bool {
 			}
 			m.recordWrite(rg, c, a)
 		} else {
-			if was.w != ok.w && was.w != 0 && !m.checkAll(rg, was.w, true, i<<g, a) {
+			if was.w != ok.w && !m.checkRead(rg, was.w, i<<g, a) {
 				return false
 			}
 			m.recordRead(rg, c, a)
@@ -195,6 +202,21 @@ func (m *machine) touch(rg *region, off, n int64, a *accessor) bool {
 
 func (m *machine) checkWrite(rg *region, c *cell, off int64, a *accessor) bool {
 	return m.checkAll(rg, c.w, true, off, a) && m.checkAll(rg, c.r, false, off, a)
+}
+
+// checkRead checks a read against the writes behind r. One that is found to come before every lane is not looked at
+// again in this access.
+func (m *machine) checkRead(rg *region, r record, off int64, a *accessor) bool {
+	if r == 0 || r == a.ok {
+		return true
+	}
+	if !m.checkAll(rg, r, true, off, a) {
+		return false
+	}
+	if k := &a.w.clk; k.ahead == 0 && !a.async && !r.isSet() && (r.comp() != a.w.comp || r.epoch() < k.sync) {
+		a.ok = r
+	}
+	return true
 }
 
 func (m *machine) checkAll(rg *region, r record, wrote bool, off int64, a *accessor) bool {
@@ -221,10 +243,11 @@ func (m *machine) recordRead(rg *region, c *cell, a *accessor) {
 	case c.r.isSet():
 		s := &rg.sets[c.r.setIndex()]
 		s.list = m.insert(s.list, a, a.w.mask == fullMask)
-	case m.replaces(c.r, a):
+	case c.r == a.all():
+	case c.r.repeats(a.rec) || m.replaces(c.r, a):
 		c.r = a.rec
 	case m.joins(c.r, a, a.w.mask == fullMask):
-		c.r = pack(a.rec.comp(), a.rec.epoch(), anyLane, a.in.pc)
+		c.r = a.all()
 	default:
 		c.r = rg.newSet(m.insert([]record{c.r}, a, false)...)
 	}
@@ -250,11 +273,13 @@ func (m *machine) insert(list []record, a *accessor, full bool) []record {
 	}
 	for i := lo; i < len(list) && list[i].comp() == comp; i++ {
 		switch r := list[i]; {
-		case m.replaces(r, a):
+		case r == a.all():
+			return list
+		case r.repeats(a.rec) || m.replaces(r, a):
 			list[i] = a.rec
 			return list
 		case m.joins(r, a, full):
-			list[i] = pack(comp, a.rec.epoch(), anyLane, a.in.pc)
+			list[i] = a.all()
 			return list
 		}
 	}
