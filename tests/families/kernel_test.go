@@ -52,6 +52,7 @@ func decodeAs(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens [
 	t.Helper()
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
+	sim.Options.NoRaces = mk.Options.Fault != megakernel.NoFault // only its values matter
 	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
 	s, err := runtime.NewSequence(mk, sim, tensors(w), pages+1, backwards(pages), 0)
 	require.NoError(t, err)

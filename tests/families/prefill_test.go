@@ -50,6 +50,8 @@ func prefilled(t *testing.T, mk *megakernel.Kernel, p *megakernel.Prefill, w ref
 	require.NoError(t, err)
 	long, err := runtime.NewSim(p.IR, 2)
 	require.NoError(t, err)
+	faulty := p.Of.Options.Fault != megakernel.NoFault // only its values matter
+	sim.Options.NoRaces, long.Options.NoRaces = faulty, faulty
 	s, err := runtime.NewSequence(mk, sim, tensors(w), pages+1, backwards(pages), 0)
 	require.NoError(t, err)
 	r, err := runtime.OpenPrefill(p, long, sim, pages+1, 0)
