@@ -117,10 +117,15 @@ type lister struct {
 	keys []Key
 	n    int // instructions passed
 	out  []Mutation
+
+	trail []place // to the statement at hand
 }
 
 func (l *lister) block(b *ir.Block, region, role string) {
-	for _, s := range b.Stmts {
+	outer := len(l.trail)
+	defer func() { l.trail = l.trail[:outer] }()
+	for i, s := range b.Stmts {
+		l.trail = append(l.trail[:outer], place{b, i})
 		switch s := s.(type) {
 		case *ir.Instr:
 			l.instr(s, region, role)
@@ -153,8 +158,7 @@ func (l *lister) possible(m Mutation, in *ir.Instr) bool {
 	if m.Class != Earlier && m.Class != Later {
 		return true
 	}
-	e := &edit{k: l.k, in: in}
-	e.find(l.k.Body)
+	e := &edit{k: l.k, in: in, trail: slices.Clone(l.trail)}
 	for i, p := range e.trail { // a move changes the order in one of these blocks
 		e.trail[i].block = &ir.Block{Stmts: slices.Clone(p.block.Stmts)}
 	}
