@@ -103,7 +103,7 @@ func load(ctx context.Context, m Machine, mk *megakernel.Kernel) (Loaded, error)
 }
 
 // Executor is the Machine that executes kernels on the CPU with all checks of the
-// executor. Its times are the executor's own and no measure of any GPU.
+// executor; planted ones have no checks of races. Its times are the executor's own and no measure of any GPU.
 type Executor struct {
 	Seed uint64 // of the interleavings
 }
