@@ -23,14 +23,15 @@ const (
 	precAtom
 )
 
-// expr is the text of a C++ expression and how tightly it binds. For an i32
-// whose arithmetic was done in u32, wrap is the text before the conversion
-// back, so that sums of sums convert once.
+// expr is the text of a C++ expression and how tightly it binds. op is its
+// outermost infix operator, where that binds it. For an i32 whose arithmetic
+// was done in u32, wrap is the expression before the conversion back, so that
+// sums of sums convert once.
 type expr struct {
-	text     string
-	prec     int
-	wrap     string
-	wrapPrec int
+	text string
+	prec int
+	op   string
+	wrap *expr
 }
 
 func atom(text string) expr { return expr{text: text, prec: precAtom} }
@@ -47,10 +48,11 @@ func (e expr) in(prec int) string {
 
 // operands are the parenthesised sides of a binary operator. Sides of shifts
 // and bitwise operators are always parenthesised when they are themselves
-// binary, for readers; the right side of an associative operator never needs it.
+// binary, for readers. The right side of an associative operator does not need
+// it where its own is the same, or is - under +. A factor a / b or a % b needs it.
 func operands(a, b expr, prec int, op string, associative bool) (string, string) {
 	left, right := prec, prec+1
-	if associative {
+	if associative && (op == b.op || op == "+") {
 		right = prec
 	}
 	switch op {
@@ -87,7 +89,7 @@ func tight(e expr, prec int) int {
 // infix is "a op b".
 func infix(a expr, op string, b expr, prec int, associative bool) expr {
 	l, r := operands(a, b, prec, op, associative)
-	return expr{text: l + " " + op + " " + r, prec: prec}
+	return expr{text: l + " " + op + " " + r, prec: prec, op: op}
 }
 
 // prefix is "op a"; two signs never touch.
@@ -106,8 +108,8 @@ func castTo(ctype string, a expr) expr {
 
 // asU32 is an i32 expression's value modulo 2³².
 func asU32(e expr) expr {
-	if e.wrap != "" {
-		return expr{text: e.wrap, prec: e.wrapPrec}
+	if e.wrap != nil {
+		return *e.wrap
 	}
 	return castTo("u32", e)
 }
@@ -115,7 +117,7 @@ func asU32(e expr) expr {
 // wrapped is an i32 whose value was computed as the u32 expression e.
 func wrapped(e expr) expr {
 	c := castTo("i32", e)
-	c.wrap, c.wrapPrec = e.text, e.prec
+	c.wrap = &e
 	return c
 }
 

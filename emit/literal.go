@@ -43,8 +43,7 @@ func intLiteral(x int32) expr {
 	case x < 0:
 		e.prec = precUnary
 	}
-	e.wrap, e.wrapPrec = strconv.FormatUint(uint64(uint32(x)), 10)+"u", precAtom
-	return e
+	return withBits(e, strconv.FormatUint(uint64(uint32(x)), 10)+"u")
 }
 
 // hexLiteral is an integer constant as bits, for operands of bitwise ops.
@@ -58,7 +57,13 @@ func hexLiteral(v *ir.Value) expr {
 		return atom(fmt.Sprintf("0x%xu", uint32(v.Bits)))
 	}
 	e := expr{text: fmt.Sprintf("(i32)0x%xu", uint32(v.Bits)), prec: precUnary}
-	e.wrap, e.wrapPrec = fmt.Sprintf("0x%xu", uint32(v.Bits)), precAtom
+	return withBits(e, fmt.Sprintf("0x%xu", uint32(v.Bits)))
+}
+
+// withBits is the i32 constant e whose bits as a u32 are spelled u.
+func withBits(e expr, u string) expr {
+	bits := atom(u)
+	e.wrap = &bits
 	return e
 }
 

@@ -146,6 +146,23 @@ func TestRegionIsBracedOnlyWhenNothingLeavesIt(t *testing.T) {
 		"  }\n  // ---- open ----\n  // ---- nested ----\n  const u32 kept", "out[kept] = kept;")
 }
 
+// i * (n + 127) / 128 was printed for i · ⌈n/128⌉: pages of other sequences on the GPU, and nothing on the executor.
+func TestAFactorThatDividesKeepsItsParentheses(t *testing.T) {
+	text := body(t, func(k *dsl.Kernel) {
+		out, n := dsl.Global[dsl.U32](k, "out", 0), dsl.Scalar[dsl.U32](k, "n", "")
+		s := dsl.Bits[dsl.I32](n)
+		for i, x := range []dsl.Val[dsl.U32]{
+			k.Lane().Mul(n.AddC(127).DivC(128)), k.Lane().Mul(n.RemC(128)), n.DivC(128).Mul(k.Lane()),
+			k.Lane().Mul(n.Mul(k.Warp())), k.Lane().Add(n.Sub(k.Warp())), k.Lane().Sub(n.Add(k.Warp())),
+			dsl.Bits[dsl.U32](s.Mul(dsl.Bits[dsl.I32](n.DivC(7)))),
+		} {
+			out.Store(dsl.At(i), x)
+		}
+	})
+	has(t, text, "out[0] = lane * ((n + 127) / 128);", "out[1] = lane * (n % 128);", "out[2] = n / 128 * lane;",
+		"out[3] = lane * n * warp;", "out[4] = lane + n - warp;", "out[5] = lane - (n + warp);", "out[6] = n * (n / 7);")
+}
+
 func TestFloatConstantsKeepTheirBits(t *testing.T) {
 	text := body(t, func(k *dsl.Kernel) {
 		out := dsl.Global[dsl.F32](k, "out", 0)
