@@ -24,7 +24,7 @@ func stepSetMaxReg(m *machine, w *warp, in *inst) {
 		return
 	}
 	w.wait = waiting{}
-	if !m.join(w, in, 0, 0) {
+	if !m.join(w, in, 0, 0) || m.o.races() && !m.metSince(w, in) {
 		return
 	}
 	w.cta.nreg -= n - w.nreg
@@ -33,6 +33,23 @@ func stepSetMaxReg(m *machine, w *warp, in *inst) {
 		m.sched.again(other)
 	}
 	w.cta.wanting = w.cta.wanting[:0]
+}
+
+// metSince reports whether all warps of w's warpgroup are known to have executed the setmaxnreg before this one, as PTX
+// wants by a barrier between the two.
+func (m *machine) metSince(w *warp, in *inst) bool {
+	n := len(w.regset)
+	w.regset = append(w.regset, pack(w.comp, w.clk.epoch, anyLane, in.pc))
+	for _, other := range w.cta.warps[w.wi/4*4:][:4] {
+		if n == 0 || other == w || len(other.regset) >= n && m.before(other.regset[n-1], w, anyLane) {
+			continue
+		}
+		m.fail(w, in, anyLane, WarpgroupApart,
+			"sets registers again, and nothing says that warp %d of the warpgroup has set them before: a barrier of the "+
+				"warpgroup is missing", other.wi).side("before", w, anyLane, &m.p.code[w.regset[n-1].pc()])
+		return false
+	}
+	return true
 }
 
 // enoughRegisters reports whether a warp that asks for registers would get them.

@@ -127,6 +127,7 @@ type warp struct {
 	group  *groupState // nil: it has no wgmmas
 	copies copyState   // its cp.asyncs
 	nreg   int         // registers a thread; 0: what it began with
+	regset []record    // its setmaxnregs
 }
 
 type warpState uint8

@@ -46,6 +46,10 @@ func (m *machine) issueTensor(w *warp, in *inst, l int, c *cta) bool {
 		return false
 	}
 	src := m.global[m.p.rootOf[t.Of]]
+	if p := t.Problem(int64(len(src.data))); p != "" {
+		m.fail(w, in, l, CopyRules, "%s", p).at(t.Of, 0)
+		return false
+	}
 	f := &flight{cta: c, w: w, in: in, lane: uint8(l), bar: b, comp: comp, phase: b.phase, dst: dst, src: src, dstOff: off,
 		n: t.BoxBytes()}
 	f.rec = pack(c.id*m.comps+comp, b.phase+1, anyLane, in.pc)

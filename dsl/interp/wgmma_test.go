@@ -330,6 +330,26 @@ func TestRegistersMoveBetweenWarpgroups(t *testing.T) {
 	require.Contains(t, f.Error(), "waits for 232 registers a thread and has 168")
 }
 
+// PTX: after a setmaxnreg all warps of the warpgroup synchronise before the next one.
+func TestRegistersMoveAgainBehindABarrierOfTheWarpgroup(t *testing.T) {
+	again := func(between func(k *dsl.Kernel)) *interp.Program {
+		return build(t, 8, 1, func(k *dsl.Kernel) {
+			k.Roles(dsl.Role{Name: "all", First: 4, End: 8, Body: func() {
+				k.FewerRegisters(64)
+				between(k)
+				k.MoreRegisters(96)
+			}})
+		})
+	}
+	clean(t, again(func(k *dsl.Kernel) { k.NamedBarrier(1, 4) }), 7)
+	for _, between := range []func(k *dsl.Kernel){func(*dsl.Kernel) {}, (*dsl.Kernel).SyncWarp} {
+		f := faultIn(t, again(between), 1)
+		require.Equal(t, interp.WarpgroupApart, f.Kind)
+		require.Contains(t, f.Error(), "sets registers again, and nothing says that warp")
+		require.Contains(t, f.Error(), "a barrier of the warpgroup is missing")
+	}
+}
+
 func TestElectChoosesOneLaneOfEachWarp(t *testing.T) {
 	p := build(t, 4, 1, func(k *dsl.Kernel) {
 		out := dsl.Global[dsl.U32](k, "out", 128)

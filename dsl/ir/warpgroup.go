@@ -52,6 +52,8 @@ func wgmma(in *Instr) ([]Type, error) {
 			return nil, fmt.Errorf("reads %s in %s memory, want shared", m.Buf, m.Buf.Space)
 		} else if t.Swizzle != 64 && t.Swizzle != 128 || t.Stride < 0 || t.Stride%16 != 0 || t.Stride >= 1<<18 {
 			return nil, fmt.Errorf("has rows of %d bytes in groups %d bytes apart, want 64 or 128 and a multiple of 16 below 2^18", t.Swizzle, t.Stride)
+		} else if t.Stride%(8*t.Swizzle) != 0 || t.Across%(8*t.Swizzle) != 0 {
+			return nil, fmt.Errorf("has groups of 8 rows of operand %d %d and %d bytes apart, want multiples of their %d bytes: the swizzle begins anew with each", i, t.Stride, t.Across, 8*t.Swizzle)
 		} else if t.Across != 0 && in.T == E4M3x2 {
 			return nil, fmt.Errorf("has columns of operand %d of e4m3x2 in rows, want rows in rows", i)
 		} else if t.Across != 0 && (i < len(in.Mem)-1 || t.Across < 0 || t.Across%16 != 0 || t.Across >= 1<<18) {
@@ -103,6 +105,16 @@ type TensorMap struct {
 
 // BoxBytes is what a copy moves.
 func (m *TensorMap) BoxBytes() int64 { return 2 * int64(m.Box[0]) * int64(m.Box[1]) * int64(m.Box[2]) }
+
+// Problem says why a buffer of that many bytes cannot have this map, or nothing: its last dimension has no element, or
+// some that a coordinate does not reach, which is an i32.
+func (m *TensorMap) Problem(bytes int64) string {
+	if n := m.Within(bytes)[2]; n < 1 || n > 1<<31 {
+		return fmt.Sprintf("a tensor map of %d elements in its last dimension, over %s of %d bytes, want 1 to 2^31", n, m.Of,
+			bytes)
+	}
+	return ""
+}
 
 // Within is Dims over a buffer of that many bytes.
 func (m *TensorMap) Within(bytes int64) [3]int64 {
@@ -166,14 +178,19 @@ func (v *verifier) tensorMap(b *Buf, what string) {
 		if m.Of.Len == 0 && i == 2 && d == 0 {
 			d = 1
 		}
-		if d < 1 || d >= 1<<32 || m.Box[i] < 1 || m.Box[i] > 256 {
-			bad("has a box of %d of %d elements in dimension %d, want 1 to 256 of 1 to 2^32-1", m.Box[i], d, i)
+		if d < 1 || d > 1<<31 || m.Box[i] < 1 || m.Box[i] > 256 {
+			bad("has a box of %d of %d elements in dimension %d, want 1 to 256 of 1 to 2^31, which coordinates reach", m.Box[i],
+				d, i)
 		}
 	}
 	for i, s := range m.Strides {
 		if s < 16 || s%16 != 0 || s >= 1<<40 {
 			bad("has a stride of %d bytes in dimension %d, want a multiple of 16 below 2^40", s, i+1)
+			return
 		}
+	}
+	if s := m.Strides; s[1]%s[0] != 0 {
+		bad("has strides of %d and %d bytes, want a multiple of the first as the second", s[0], s[1])
 	}
 	if m.Box[0]*2%16 != 0 || m.BoxBytes() >= 1<<20 {
 		bad("has a box of %d bytes in rows of %d, want fewer than 2^20 in multiples of 16", m.BoxBytes(), 2*m.Box[0])

@@ -18,6 +18,9 @@ func (g *GPU) encode(b *ir.Buf) error {
 	if err != nil {
 		return fmt.Errorf("tensor map %s: %w", b.Name, err)
 	}
+	if p := b.Map.Problem(of.Bytes()); p != "" {
+		return fmt.Errorf("%s", p)
+	}
 	text, err := of.TensorMap(b.Map.From, b.Map.Within(of.Bytes()), b.Map.Strides, b.Map.Box)
 	if err != nil {
 		return fmt.Errorf("tensor map %s of %s: %w", b.Name, b.Map.Of.Name, err)

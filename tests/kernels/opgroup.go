@@ -34,7 +34,7 @@ func tensorMaps(r *rows) {
 	k := r.k
 	const boxes, words = 3, 2 * 3 * 16 // a box is 2×3×32 elements of 2 bytes
 	src := r.words("tensor_in", 3)
-	m := dsl.NewTensorMap(k, "tensor_map", src, 64, [3]int64{48, 5, 4}, [2]int64{96, 512}, [3]int{32, 3, 2})
+	m := dsl.NewTensorMap(k, "tensor_map", src, 64, [3]int64{48, 5, 4}, [2]int64{96, 480}, [3]int{32, 3, 2})
 	stage := dsl.Shared[dsl.U32](k, "tensor_stage", boxes*128, dsl.Align(128))
 	bar := dsl.NewMBars(k, "tensor_landed", 1)
 	k.If(k.Tid().EqC(0), func() {
@@ -68,6 +68,7 @@ func warpgroups(r *rows) {
 	k.Barrier()
 	k.FewerRegisters(168)
 	r.put(ir.OpSetMaxReg, "fewer", k.U32(1))
+	k.Barrier()
 	k.MoreRegisters(168)
 	r.put(ir.OpSetMaxReg, "as many again", k.U32(1))
 	sums := dsl.NewArray(dsl.Cast[dsl.F32](k.Lane()), columns/2, "sum")
