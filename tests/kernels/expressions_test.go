@@ -80,6 +80,23 @@ func pairs[T dsl.Int](k *dsl.Kernel, out dsl.Buf[T], leaf func(i int) dsl.Val[T]
 			store(fmt.Sprintf("%s(c, %s(a, b))", x.name, y.name), x.of(c, y.of(a, b)))
 		}
 	}
+	rng, all := rand.New(rand.NewPCG(3, 4)), operators[T]()
+	var tree func(depth int) dsl.Val[T]
+	tree = func(depth int) dsl.Val[T] {
+		op := all[rng.IntN(len(all))]
+		switch {
+		case depth == 0:
+			return []dsl.Val[T]{a, b, c}[rng.IntN(leaves)]
+		case op.name == "div" || op.name == "rem":
+			return op.of(tree(depth-1), tree(0))
+		case op.name == "word": // divides by its first operand
+			return op.of(tree(0), tree(depth-1))
+		}
+		return op.of(tree(depth-1), tree(rng.IntN(depth)))
+	}
+	for i := range 200 {
+		store(fmt.Sprintf("random %d", i), tree(2+i%3))
+	}
 	return names
 }
 
@@ -131,7 +148,8 @@ func TestTheTextOfAnExpressionSaysWhatItsProgramComputes(t *testing.T) {
 	stores := 0
 	const apart = 8
 	for lane := 0; lane < dsl.WarpSize; lane += apart {
-		c := &cText{names: map[string]cNumber{"lane": cOf(uint64(lane), "u32")}}
+		c := &cText{names: map[string]cNumber{"lane": cOf(uint64(lane), "u32"), "true": cOf(1, "bool"),
+			"false": cOf(0, "bool")}}
 		c.load = func(_ string, i uint64) cNumber { return cOf(uint64(binary.LittleEndian.Uint32(data[4*i:])), "u32") }
 		c.store = func(buffer string, i uint64, v cNumber) {
 			ctype := strings.TrimSuffix(buffer, "s")
