@@ -51,6 +51,30 @@ func TestWhatATensorMapMustBe(t *testing.T) {
 	require.ErrorContains(t, err, "describes @src up to byte 1536, but it has 1024")
 }
 
+func TestATensorMapLiesWhereNobodyWrites(t *testing.T) {
+	for _, change := range []func(b *ir.Buf){func(b *ir.Buf) { b.ReadOnly = false }, func(b *ir.Buf) { b.Align = 32 }} {
+		p, err := mapped(t, 0, func(*ir.TensorMap) {})
+		require.NoError(t, err)
+		for _, b := range p.Bufs {
+			if b.Map != nil {
+				change(b)
+			}
+		}
+		require.ErrorContains(t, ir.Verify(p), "holds a tensor map, want read-only global memory of 128 bytes, aligned to 64")
+	}
+}
+
+func TestATensorCopyNamesCTAsOfItsCluster(t *testing.T) {
+	p, err := mapped(t, 0, func(*ir.TensorMap) {})
+	require.NoError(t, err)
+	p.Instrs(func(in *ir.Instr) {
+		if in.Op == ir.OpTensorG2S {
+			in.Attr.Imm = 3
+		}
+	})
+	require.ErrorContains(t, ir.Verify(p), "copies into the CTAs of mask 0x3 of a cluster of 1")
+}
+
 func TestATensorMapOfWhatABufferHolds(t *testing.T) {
 	m := ir.TensorMap{Of: &ir.Buf{Name: "src"}, From: 64, Strides: [2]int64{128, 512}}
 	require.Empty(t, m.Problem(64+512))
