@@ -50,8 +50,8 @@ func throughWords[T dsl.Int](a, b dsl.Val[T]) dsl.Val[T] {
 	return dsl.Cast[T](y.Mul(x).Sub(x))
 }
 
-// The leaves of an expression, of each lane: all odd, and of sizes apart, so that hardly anything of two that is divided
-// by is 0.
+// The leaves of an expression, of each lane: all odd, and of sizes apart, so that hardly anything of two that is
+// divided by is 0.
 const leaves = 3
 
 func leavesOf(rng *rand.Rand) [leaves]uint32 {
