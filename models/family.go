@@ -9,9 +9,15 @@ type Family struct {
 	Title string // in listings, such as "Qwen 3"
 	Class string // the class of the causal language model in "architectures"
 	Also  string // another class there, of the same mathematics; "" for none
+	// Parts are model types of the text parts of multimodal models that compute the same from text alone, in which the
+	// three positions of a rotary embedding in three dimensions (mrope) are one.
+	Parts []string
 	// Defaults is a JSON object with what transformers takes for absent fields, as far as published files leave them
 	// out.
 	Defaults string
+	// PartDefaults are further ones for the text part of a multimodal model, of which transformers 4 wrote only what
+	// differs from them; "" for none.
+	PartDefaults string
 	// Fields are the family's names of fields that all families share, such as "num_layers" for
 	// "num_hidden_layers"; nil for none. A file may have either name, not both.
 	Fields map[string]string

@@ -23,6 +23,7 @@ type Fields struct {
 	p        *problems
 
 	inRope         bool    // the object is about the rotary embedding
+	inThree        bool    // the rotary embedding may be one in three dimensions, which text alone does not show
 	partialAllowed bool    // the family may rotate a part of a head
 	sliding        *Rope   // of layers with a window, where rope_parameters tells layers apart
 	slidingTaken   bool    // the family asked for it
@@ -141,6 +142,14 @@ func (r *Fields) Positive(field string) float64 {
 		return 0
 	}
 	return x
+}
+
+// unlessZero is Positive of a field of which 0 says what null does.
+func (r *Fields) unlessZero(field string) float64 {
+	if value, ok := r.take(field); ok && whenZero.holds(value) {
+		return 0
+	}
+	return r.Positive(field)
 }
 
 // toFloat converts a JSON number; ok is false for other values and for numbers

@@ -27,6 +27,8 @@ func harmlessFields() []string {
 		bad_words_ids num_return_sequences remove_invalid_values
 		exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
 		forced_bos_token_id forced_eos_token_id tf_legacy_loss is_llama_config
+		image_token_id image_start_token_id image_end_token_id video_token_id video_start_token_id video_end_token_id
+		vision_token_id vision_start_token_id vision_end_token_id
 		pretraining_tp cache_implementation auto_map
 		attention_dropout hidden_dropout residual_dropout resid_pdrop attn_pdrop embd_pdrop embed_dropout
 		transformers.js_config unsloth_fixed unsloth_version`)

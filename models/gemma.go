@@ -20,11 +20,11 @@ func (f *Fields) gemmaTraits(c *Config) {
 	f.Biases(c, "attention_bias")
 }
 
-// gemmaCaps reads what Gemma 2 and 3 share beyond that: norms around both branches, the scale of scores, soft caps.
+// gemmaCaps reads what Gemma 2 and 3 share beyond that: norms around both branches, the scale of scores, the soft cap of
+// logits.
 func (f *Fields) gemmaCaps(c *Config) {
 	c.Traits.Norms = NormsAround
 	c.Traits.AttnScale = 1 / math.Sqrt(f.Positive("query_pre_attn_scalar"))
-	c.Traits.AttnSoftCap = f.Positive("attn_logit_softcapping")
 	c.Traits.LogitSoftCap = f.Positive("final_logit_softcapping")
 }
 
@@ -55,6 +55,7 @@ func gemma2() Family {
 		Read: func(f *Fields, c *Config) {
 			f.gemmaTraits(c)
 			f.gemmaCaps(c)
+			c.Traits.AttnSoftCap = f.Positive("attn_logit_softcapping")
 			f.Pass("sliding_window_size") // beside sliding_window in published files; transformers does not read it
 			c.Windows(f.Window("sliding_window", c), f.Sliding(c, func(layer int) bool { return layer%2 == 0 }))
 		},
@@ -74,6 +75,7 @@ func gemma3() Family {
 		Read: func(f *Fields, c *Config) {
 			f.gemmaTraits(c)
 			f.gemmaCaps(c)
+			f.Pass("attn_logit_softcapping") // null in published files; transformers does not cap scores by it
 			c.Traits.QKNorm = QKNormByHead
 			local := f.SlidingRope()
 			if theta, ok := f.Float("rope_local_base_freq"); local == nil && ok {

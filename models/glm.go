@@ -31,6 +31,7 @@ func glm4() Family {
 	names[RolePostMLP] = "model.layers.%d.post_mlp_layernorm.weight"
 	return Family{
 		Name: "glm4", Title: "GLM-4-0414", Class: "Glm4ForCausalLM",
+		Parts:    []string{"glm4v", "glm4v_text"},
 		Defaults: glmDefaults, PartialRotary: true, Names: names,
 		Read: func(f *Fields, c *Config) {
 			f.glmTraits(c)

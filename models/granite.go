@@ -6,6 +6,8 @@ func granite() Family {
 	return Family{
 		Name: "granite", Title: "Granite", Class: "GraniteForCausalLM",
 		Defaults: `{"bos_token_id": 1, "eos_token_id": 2, "attention_multiplier": 1}`,
+		PartDefaults: `{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
+			"num_attention_heads": 32, "max_position_embeddings": 2048, "rms_norm_eps": 1e-6}`,
 		Read: func(f *Fields, c *Config) {
 			f.graniteTraits(c)
 			c.Traits.MLPBias = f.Bool("mlp_bias")

@@ -34,7 +34,7 @@ func signs() []sign {
 		{"norms of q and k behind the rotary embedding", "", "hunyuan_v1_dense hunyuan_v1_moe hunyuan_vl_text nanochat"},
 		{"norms of q and k that subtract a mean", "", "chameleon"},
 		{"the rotary embedding in three dimensions (mrope)", `rope_scaling.mrope_section rope_parameters.mrope_section
-			use_mrope`, `qwen2_vl qwen2_vl_text qwen2_5_vl qwen2_5_vl_text qwen2_5_omni_text qwen3_vl_text glm4v_text
+			use_mrope`, `qwen2_5_omni_text
 			glm_ocr_text paddleocr_vl_text hunyuan_vl_text cosmos3_edge_text`},
 		{"learned positions", "", "gpt2 gpt_neo gpt_bigcode opt"},
 		{"ALiBi", "alibi attn_config.alibi", "bloom"},
@@ -46,6 +46,7 @@ func signs() []sign {
 		{"alternating updates (AltUp)", "altup_num_inputs", ""},
 		{"layers of different widths", "block_configs per_layer_config", "nemotron-nas"},
 		{"adapters by modality", "vision_lora speech_lora", "phi4_multimodal phi4mm"},
+		{"attention in both directions within a prompt", "num_image_tokens", "paligemma"},
 		{"patches of bytes", "", "blt"},
 	}
 }
@@ -53,8 +54,7 @@ func signs() []sign {
 // missingFeatures names what a file of no known family would need and no family has: by the fields that show it, each
 // with its value, else by its model_type alone.
 func missingFeatures(o object) (features []string) {
-	modelType, _ := o.get("model_type")
-	name, _ := modelType.(string)
+	name := (&Fields{object: o}).modelType()
 	for _, s := range signs() {
 		if s.feature == "LayerNorm" && len(features) > 0 && !slices.Contains(strings.Fields(s.types), name) {
 			continue // a field of this name holds the epsilon of other norms, too: T5, Mamba
@@ -86,11 +86,30 @@ func (s sign) shown(o object) (field string, value any) {
 	return "", nil
 }
 
+// modelType is model_type, "" where that is no text.
+func (r *Fields) modelType() string {
+	value, _ := r.object.get("model_type")
+	name, _ := value.(string)
+	return name
+}
+
+// aroundPart refuses the text part of a model, the whole file being o, that computes otherwise within it.
+func (r *Fields) aroundPart(o object) {
+	const want = "a model whose text part computes as it does alone"
+	whole, _ := o.get("model_type")
+	if features := missingFeatures(object{{"model_type", whole}}); len(features) > 0 {
+		r.p.add("model_type", show(whole), want, "this model needs what no kernel has: "+strings.Join(features, ", "))
+	}
+}
+
 // familyOf finds the family that model_type names, nil after reporting that there is none: what the model would need,
 // where its file or its model_type shows that.
 func (r *Fields) familyOf(families []Family) *Family {
 	value, ok := r.take("model_type")
-	if i := slices.IndexFunc(families, func(f Family) bool { return ok && value == f.Name }); i >= 0 {
+	name := r.modelType()
+	if i := slices.IndexFunc(families, func(f Family) bool {
+		return ok && (name == f.Name || slices.Contains(f.Parts, name))
+	}); i >= 0 {
 		return &families[i]
 	}
 	var names []string

@@ -5,6 +5,8 @@ package models
 func mistral() Family {
 	return Family{
 		Name: "mistral", Title: "Mistral", Class: "MistralForCausalLM",
+		PartDefaults: `{"vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
+			"num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 131072, "rms_norm_eps": 1e-6}`,
 		Defaults: `{"bos_token_id": 1, "eos_token_id": 2, "sliding_window": 4096}`,
 		Read: func(f *Fields, c *Config) {
 			c.Traits.Act = f.Activation("hidden_act")

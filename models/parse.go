@@ -117,9 +117,18 @@ func (how Reading) parse(o object) (Config, error) {
 	if families == nil {
 		families = Families()
 	}
+	if isPart {
+		if in.aroundPart(o); p.Len() > 0 {
+			return Config{}, p.Err()
+		}
+	}
 	family := in.familyOf(families)
 	if family == nil {
 		return Config{}, p.Err()
+	}
+	if in.inThree = family.Name != in.modelType(); in.inThree && !isPart {
+		isPart = true // Qwen 2 VL and 2.5 VL of transformers 4: the text part's fields lie beside vision_config
+		in.Pass("vision_config")
 	}
 	c := in.config(family, isPart)
 	if err := p.Err(); err != nil {
@@ -133,9 +142,16 @@ func (how Reading) parse(o object) (Config, error) {
 
 // config reads all fields; problems are in r.p.
 func (r *Fields) config(family *Family, isPart bool) Config {
-	var err error
-	if r.defaults, err = readObject(strings.NewReader(cmp.Or(family.Defaults, "{}"))); err != nil {
-		panic("BUG: models: defaults of " + family.Name + ": " + err.Error())
+	defaults := []string{family.Defaults}
+	if isPart {
+		defaults = append(defaults, family.PartDefaults)
+	}
+	for _, text := range defaults {
+		more, err := readObject(strings.NewReader(cmp.Or(text, "{}")))
+		if err != nil {
+			panic("BUG: models: defaults of " + family.Name + ": " + err.Error())
+		}
+		r.defaults = append(r.defaults, more...)
 	}
 	c := Config{Name: "custom", DType: BF16, Family: family.Name, Names: family.Names, ByKVHead: family.ByKVHead,
 		TextPart: isPart}

@@ -76,7 +76,7 @@ func (r *Fields) SlidingRope() *Rope {
 // ropeObject reads rope_scaling or rope_parameters, or what either has for one kind of layers.
 func (r *Fields) ropeObject(c *Config, rope Rope, outside bool, field string, o object) Rope {
 	inner := newFields(o, r.prefix+field+".", r.p)
-	inner.inRope = true
+	inner.inRope, inner.inThree = true, r.inThree
 	inner.ropeTheta(&rope, outside)
 	r.partial(inner, c, &rope)
 	if _, grows := inner.take("llama_4_scaling_beta"); grows {
@@ -112,7 +112,9 @@ func (r *Fields) partial(in *Fields, c *Config, rope *Rope) {
 		in.Refuse("partial_rotary_factor", "a number up to 1 that leaves an even part of head_dim", "")
 	case x != 1 && !r.partialAllowed:
 		in.Refuse("partial_rotary_factor", "1", "this family rotates whole heads")
-	case x != 1:
+	case x == 1:
+		rope.Dims = 0 // whatever the family's default or the outer field say
+	default:
 		rope.Dims = dims
 	}
 }
@@ -152,6 +154,12 @@ func (r *Fields) ropeType(outer *Fields, c *Config, rope *Rope, old bool) {
 		kind = "default"
 	}
 	name, _ := kind.(string)
+	if r.inThree {
+		r.Pass("mrope_section", "mrope_interleaved")
+		if name == "mrope" { // so called by transformers 4
+			name = "default"
+		}
+	}
 	if name == "su" || name == "yarn" && r.has("short_factor") { // Phi-3 called it so at first
 		name = string(ScalingLongRoPE)
 	}
@@ -186,17 +194,18 @@ func (r *Fields) yarn(outer *Fields, c *Config, s *Scaling) {
 	if s.Factor == 0 {
 		s.Factor = float64(c.MaxPositions) / float64(s.OriginalPositions)
 	}
-	s.BetaFast, s.BetaSlow = r.Positive("beta_fast"), r.Positive("beta_slow")
+	s.BetaFast, s.BetaSlow = r.unlessZero("beta_fast"), r.unlessZero("beta_slow")
 	if s.BetaFast == 0 {
 		s.BetaFast = 32
 	}
 	if s.BetaSlow == 0 {
 		s.BetaSlow = 1
 	}
+	r.Pass("finetuned") // of Yarn-Llama-2, not read by transformers
 	_, stated := r.take("truncate")
 	s.Truncate = !stated || r.Bool("truncate")
 	s.AttentionFactor = r.Positive("attention_factor")
-	one, all := r.Positive("mscale"), r.Positive("mscale_all_dim")
+	one, all := r.unlessZero("mscale"), r.unlessZero("mscale_all_dim")
 	switch {
 	case s.AttentionFactor != 0:
 	case one != 0 && all != 0:

@@ -4,6 +4,9 @@ package models
 func qwen2() Family {
 	return Family{
 		Name: "qwen2", Title: "Qwen 2 and 2.5", Class: "Qwen2ForCausalLM",
+		Parts: []string{"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl", "qwen2_5_vl_text"},
+		PartDefaults: `{"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+			"num_attention_heads": 32, "num_key_value_heads": 32, "max_position_embeddings": 32768, "rms_norm_eps": 1e-6}`,
 		Defaults: qwenDefaults,
 		Read: func(f *Fields, c *Config) {
 			c.Traits.Act = f.Activation("hidden_act")
@@ -17,6 +20,10 @@ func qwen2() Family {
 func qwen3() Family {
 	return Family{
 		Name: "qwen3", Title: "Qwen 3", Class: "Qwen3ForCausalLM",
+		Parts: []string{"qwen3_vl_text"},
+		PartDefaults: `{"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32,
+			"num_attention_heads": 32, "num_key_value_heads": 32, "head_dim": 128, "max_position_embeddings": 32768,
+			"rms_norm_eps": 1e-6}`,
 		Defaults: qwenDefaults,
 		Read: func(f *Fields, c *Config) {
 			c.Traits.Act = f.Activation("hidden_act")

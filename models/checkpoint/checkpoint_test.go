@@ -184,8 +184,12 @@ func TestTextPartOfAMultimodalCheckpoint(t *testing.T) {
 			}
 			return name
 		},
+		func(name string) string { return strings.Replace(name, "model.", "model.text_model.", 1) }, // Idefics 2 and 3
+		func(name string) string { return name },                                                    // Qwen 2 VL
+		func(name string) string { return "thinker." + name },
 	} {
 		renamed := []Tensor{filled("model.vision_tower.embeddings.weight", models.F32, []int{3, 5},
+			func() float32 { return 1 }), filled("model.visual.layers.0.input_layernorm.weight", models.F32, []int{3},
 			func() float32 { return 1 })}
 		for _, tensor := range list {
 			tensor.Name = rename(tensor.Name)

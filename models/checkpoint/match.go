@@ -25,7 +25,7 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 		checkIndex(lines, where, inOrder, ignored, &p)
 	}
 	if c.config.TextPart {
-		found, inOrder = textPart(found, inOrder, headName)
+		found, inOrder = textPart(&c.config, found, inOrder)
 	}
 	if len(c.config.Skipped) > 0 {
 		found, inOrder = renumbered(&c.config, found, inOrder)
@@ -53,18 +53,23 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 }
 
 // textPart takes the language model's tensors out of a multimodal checkpoint, under the names that they have in one of
-// text alone. Older files put language_model. before a name, newer ones behind model.
-func textPart(found map[string]*tensor, inOrder []string, headName string) (text map[string]*tensor, names []string) {
-	text = map[string]*tensor{}
+// text alone: embedding, layers and final norm stand behind whatever stands before the embedding's name, in files of
+// transformers 4 and 5 language_model.model, model.language_model, model.text_model or model; the LM head is anywhere.
+func textPart(c *models.Config, found map[string]*tensor, inOrder []string) (text map[string]*tensor, names []string) {
+	const own = "model."
+	embed, norm, head := c.TensorName(models.RoleEmbed), c.TensorName(models.RoleFinal), c.TensorName(models.RoleHead)
+	text, before := map[string]*tensor{}, own
 	for _, name := range inOrder {
-		as, isText := strings.CutPrefix(name, "language_model.")
-		if !isText {
-			if as, isText = strings.CutPrefix(name, "model.language_model."); isText {
-				as = "model." + as
-			}
+		if at, is := strings.CutSuffix(name, strings.TrimPrefix(embed, own)); is && (at == "" || at[len(at)-1] == '.') {
+			before = at
 		}
-		if name == headName {
-			as, isText = name, true
+	}
+	for _, name := range inOrder {
+		as, isText := strings.CutPrefix(name, before)
+		as = own + as
+		isText = isText && (as == embed || as == norm || strings.HasPrefix(as, own+"layers."))
+		if name == head || strings.HasSuffix(name, "."+head) {
+			as, isText = head, true
 		}
 		if isText {
 			text[as] = found[name]
