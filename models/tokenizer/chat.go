@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 	"unicode"
@@ -94,6 +95,12 @@ func (c *ChatTemplate) Render(messages []Message, options ChatOptions) (string, 
 	if c.toolUse != nil && values["tools"] != nil {
 		template = c.toolUse
 	}
+	final := ""
+	if options.ContinueFinal {
+		if final, err = tagged(values["messages"].(*jinja.List)); err != nil {
+			return "", err
+		}
+	}
 	text, err := template.Render(values, jinja.Options{Now: now})
 	var raised *jinja.Raised
 	if errors.As(err, &raised) {
@@ -103,37 +110,53 @@ func (c *ChatTemplate) Render(messages []Message, options ChatOptions) (string, 
 		return "", fmt.Errorf("chat template: %w", err)
 	}
 	if options.ContinueFinal {
-		return upToFinal(text, values["messages"].(*jinja.List))
+		return upToTag(text, final)
 	}
 	return text, nil
 }
 
-// upToFinal cuts a rendered conversation off behind its last message's content, the last time that it occurs, as
-// transformers does for continue_final_message: without the spaces around it where the template has trimmed them.
-func upToFinal(text string, messages *jinja.List) (string, error) {
+// finalTag is put behind the text that the model goes on with, to find the place in the rendered conversation.
+const finalTag = "CONTINUE_FINAL_MESSAGE_TAG "
+
+// tagged puts finalTag behind the last message's content, or the last text in it, and returns that content without it.
+func tagged(messages *jinja.List) (content string, err error) {
 	if len(messages.Items) == 0 {
 		return "", fault("conversation", "no message to continue", "at least one")
 	}
-	content, _ := messages.Items[len(messages.Items)-1].(*jinja.Dict).Get("content")
-	if parts, ok := content.(*jinja.List); ok && len(parts.Items) > 0 {
-		if part, ok := parts.Items[len(parts.Items)-1].(*jinja.Dict); ok {
-			content, _ = part.Get("text")
+	in, field := messages.Items[len(messages.Items)-1].(*jinja.Dict), "content"
+	value, _ := in.Get(field)
+	if parts, ok := value.(*jinja.List); ok {
+		value = nil
+		for _, part := range slices.Backward(parts.Items) {
+			if part, ok := part.(*jinja.Dict); ok && value == nil {
+				if text, ok := part.Get("text"); ok {
+					in, field, value = part, "text", text
+				}
+			}
 		}
 	}
-	final, ok := content.(string)
+	content, ok := value.(string)
 	if !ok {
 		return "", fault("last message", "no text to continue", "one with content")
 	}
-	trimmed := strings.TrimSpace(final)
-	at := strings.LastIndex(text, trimmed)
-	if at < 0 {
+	in.Set(field, content+finalTag)
+	return content, nil
+}
+
+// upToTag cuts a rendered conversation off before finalTag, as transformers does for continue_final_message: without
+// the spaces before it where the template has trimmed what content ends with.
+func upToTag(text, content string) (string, error) {
+	at := strings.LastIndex(text, strings.TrimSpace(finalTag))
+	if at < 0 || !strings.Contains(text, strings.TrimSpace(content)) {
 		return "", fault("last message", "content that the chat template does not render as it is",
 			"another message to continue")
 	}
-	if kept := strings.TrimLeftFunc(final, unicode.IsSpace); strings.HasPrefix(text[at:], kept) {
-		return text[:at+len(kept)], nil
+	if strings.HasPrefix(text[at:], finalTag) {
+		return text[:at], nil
 	}
-	return text[:at+len(trimmed)], nil
+	return strings.TrimRightFunc(text[:at], func(r rune) bool {
+		return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f // as Python has it
+	}), nil
 }
 
 // variables are what the template sees, but for the functions.

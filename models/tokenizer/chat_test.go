@@ -160,7 +160,9 @@ func TestTheLastMessageIsContinuedAsTransformersDoes(t *testing.T) {
 		{plain, "Once upon", "<user>Once upon</s><assistant>Once upon"}, // of several, the last
 		{plain, " a b \n", "<user>Once upon</s><assistant> a b \n"},
 		{trims, " a b \n", "<user>Once upon</s><assistant>a b"},
-		{plain, "", "<user>Once upon</s><assistant></s>"},
+		{plain, "", "<user>Once upon</s><assistant>"},
+		{plain, "s", "<user>Once upon</s><assistant>s"}, // and not what the template writes behind it
+		{trims, " s \x1f", "<user>Once upon</s><assistant>s"},
 	} {
 		template, err := NewChatTemplate(c.template, nil)
 		require.NoError(t, err)
@@ -175,8 +177,13 @@ func TestTheLastMessageIsContinuedAsTransformersDoes(t *testing.T) {
 		ChatOptions{ContinueFinal: true})
 	require.NoError(t, err)
 	require.Equal(t, "b", text)
+	text, err = parts.Render([]Message{{JSON: []byte(`{"content": [{}, {"text": "b"}, {"type": "image"}]}`)}},
+		ChatOptions{ContinueFinal: true})
+	require.NoError(t, err)
+	require.Equal(t, "b", text, "the last part with text")
 	for message, want := range map[string]string{
 		`{"content": [{}, {"text": 7}]}`:                             "no text to continue",
+		`{"content": [{}, {"type": "image"}]}`:                       "no text to continue",
 		`{"content": [{}, {"text": "a"}, {"text": "not in there"}]}`: "does not render as it is",
 	} {
 		_, err = parts.Render([]Message{{JSON: []byte(message)}}, ChatOptions{ContinueFinal: true})

@@ -11,6 +11,8 @@ const (
 	tokenizerFile = "tokenizer.json"
 	configFile    = "tokenizer_config.json"
 	templateFile  = "chat_template.jinja"
+	templateDir   = "additional_chat_templates" // files NAME.jinja of named templates
+	processorFile = "chat_template.json"        // of multimodal models, written by transformers 4
 )
 
 // otherFiles are formats that are not read: SentencePiece or tiktoken, Mistral's, GPT-2's.
@@ -31,4 +33,4 @@ func quote(s string) string {
 
 // ErrNoChatTemplate says that a checkpoint has no chat template; base models have none.
 var ErrNoChatTemplate = errors.New("the checkpoint has no chat template (neither " + templateFile +
-	" nor chat_template in " + configFile + ")")
+	" nor chat_template in " + configFile + " or " + processorFile + ")")

@@ -38,6 +38,57 @@ func TestAFileSystemsTemplateFileGoesFirst(t *testing.T) {
 	require.Equal(t, "just this", text)
 }
 
+// Templates in files go before those of tokenizer_config.json, the one for tools is in a folder, and what transformers 4
+// writes of a multimodal model's processor counts where there is no other.
+func TestChatTemplatesInFiles(t *testing.T) {
+	source, _ := files(t)
+	const config = `{"chat_template": [{"name": "default", "template": "old"}, {"name": "tool_use", "template": "old tools"}]}`
+	named := func(name string) string { return templateDir + "/" + name + ".jinja" }
+	for _, c := range []struct {
+		files                        map[string]string
+		plain, tools, rag, wantError string
+	}{
+		{files: map[string]string{configFile: config}, plain: "old", tools: "old tools"},
+		{files: map[string]string{configFile: config, templateFile: "new"}, plain: "new", tools: "new"},
+		{files: map[string]string{configFile: config, templateFile: "new", named("tool_use"): "new tools", named("rag"): "rag"},
+			plain: "new", tools: "new tools", rag: "rag"},
+		{files: map[string]string{named("default"): "other", templateFile: "new"}, plain: "new", tools: "new"},
+		{files: map[string]string{processorFile: `{"chat_template": "of images"}`}, plain: "of images", tools: "of images"},
+		{files: map[string]string{processorFile: `{"chat_template": "of images"}`, templateFile: "new"}, plain: "new", tools: "new"},
+		{files: map[string]string{processorFile: `{"chat_template": "of images"}`, configFile: config}, plain: "old", tools: "old tools"},
+		{files: map[string]string{processorFile: `{"chat_template": 1}`},
+			wantError: `chat_template.json: chat_template: "1"; want a string or a list`},
+		{files: map[string]string{configFile: config, templateDir: "no folder"}, plain: "old", tools: "old tools"},
+	} {
+		fsys := fstest.MapFS{tokenizerFile: {Data: []byte(source)}}
+		dir := t.TempDir()
+		require.NoError(t, os.WriteFile(filepath.Join(dir, tokenizerFile), []byte(source), 0o600))
+		for name, text := range c.files {
+			fsys[name] = &fstest.MapFile{Data: []byte(text)}
+			require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o700))
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+		}
+		for _, open := range []func() (*Tokenizer, error){func() (*Tokenizer, error) { return OpenFS(fsys) },
+			func() (*Tokenizer, error) { return Open(dir) }} {
+			tok, err := open()
+			if c.wantError != "" {
+				require.ErrorContains(t, err, c.wantError)
+				continue
+			}
+			require.NoError(t, err)
+			template, err := tok.ChatTemplate("")
+			require.NoError(t, err)
+			for tools, want := range map[string]string{"": c.plain, `[{}]`: c.tools} {
+				text, err := template.Render(nil, ChatOptions{Tools: []byte(tools)})
+				require.NoError(t, err)
+				require.Equal(t, want, text, c.files)
+			}
+			_, err = tok.ChatTemplate("rag")
+			require.Equal(t, c.rag != "", err == nil)
+		}
+	}
+}
+
 func TestAFileSystemsFilesAreChecked(t *testing.T) {
 	_, err := OpenFS(fstest.MapFS{})
 	require.ErrorIs(t, err, fs.ErrNotExist)

@@ -37,7 +37,7 @@ type Tokenizer struct {
 }
 
 // Open reads the tokenizer of the checkpoint in the folder dir: tokenizer.json, and where they are there
-// tokenizer_config.json and chat_template.jinja, which goes before a template in the former. Errors name the file, the
+// tokenizer_config.json and chat templates in files of their own, which go before those in the former. Errors name the file, the
 // field, what is there and what is wanted. A folder without a tokenizer is an fs.ErrNotExist, one with a tokenizer in
 // another format an error that says how to convert it.
 func Open(dir string) (*Tokenizer, error) {
@@ -63,15 +63,11 @@ func (o opener) tokenizer() (*Tokenizer, error) {
 	if err != nil {
 		return nil, err
 	}
-	template, err := o.readOptional(templateFile)
+	t, err := Parse(tokenizerJSON, configJSON)
 	if err != nil {
 		return nil, err
 	}
-	t, err := Parse(tokenizerJSON, configJSON)
-	if err == nil && template != nil {
-		t.config.templates = map[string]string{defaultTemplate: string(template)}
-	}
-	return t, err
+	return t, o.templates(t)
 }
 
 // otherFormat says what to do where tokenizer.json is missing and the tokenizer is there in another format. Any

@@ -26,6 +26,10 @@ func attributeOf(value any, name string) (any, error) {
 		if field, ok := v.field(name); ok {
 			return field, nil
 		}
+	case *cycler:
+		if field, ok := v.field(name); ok {
+			return field, nil
+		}
 	case *Dict:
 		if m, ok := methodOf(value, name); ok {
 			return m, nil
@@ -34,6 +38,9 @@ func attributeOf(value any, name string) (any, error) {
 			return field, nil
 		}
 	default:
+		if l, ok := value.(*List); ok && l.group && (name == "grouper" || name == "list") {
+			return l.Items[strings.Index("grouperlist", name)/len("grouper")], nil
+		}
 		if m, ok := methodOf(value, name); ok {
 			return m, nil
 		}

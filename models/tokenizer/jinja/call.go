@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"slices"
 )
 
 // args are evaluated arguments.
@@ -30,8 +31,26 @@ func (e arguments) evaluate(r *run, s *scope) (a args, err error) {
 		a.values = append(a.values, items...)
 	}
 	a.names = e.names
-	a.named, err = evalAll(r, s, e.named)
-	return a, err
+	if a.named, err = evalAll(r, s, e.named); err != nil || e.more == nil {
+		return a, err
+	}
+	more, err := e.more.eval(r, s)
+	if err != nil {
+		return a, err
+	}
+	d, ok := more.(*Dict)
+	if !ok {
+		return a, fmt.Errorf("** before %s; want a dict", typeName(more))
+	}
+	a.names = slices.Clone(a.names)
+	for key, value := range d.All() {
+		name, ok := key.(string)
+		if !ok || slices.Contains(a.names, name) {
+			return a, fmt.Errorf("** before a dict with the key %s; want other names of arguments", text(key))
+		}
+		a.names, a.named = append(a.names, name), append(a.named, value)
+	}
+	return a, r.spend(16 * len(d.keys))
 }
 
 // bind orders arguments by the names of the parameters; what is not given is absent. required is how many must be
@@ -72,6 +91,9 @@ func (e call) eval(r *run, s *scope) (any, error) {
 		return nil, err
 	}
 	f, ok := callee.(function)
+	if l, isLoop := callee.(*loop); isLoop {
+		f, ok = l.again, l.again != nil
+	}
 	if !ok {
 		return nil, fmt.Errorf("the call of %s; want a function", typeName(callee))
 	}

@@ -90,6 +90,7 @@ type (
 		rest   expr // *rest: a list of further values; nil for none
 		names  []string
 		named  []expr
+		more   expr // **more: a dict of further named ones; nil for none
 	}
 	call struct {
 		callee expr

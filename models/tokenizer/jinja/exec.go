@@ -36,6 +36,7 @@ type (
 		line            int
 		targets         []string
 		over, condition expr
+		recursive       bool // loop(…) goes through the body again
 		body, empty     []stmt
 	}
 	set struct {
@@ -170,6 +171,11 @@ func (st forLoop) exec(r *run, s *scope, out *strings.Builder) (flow, error) {
 	if err != nil {
 		return onward, at(st.line, err)
 	}
+	return st.through(r, s, over, 1, out)
+}
+
+// through goes through the items of over. depth counts a recursive loop's calls of itself, and is 1 in others.
+func (st forLoop) through(r *run, s *scope, over any, depth int, out *strings.Builder) (flow, error) {
 	items, err := iterate(over)
 	if err == nil {
 		items, err = st.chosen(r, s, items)
@@ -180,9 +186,15 @@ func (st forLoop) exec(r *run, s *scope, out *strings.Builder) (flow, error) {
 	if len(items) == 0 {
 		return r.block(st.empty, s.inner(), out)
 	}
-	l := &loop{items: items, depth: 1}
-	if around, ok := s.get("loop").(*loop); ok {
-		l.depth = around.depth + 1
+	l := &loop{items: items, depth: depth}
+	if st.recursive {
+		l.again = func(r *run, a args) (any, error) {
+			bound, err := a.bind(1, "iterable")
+			if err != nil {
+				return nil, err
+			}
+			return r.text(func(out *strings.Builder) (flow, error) { return st.through(r, s, bound[0], depth+1, out) })
+		}
 	}
 	for l.at = range items {
 		if err := r.spend(scopeCost); err != nil {
@@ -227,52 +239,6 @@ func (st forLoop) chosen(r *run, s *scope, items []any) ([]any, error) {
 		}
 	}
 	return out, nil
-}
-
-// loop is the variable loop.
-type loop struct {
-	items     []any
-	at, depth int
-}
-
-func (l *loop) field(name string) (any, bool) {
-	n := len(l.items)
-	switch name {
-	case "index":
-		return l.at + 1, true
-	case "index0":
-		return l.at, true
-	case "revindex":
-		return n - l.at, true
-	case "revindex0":
-		return n - l.at - 1, true
-	case "first":
-		return l.at == 0, true
-	case "last":
-		return l.at == n-1, true
-	case "length":
-		return n, true
-	case "depth":
-		return l.depth, true
-	case "depth0":
-		return l.depth - 1, true
-	case "previtem":
-		if l.at > 0 {
-			return l.items[l.at-1], true
-		}
-	case "nextitem":
-		if l.at < n-1 {
-			return l.items[l.at+1], true
-		}
-	case "cycle":
-		return function(func(_ *run, a args) (any, error) {
-			if len(a.values) == 0 {
-				return nil, fmt.Errorf("loop.cycle without values; want at least one")
-			}
-			return a.values[l.at%len(a.values)], nil
-		}), true
-	}
-	return nil, false
 }
 
 func (st set) exec(r *run, s *scope, _ *strings.Builder) (flow, error) {
@@ -322,11 +288,6 @@ func (st macro) function(around *scope) function {
 		names[i] = param.name
 	}
 	return func(r *run, a args) (any, error) {
-		if r.depth >= maxMacros {
-			return nil, fmt.Errorf("%d macros that call each other; want fewer", maxMacros)
-		}
-		r.depth++
-		defer func() { r.depth-- }()
 		s := around.inner()
 		bound, err := a.bind(0, append(names, "caller")...)
 		if err == nil && len(a.values) > len(names) {
@@ -346,10 +307,20 @@ func (st macro) function(around *scope) function {
 		if caller := bound[len(names)]; caller != absent {
 			s.names["caller"] = caller
 		}
-		var out strings.Builder
-		_, err = r.block(st.body, s, &out)
-		return out.String(), err
+		return r.text(func(out *strings.Builder) (flow, error) { return r.block(st.body, s, out) })
 	}
+}
+
+// text is what write writes, within a macro or a recursive loop.
+func (r *run) text(write func(out *strings.Builder) (flow, error)) (any, error) {
+	if r.depth >= maxMacros {
+		return nil, fmt.Errorf("%d macros or loops that call each other; want fewer", maxMacros)
+	}
+	r.depth++
+	defer func() { r.depth-- }()
+	var out strings.Builder
+	_, err := write(&out)
+	return out.String(), err
 }
 
 func (st callBlock) exec(r *run, s *scope, out *strings.Builder) (flow, error) {

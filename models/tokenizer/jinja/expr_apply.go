@@ -84,6 +84,13 @@ func (p *parser) arguments() (a arguments, err error) {
 			}
 			continue
 		}
+		if p.skip(sign, "**") {
+			if a.more, err = p.expression(); err != nil {
+				return a, err
+			}
+			p.skip(sign, ",")
+			return a, p.want(sign, ")", ")")
+		}
 		named := ""
 		if next := p.tokens[min(p.at+1, len(p.tokens)-1)]; p.peek().kind == name && next.kind == sign && next.text == "=" {
 			named = p.take().text
@@ -151,8 +158,8 @@ func (p *parser) filter(value expr) (expr, error) {
 func (p *parser) test(value expr) (expr, error) {
 	not := p.skip(name, "not")
 	t := p.peek()
-	f, ok := testTable[t.text]
-	if t.kind != name || !ok {
+	f := testNamed(t.text)
+	if t.kind != name || f == nil {
 		err := p.fail("a test of chat templates")
 		if t.kind != name || p.ifs == 0 {
 			return nil, err

@@ -12,6 +12,8 @@ type filterFunc func(r *run, value any, a args) (any, error)
 // filterNamed is the filter with this name, nil when there is none. The table is no variable: map looks into it.
 func filterNamed(name string) filterFunc {
 	table := map[string]filterFunc{
+		"attr": filterAttr, "batch": filterBatch, "center": filterCenter, "groupby": filterGroupBy, "slice": filterSlice,
+		"truncate": filterTruncate, "wordcount": filterWordCount,
 		"abs": filterAbs, "capitalize": textFilter(capitalize), "count": filterLength, "d": filterDefault,
 		"default": filterDefault, "dictsort": filterDictSort,
 		"first": pick(func(n int) int { return 0 }), "float": filterFloat, "format": filterFormat, "indent": filterIndent,

@@ -63,7 +63,7 @@ func filterSort(r *run, value any, a args) (any, error) {
 	items, err := iterate(value)
 	keys := items
 	if err == nil && bound[2] != absent && bound[2] != nil {
-		keys, err = attributes(items, bound[2], absent)
+		keys, err = byAttributes(items, bound[2], truth(bound[1]))
 	}
 	if err != nil {
 		return nil, err
@@ -76,6 +76,31 @@ func filterSort(r *run, value any, a args) (any, error) {
 		return nil, err
 	}
 	return r.list(out, false)
+}
+
+// byAttributes are keys of one attribute, or of several with commas between.
+func byAttributes(items []any, names any, caseSensitive bool) ([]any, error) {
+	list, ok := names.(string)
+	if !ok || !strings.Contains(list, ",") {
+		return attributes(items, names, absent)
+	}
+	keys := make([]any, len(items))
+	for i := range keys {
+		keys[i] = &List{}
+	}
+	for name := range strings.SplitSeq(list, ",") {
+		column, err := attributes(items, name, absent)
+		if err != nil {
+			return nil, err
+		}
+		if !caseSensitive {
+			column = folded(column)
+		}
+		for i, key := range keys {
+			key.(*List).Items = append(key.(*List).Items, column[i])
+		}
+	}
+	return keys, nil
 }
 
 func filterDictSort(r *run, value any, a args) (any, error) {
@@ -104,13 +129,32 @@ func filterDictSort(r *run, value any, a args) (any, error) {
 	return r.list(out, false)
 }
 
+// keyed are the items of the value of unique, min or max, and what they are compared by.
+func keyed(value any, a args) (items, keys []any, err error) {
+	bound, err := a.bind(0, "case_sensitive", "attribute")
+	if err != nil {
+		return nil, nil, err
+	}
+	if items, err = iterate(value); err != nil {
+		return nil, nil, err
+	}
+	keys = items
+	if bound[1] != absent && bound[1] != nil {
+		keys, err = attributes(items, bound[1], absent)
+	}
+	if !truth(bound[0]) {
+		keys = folded(keys)
+	}
+	return items, keys, err
+}
+
 func filterUnique(r *run, value any, a args) (any, error) {
-	items, err := itemsOf(value, a)
+	items, keys, err := keyed(value, a)
 	if err != nil {
 		return nil, err
 	}
 	seen, out := &Dict{}, []any{}
-	for i, key := range folded(items) {
+	for i, key := range keys {
 		if !hashable(key) {
 			return nil, fmt.Errorf("%s; want strings, numbers, bools or none", typeName(key))
 		}
@@ -125,11 +169,10 @@ func filterUnique(r *run, value any, a args) (any, error) {
 // extreme is the greatest item for sign 1, the least for -1.
 func extreme(sign int) filterFunc {
 	return func(_ *run, value any, a args) (any, error) {
-		items, err := itemsOf(value, a)
+		items, keys, err := keyed(value, a)
 		if err != nil || len(items) == 0 {
 			return undefined{"an item of an empty list"}, err
 		}
-		keys := folded(items)
 		best := 0
 		for i := range items {
 			compared, err := order(keys[i], keys[best])

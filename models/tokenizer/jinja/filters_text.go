@@ -18,6 +18,12 @@ func testNamed(name string) testFunc {
 	if f, ok := testTable[name]; ok {
 		return f
 	}
+	switch name { // not in the table, which filters look into
+	case "filter":
+		return kindTest(func(v any) bool { return filterNamed(text(v)) != nil })
+	case "test":
+		return kindTest(func(v any) bool { return testNamed(text(v)) != nil })
+	}
 	return symbolTests[name]
 }
 

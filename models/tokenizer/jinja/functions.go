@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -15,6 +16,8 @@ func globals() map[string]any {
 		"dict":            function(newDict),
 		"raise_exception": function(raise),
 		"strftime_now":    function(strftimeNow),
+		"cycler":          function(newCycler),
+		"joiner":          function(newJoiner),
 	}
 }
 
@@ -96,6 +99,58 @@ func strftimeNow(r *run, a args) (any, error) {
 	return strftime(r.options.Now, text(bound[0]))
 }
 
+// cycler gives its values in turns.
+type cycler struct {
+	values []any
+	at     int
+}
+
+func newCycler(_ *run, a args) (any, error) {
+	if len(a.values) == 0 || len(a.names) > 0 {
+		return nil, fmt.Errorf("cycler of %d values; want at least one", len(a.values))
+	}
+	return &cycler{values: a.values}, nil
+}
+
+func (c *cycler) field(name string) (any, bool) {
+	current := c.values[c.at]
+	switch name {
+	case "current":
+		return current, true
+	case "next":
+		return function(func(*run, args) (any, error) {
+			current := c.values[c.at]
+			c.at = (c.at + 1) % len(c.values)
+			return current, nil
+		}), true
+	case "reset":
+		return function(func(*run, args) (any, error) {
+			c.at = 0
+			return nil, nil
+		}), true
+	}
+	return nil, false
+}
+
+// newJoiner makes a function that gives nothing when it is called first, and then a separator.
+func newJoiner(_ *run, a args) (any, error) {
+	bound, err := a.bind(0, "sep")
+	if err != nil {
+		return nil, err
+	}
+	sep, used := bound[0], false
+	if sep == absent {
+		sep = ", "
+	}
+	return function(func(*run, args) (any, error) {
+		if used {
+			return sep, nil
+		}
+		used = true
+		return "", nil
+	}), nil
+}
+
 // strftime writes now as Python does in the C locale; directives that it does not know are an error.
 func strftime(now time.Time, format string) (string, error) {
 	layouts := map[rune]string{
@@ -103,6 +158,19 @@ func strftime(now time.Time, format string) (string, error) {
 		'h': "Jan", 'B': "January",
 		'y': "06", 'p': "PM", 'I': "03", 'e': "_2", 'F': "2006-01-02", 'T': "15:04:05", 'R': "15:04", 'D': "01/02/06",
 		'c': "Mon Jan _2 15:04:05 2006", 'x': "01/02/06", 'X': "15:04:05",
+	}
+	numbered := map[rune]func(time.Time) string{
+		'u': func(t time.Time) string { return strconv.Itoa((int(t.Weekday())+6)%7 + 1) },
+		'w': func(t time.Time) string { return strconv.Itoa(int(t.Weekday())) },
+		'U': func(t time.Time) string { return fmt.Sprintf("%02d", (t.YearDay()+6-int(t.Weekday()))/7) },
+		'W': func(t time.Time) string { return fmt.Sprintf("%02d", (t.YearDay()+6-(int(t.Weekday())+6)%7)/7) },
+		'G': func(t time.Time) string { year, _ := t.ISOWeek(); return strconv.Itoa(year) },
+		'V': func(t time.Time) string { _, week := t.ISOWeek(); return fmt.Sprintf("%02d", week) },
+		'C': func(t time.Time) string { return fmt.Sprintf("%02d", t.Year()/100) },
+		'n': func(time.Time) string { return "\n" },
+		't': func(time.Time) string { return "\t" },
+		'z': func(time.Time) string { return "" }, // of a time without a zone, as datetime.now() is
+		'Z': func(time.Time) string { return "" },
 	}
 	unpadded := map[rune]string{'d': "2", 'm': "1", 'I': "3", 'e': "2"}
 	var out strings.Builder
@@ -123,6 +191,8 @@ func strftime(now time.Time, format string) (string, error) {
 		switch {
 		case r == '%':
 			out.WriteByte('%')
+		case numbered[r] != nil && table['Y'] != "":
+			fmt.Fprint(&out, numbered[r](now))
 		case r == 'f':
 			fmt.Fprintf(&out, "%06d", now.Nanosecond()/1000)
 		case ok:

@@ -31,6 +31,8 @@ func methodOf(value any, name string) (function, bool) {
 		switch name {
 		case "append", "extend", "insert", "pop", "remove", "reverse", "sort", "clear":
 			return changes(name), !v.Tuple
+		case "count", "index":
+			return func(r *run, a args) (any, error) { return listMethod(r, v, name, a) }, true
 		}
 	}
 	return nil, false
@@ -104,6 +106,12 @@ var stringMethods = map[string]stringMethod{
 	"isalpha":      every(unicode.IsLetter),
 	"isalnum":      every(func(r rune) bool { return unicode.IsLetter(r) || unicode.IsNumber(r) }),
 	"isspace":      every(space),
+	"partition":    partition(strings.Index),
+	"rpartition":   partition(strings.LastIndex),
+	"ljust":        pad(func(more, _ int) int { return 0 }),
+	"rjust":        pad(func(more, _ int) int { return more }),
+	"center":       pad(func(more, width int) int { return more/2 + more&width&1 }),
+	"zfill":        zeroFill,
 }
 
 // plain is a method without arguments.

@@ -201,9 +201,7 @@ func (p *parser) parseFor(line int) (stmt, error) {
 			return nil, err
 		}
 	}
-	if p.is(name, "recursive") {
-		return nil, p.fail("a loop that is not recursive")
-	}
+	node.recursive = p.skip(name, "recursive")
 	if err = p.endTag(); err != nil {
 		return nil, err
 	}

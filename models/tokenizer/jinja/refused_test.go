@@ -30,7 +30,6 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 		"{% import '/etc/passwd' as p %}": `the tag "import"`,
 		"{% extends 'x' %}":               `the tag "extends"`,
 		"{% do x %}":                      `the tag "do"`,
-		"{% for a in [] recursive %}":     `want a loop that is not recursive`,
 		"{% break %}":                     `break outside of a loop`,
 		"{{ x | nofilter }}":              `"nofilter"; want a filter of chat templates`,
 		"{{ x is notest }}":               `"notest"; want a test of chat templates`,
@@ -107,6 +106,11 @@ func TestHostileTemplatesEnd(t *testing.T) {
 		"blocks":            many("{% if x %}"),
 		"a macro":           "{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}",
 		"two macros":        "{% macro a() %}{{ b() }}{% endmacro %}{% macro b() %}{{ a() }}{% endmacro %}{{ a() }}",
+		"a recursive loop":  "{% for a in [1] recursive %}{{ loop([1]) }}{% endfor %}",
+		"doubling loops":    "{% for a in [1, 2] recursive %}{{ loop([1, 2]) if loop.depth < 60 }}{% endfor %}",
+		"padded":            "{% for a in range(9999) %}{{ ''.ljust(99999) | center(99999) }}{% endfor %}",
+		"many columns":      "{% for a in range(99999) %}{% set x = [] | slice(99999) %}{% endfor %}",
+		"filled rows":       "{% for a in range(99999) %}{% set x = [1] | batch(99999, 2) %}{% endfor %}",
 		"loops":             "{% for a in range(100000) %}{% for b in range(100000) %}{{ a }}{% endfor %}{% endfor %}",
 		"empty loops":       "{% for a in range(100000) %}{% for b in range(100000) %}{% endfor %}{% endfor %}",
 		"a long range":      "{{ range(100001) | length }}",
@@ -153,12 +157,42 @@ func TestOneTemplateManyGoroutines(t *testing.T) {
 	}
 }
 
+// Functions have no order and are equal to nothing that templates can ask for.
+func TestFunctionsAreNotCompared(t *testing.T) {
+	for source, want := range map[string]string{
+		"{% for a in [1, 2] %}{{ loop.changed(range) }}{% endfor %}":                            "TrueTrue",
+		"{{ range == range }}{{ cycler(1) == cycler(1) }}{{ [range].count(range) }}":            "FalseFalse0",
+		"{% set j = joiner %}{{ j is callable }}{{ cycler(1) is callable }}{{ j is sameas 1 }}": "TrueFalseFalse",
+	} {
+		text, err := render(source)
+		require.NoError(t, err, source)
+		require.Equal(t, want, text, source)
+	}
+	for source, want := range map[string]string{
+		"{% for a in [1] %}{{ loop([2]) }}{% endfor %}": "the call of loop; want a function",
+		"{{ dict(**1) }}":                             "** before int; want a dict",
+		"{{ dict(a=1, **{'a': 2}) }}":                 "the key a; want other names",
+		"{{ dict(**{'a': 2}, b=1) }}":                 `"b"; want )`,
+		"{{ 'x' | truncate(1) }}":                     "length 1",
+		"{{ [] | batch(0) }}":                         "linecount 0; want an integer from 1",
+		"{{ [1].index(2) }}":                          "index of 2, which is not in the list",
+		"{{ 'x'.ljust(2, 'ab') }}":                    "want one character",
+		"{{ cycler() }}":                              "cycler of 0 values",
+		"{{ [{'a': 1}, {'a': 'x'}] | groupby('a') }}": "have no order",
+	} {
+		_, err := render(source)
+		require.ErrorContains(t, err, want, source)
+	}
+}
+
 // FuzzRender: no template makes the package panic.
 func FuzzRender(f *testing.F) {
 	for _, seed := range []string{"{% for m in messages %}{{ m.role ~ m['content'] | trim }}{% else %}-{% endfor %}",
 		"{{- x -}} {%- raw %}{{ {%- endraw +%}", "{% set a = [1, {'b': (2,)}] | tojson(indent=2) %}{{ a[::-1] }}",
 		"{% macro m(a=1) %}{{ caller(a) }}{% endmacro %}{% call(b) m() %}{{ b }}{% endcall %}",
 		"{{ 'a' if x is divisibleby 2 else namespace(b=1).b ** -2 // 3 }}",
+		"{% for a in x recursive %}{{ loop(a) }}{{ loop.changed(a) }}{% endfor %}{{ cycler(1, 2).next() }}{{ joiner()() }}",
+		"{{ x | groupby('a', 1) | batch(2, 0) | slice(3) }}{{ 'a b' | truncate(3, end='') | center(9) }}{{ dict(**{'a': 1}) }}",
 		"{# c #}{% set b %}x{% endset %}{{ b.split('x', 1) | map('upper') | list }}"} {
 		f.Add(seed)
 	}

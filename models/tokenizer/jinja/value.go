@@ -9,12 +9,13 @@ import (
 )
 
 // Values of templates are nil (None), bool, int, float64, string, *List, *Dict, and these that only templates make:
-// undefined, *namespace, *loop and function.
+// undefined, *namespace, *loop, *cycler and function.
 
 // List is a Python list, or a tuple. Templates do not change one.
 type List struct {
 	Items []any
 	Tuple bool
+	group bool // a tuple of groupby, whose items have the names grouper and list
 
 	weight int // see weigh; 0 where it was not needed yet
 }
@@ -148,6 +149,8 @@ func typeName(v any) string {
 		return "namespace"
 	case *loop:
 		return "loop"
+	case *cycler:
+		return "cycler"
 	case function:
 		return "function"
 	}

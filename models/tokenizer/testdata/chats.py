@@ -48,6 +48,7 @@ def _all():
     yield t, "parts", [{"role": "system", "content": [{"type": "text", "text": " be kind "}]}, PARTS], {}
     yield t, "a date", [USER], {"date_string": "1 Jan 2000"}
     yield "chatml.jinja", "thoughts", [SYSTEM, USER, {"role": "assistant", "content": "<think>hm\n</think>\n\nanswer\n"}, SYSTEM, MORE], {"add_generation_prompt": True, "enable_thinking": False}
+    yield "grouping.jinja", "groups", [SYSTEM, USER, ASSISTANT, MORE], {}
     yield "constructs.jinja", "constructs", [SYSTEM, USER, ASSISTANT, MORE], {"add_generation_prompt": True}
 
 
