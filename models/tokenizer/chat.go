@@ -147,17 +147,18 @@ func tagged(messages *jinja.List) (content string, err error) {
 // the spaces before it where the template has trimmed what content ends with.
 func upToTag(text, content string) (string, error) {
 	at := strings.LastIndex(text, strings.TrimSpace(finalTag))
-	if at < 0 || !strings.Contains(text, strings.TrimSpace(content)) {
+	if at < 0 || !strings.Contains(text, strings.TrimFunc(content, pythonSpace)) {
 		return "", fault("last message", "content that the chat template does not render as it is",
 			"another message to continue")
 	}
 	if strings.HasPrefix(text[at:], finalTag) {
 		return text[:at], nil
 	}
-	return strings.TrimRightFunc(text[:at], func(r rune) bool {
-		return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f // as Python has it
-	}), nil
+	return strings.TrimRightFunc(text[:at], pythonSpace), nil
 }
+
+// pythonSpace reports what Python's strip takes for white space.
+func pythonSpace(r rune) bool { return unicode.IsSpace(r) || r >= 0x1c && r <= 0x1f }
 
 // variables are what the template sees, but for the functions.
 func (c *ChatTemplate) variables(messages []Message, options ChatOptions) (map[string]any, error) {

@@ -162,7 +162,7 @@ func TestTheLastMessageIsContinuedAsTransformersDoes(t *testing.T) {
 		{trims, " a b \n", "<user>Once upon</s><assistant>a b"},
 		{plain, "", "<user>Once upon</s><assistant>"},
 		{plain, "s", "<user>Once upon</s><assistant>s"}, // and not what the template writes behind it
-		{trims, " s \x1f", "<user>Once upon</s><assistant>s"},
+		{trims, "\x1c s \x1f", "<user>Once upon</s><assistant>s"},
 	} {
 		template, err := NewChatTemplate(c.template, nil)
 		require.NoError(t, err)
