@@ -88,6 +88,9 @@ func filterSlice(r *run, value any, a args) (any, error) {
 		return nil, err
 	}
 	n, err := size(bound[0], "slices")
+	if err == nil {
+		err = r.spendTimes(scopeCost, n)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -107,9 +110,6 @@ func filterSlice(r *run, value any, a args) (any, error) {
 			column = append(column, fill)
 		}
 		columns, begin = append(columns, &List{Items: column}), end
-	}
-	if err := r.spendTimes(16, n); err != nil {
-		return nil, err
 	}
 	return r.list(columns, false)
 }
