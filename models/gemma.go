@@ -20,8 +20,8 @@ func (f *Fields) gemmaTraits(c *Config) {
 	f.Biases(c, "attention_bias")
 }
 
-// gemmaCaps reads what Gemma 2 and 3 share beyond that: norms around both branches, the scale of scores, the soft cap of
-// logits.
+// gemmaCaps reads what Gemma 2 and 3 share beyond that: norms around both branches, the scale of scores, the soft cap
+// of logits.
 func (f *Fields) gemmaCaps(c *Config) {
 	c.Traits.Norms = NormsAround
 	c.Traits.AttnScale = 1 / math.Sqrt(f.Positive("query_pre_attn_scalar"))

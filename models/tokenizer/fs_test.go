@@ -38,11 +38,12 @@ func TestAFileSystemsTemplateFileGoesFirst(t *testing.T) {
 	require.Equal(t, "just this", text)
 }
 
-// Templates in files go before those of tokenizer_config.json, the one for tools is in a folder, and what transformers 4
-// writes of a multimodal model's processor counts where there is no other.
+// Templates in files go before those of tokenizer_config.json, the one for tools is in a folder, and what
+// transformers 4 writes of a multimodal model's processor counts where there is no other.
 func TestChatTemplatesInFiles(t *testing.T) {
 	source, _ := files(t)
 	const config = `{"chat_template": [{"name": "default", "template": "old"}, {"name": "tool_use", "template": "old tools"}]}`
+	const images = `{"chat_template": "of images"}`
 	named := func(name string) string { return templateDir + "/" + name + ".jinja" }
 	for _, c := range []struct {
 		files                        map[string]string
@@ -50,12 +51,12 @@ func TestChatTemplatesInFiles(t *testing.T) {
 	}{
 		{files: map[string]string{configFile: config}, plain: "old", tools: "old tools"},
 		{files: map[string]string{configFile: config, templateFile: "new"}, plain: "new", tools: "new"},
-		{files: map[string]string{configFile: config, templateFile: "new", named("tool_use"): "new tools", named("rag"): "rag"},
-			plain: "new", tools: "new tools", rag: "rag"},
+		{files: map[string]string{configFile: config, templateFile: "new", named("tool_use"): "new tools",
+			named("rag"): "rag"}, plain: "new", tools: "new tools", rag: "rag"},
 		{files: map[string]string{named("default"): "other", templateFile: "new"}, plain: "new", tools: "new"},
-		{files: map[string]string{processorFile: `{"chat_template": "of images"}`}, plain: "of images", tools: "of images"},
-		{files: map[string]string{processorFile: `{"chat_template": "of images"}`, templateFile: "new"}, plain: "new", tools: "new"},
-		{files: map[string]string{processorFile: `{"chat_template": "of images"}`, configFile: config}, plain: "old", tools: "old tools"},
+		{files: map[string]string{processorFile: images}, plain: "of images", tools: "of images"},
+		{files: map[string]string{processorFile: images, templateFile: "new"}, plain: "new", tools: "new"},
+		{files: map[string]string{processorFile: images, configFile: config}, plain: "old", tools: "old tools"},
 		{files: map[string]string{processorFile: `{"chat_template": 1}`},
 			wantError: `chat_template.json: chat_template: "1"; want a string or a list`},
 		{files: map[string]string{configFile: config, templateDir: "no folder"}, plain: "old", tools: "old tools"},

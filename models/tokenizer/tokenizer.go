@@ -37,9 +37,9 @@ type Tokenizer struct {
 }
 
 // Open reads the tokenizer of the checkpoint in the folder dir: tokenizer.json, and where they are there
-// tokenizer_config.json and chat templates in files of their own, which go before those in the former. Errors name the file, the
-// field, what is there and what is wanted. A folder without a tokenizer is an fs.ErrNotExist, one with a tokenizer in
-// another format an error that says how to convert it.
+// tokenizer_config.json and chat templates in files of their own, which go before those in the former. Errors name the
+// file, the field, what is there and what is wanted. A folder without a tokenizer is an fs.ErrNotExist, one with a
+// tokenizer in another format an error that says how to convert it.
 func Open(dir string) (*Tokenizer, error) {
 	t, err := opener(func(name string) (fs.File, error) { return os.Open(filepath.Join(dir, name)) }).tokenizer()
 	if err != nil && !errors.As(err, new(*fs.PathError)) { // which names the file in full
