@@ -119,8 +119,8 @@ heads of the model and pages of --page tokens. Outputs are compared with
 float64 on a sample; bench/attention.py puts PyTorch beside it.
 
 --serve measures, instead, a server (mkgen serve, or any that answers OpenAI's
-interface) by the load generator aiperf or guidellm: time to the first token,
-per token and between tokens, at each concurrency and length.
+interface) by a load generator, bench_serving of sglang: time to the first
+token, per token and between tokens, at each concurrency and length.
 
 --device sim runs the same on the CPU, for small models: it shows that all of it
 works, and no speed.`,

@@ -1,19 +1,20 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strconv"
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/atomicfile"
+	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/spf13/cobra"
 )
 
@@ -40,7 +41,7 @@ func (l *lengths) String() string {
 func (l *lengths) Type() string { return "list" }
 
 func (l *lengths) want() string {
-	return "tokens of prompt and answer, each at least 1, such as 128/1024,8192/512"
+	return "tokens of prompt and answer, at least 2 and 4, such as 128/1024,8192/512"
 }
 
 func (l *lengths) Set(s string) error {
@@ -49,7 +50,7 @@ func (l *lengths) Set(s string) error {
 		in, out, ok := strings.Cut(strings.TrimSpace(word), "/")
 		a, err := strconv.ParseUint(in, 10, contextBits)
 		b, also := strconv.ParseUint(out, 10, contextBits)
-		if err := errors.Join(err, also); err != nil || !ok || a < 1 || b < 1 {
+		if err := errors.Join(err, also); err != nil || !ok || a < 2 || b < 4 {
 			return errors.New("no two whole numbers with a slash between")
 		}
 		list = append(list, [2]int{int(a), int(b)})
@@ -62,12 +63,12 @@ func (l *lengths) Set(s string) error {
 var publishedLengths = lengths{{128, 1024}, {1024, 1024}, {2048, 2048}, {8192, 512}}
 
 func (s *serveBenchFlags) flags(cmd *cobra.Command) {
-	s.generator, s.concurrency, s.lengths, s.requests = "aiperf", contexts{1, 4, 16}, publishedLengths, 4
+	s.generator, s.concurrency, s.lengths, s.requests = "python3", contexts{1, 4, 16}, publishedLengths, 4
 	f := cmd.Flags()
 	f.StringVar(&s.url, "serve", "", "measure the server at this `URL` instead, through a load generator")
-	f.StringVar(&s.generator, "load-generator", s.generator, "the `program` aiperf or guidellm, with --serve")
+	f.StringVar(&s.generator, "load-generator", s.generator, "`Python` that has sglang's, with --serve")
 	f.StringVar(&s.tokenizer, "tokenizer", "",
-		"`directory` of the tokenizer that the load generator counts with (default --checkpoint)")
+		"`directory` of the tokenizer that makes prompts and counts them, with --serve (default --checkpoint)")
 	f.StringVar(&s.name, "served-name", "", "`name` of the model, with --serve (default --model)")
 	f.Var(&s.concurrency, "concurrency", "requests at a time, with --serve")
 	f.Var(&s.lengths, "lengths", "tokens of prompt and answer, with --serve")
@@ -81,8 +82,8 @@ type servedCase struct {
 	Out         int        `json:"output_tokens"`
 	Requests    int        `json:"requests"`
 	First       percentile `json:"ttft_ms"`
-	Token       percentile `json:"tpot_ms"`         // of a request, the mean
-	Between     percentile `json:"itl_ms,omitzero"` // of two tokens; guidellm has only the means above
+	Token       percentile `json:"tpot_ms"` // of a request, the mean
+	Between     percentile `json:"itl_ms"`  // of two tokens, over all requests
 	TokenRate   float64    `json:"tok_s"`
 }
 
@@ -106,32 +107,32 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 			return usagef("--concurrency: found %d, want at least 1", n)
 		}
 	}
-	if _, err := loadGeneratorOf(s.generator); err != nil {
-		return err
+	text, err := tokenizer.Open(s.tokenizer)
+	if err != nil {
+		return fmt.Errorf("--tokenizer: %w", err)
 	}
-	if _, err := exec.LookPath(s.generator); err != nil {
-		return fmt.Errorf("--load-generator: %w; pip install %s", err, filepath.Base(s.generator))
+	words, err := wordsOf(text)
+	if err != nil {
+		return fmt.Errorf("--tokenizer: %w", err)
 	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
+	generator, err := loadGeneratorOf(ctx, s.generator)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "%12s %8s %8s %10s %10s %10s %10s %10s %10s\n", "at a time", "in", "out", "TTFT p50", "p99",
 		"TPOT p50", "ITL p50", "p99", "tok/s")
 	var cases []servedCase
 	for _, length := range s.lengths {
 		for _, n := range s.concurrency {
-			c, err := s.measure(ctx, cmd.ErrOrStderr(), n, length)
-			if err != nil {
+			c := servedCase{Concurrency: n, In: length[0], Out: length[1], Requests: n * int(s.requests)}
+			if err := s.measure(ctx, generator, words, &c); err != nil {
 				return interrupted(ctx, fmt.Errorf("%d at a time, %d/%d tokens: %w", n, length[0], length[1], err))
 			}
-			between := func(ms float64) string {
-				if c.Between == (percentile{}) {
-					return "-"
-				}
-				return fmt.Sprintf("%.3fms", ms)
-			}
-			fmt.Fprintf(out, "%12d %8d %8d %8.2fms %8.2fms %8.3fms %10s %10s %10.1f\n", c.Concurrency, c.In, c.Out,
-				c.First.P50, c.First.P99, c.Token.P50, between(c.Between.P50), between(c.Between.P99), c.TokenRate)
+			fmt.Fprintf(out, "%12d %8d %8d %8.2fms %8.2fms %8.3fms %8.3fms %8.3fms %10.1f\n", c.Concurrency, c.In, c.Out,
+				c.First.P50, c.First.P99, c.Token.P50, c.Between.P50, c.Between.P99, c.TokenRate)
 			cases = append(cases, c)
 		}
 	}
@@ -139,53 +140,59 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 		return nil
 	}
 	data, err := json.MarshalIndent(map[string]any{"server": s.url, "model": s.name,
-		"load_generator": filepath.Base(s.generator), "cases": cases}, "", "  ")
+		"load_generator": "sglang " + generator.version, "cases": cases}, "", "  ")
 	if err != nil {
 		return err
 	}
 	return atomicfile.Write(b.cases, append(data, '\n'))
 }
 
-// measure lets the load generator run once, after requests that warm the server up.
-func (s *serveBenchFlags) measure(ctx context.Context, stderr io.Writer, concurrency int,
-	length [2]int) (c servedCase, err error) {
-	dir, err := os.MkdirTemp("", "mkgen-serve-")
-	if err != nil {
-		return c, err
-	}
-	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	program, err := loadGeneratorOf(s.generator)
-	if err != nil {
-		return c, err
-	}
-	c = servedCase{Concurrency: concurrency, In: length[0], Out: length[1], Requests: concurrency * int(s.requests)}
-	run := exec.CommandContext(ctx, s.generator, program.args(s, c, dir)...)
-	if program.env != nil {
-		run.Env = append(os.Environ(), program.env(os.Getenv(keyVariable))...)
-	}
-	if said, err := run.CombinedOutput(); err != nil {
-		fmt.Fprintf(stderr, "%s\n", said[max(0, len(said)-4000):])
-		return c, fmt.Errorf("%s: %w", s.generator, err)
-	}
-	data, err := os.ReadFile(filepath.Join(dir, program.left))
-	if err != nil {
-		return c, err
-	}
-	g, err := program.read(data)
-	if err != nil {
-		return c, err
-	}
-	return c, c.found(g)
+// base is the server's URL without the interface's part.
+func (s *serveBenchFlags) base() string {
+	return strings.TrimSuffix(strings.TrimSuffix(s.url, "/"), "/v1")
 }
 
-// found fills in what the load generator found, and refuses a run with errors or with answers that are too short.
-func (c *servedCase) found(g generated) error {
-	switch {
-	case g.failed > 0 || g.requests != c.Requests:
-		return fmt.Errorf("%d of %d requests came to their end, %d failed, want all", g.requests, c.Requests, g.failed)
-	case g.shortest != c.Out:
-		return fmt.Errorf("an answer has %d tokens, want %d", g.shortest, c.Out)
+// measure warms the server up by as many prompts as run at a time, and lets the load generator send others. All of
+// them are new, so that no prefix cache has them.
+func (s *serveBenchFlags) measure(ctx context.Context, g loadGenerator, w promptWords, c *servedCase) error {
+	prompts, err := w.prompts(c.Concurrency+c.Requests, c.In)
+	if err != nil {
+		return err
 	}
-	c.First, c.Token, c.Between, c.TokenRate = g.first, g.token, g.between, g.rate
-	return nil
+	if err := s.warm(ctx, prompts[:c.Concurrency]); err != nil {
+		return err
+	}
+	found, err := g.measure(ctx, s, *c, prompts[c.Concurrency:])
+	if err != nil {
+		return err
+	}
+	return found.into(c)
+}
+
+const warmTokens = 32
+
+// warm asks for a short answer to each of the prompts, in one request.
+func (s *serveBenchFlags) warm(ctx context.Context, prompts []string) error {
+	body, err := json.Marshal(map[string]any{"model": s.name, "prompt": prompts, "max_tokens": warmTokens, "temperature": 0})
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.base()+"/v1/completions", bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/json")
+	if key := os.Getenv(keyVariable); key != "" {
+		request.Header.Set("Authorization", "Bearer "+key)
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	said, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
+	if err == nil && answer.StatusCode != http.StatusOK {
+		err = fmt.Errorf("%s: %s", answer.Status, said)
+	}
+	return err
 }

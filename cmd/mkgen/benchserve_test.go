@@ -4,92 +4,132 @@ package main
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/stretchr/testify/require"
 )
 
-// leaving is a program that leaves what aiperf leaves, and its arguments.
-func leaving(t *testing.T, left string, code string) (program, args string) {
+const tinyTokenizer = "../../models/bundled/tiny"
+
+// leaving is a Python that has sglang, whose bench_serving writes left; said has its arguments, its key, and the
+// prompts it was given.
+func leaving(t *testing.T, left, code string) (python, said string) {
 	t.Helper()
 	dir := t.TempDir()
-	program, args = filepath.Join(dir, "aiperf"), filepath.Join(dir, "args")
-	script := "#!/bin/sh\necho \"$@\" >>" + args +
-		"\nfor last; do :; done\nwhile [ $# -gt 0 ]; do [ \"$1\" = --artifact-dir ] && dir=$2; shift; done\ncat >\"$dir/profile_export_aiperf.json\" <<'X'\n" +
-		left + "\nX\necho it failed >&2\nexit " + code + "\n"
-	require.NoError(t, os.WriteFile(program, []byte(script), 0o700))
-	return program, args
+	python, said = filepath.Join(dir, "python3"), filepath.Join(dir, "said")
+	script := "#!/bin/sh\nif [ \"$1\" = -c ]; then echo 0.5.3 /site/sglang; exit; fi\n" +
+		"echo \"$@ $OPENAI_API_KEY\" >" + said + "\nwhile [ $# -gt 0 ]; do case $1 in --dataset-path) cat \"$2\" >>" + said +
+		";; --output-file) out=$2;; esac; shift; done\ncat >\"$out\" <<'X'\n" + left + "\nX\necho it failed >&2\nexit " +
+		code + "\n"
+	require.NoError(t, os.WriteFile(python, []byte(script), 0o700))
+	return python, said
 }
 
-const aiperfLeft = `{"request_count":{"avg":6.0},"request_error_rate":{"avg":0},"time_to_first_token":{"p50":10.5,"p99":20},
-"inter_token_latency":{"p50":5,"p99":6},"inter_chunk_latency":{"p50":4.5,"p99":9},"output_sequence_length":{"avg":8,"min":8},"output_token_throughput":{"avg":123}}`
+// What sglang 0.5.3.post3 leaves of two requests, cut to what is read.
+const generatedOf2 = `{"completed":2,"total_input_tokens":32,"median_ttft_ms":10.5,"p99_ttft_ms":20,"median_tpot_ms":5,
+"p99_tpot_ms":6,"median_itl_ms":4.5,"p99_itl_ms":9,"output_throughput":123,"itls":[[1,1,1],[1,1,1]],"errors":["",""]}`
 
 func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
-	program, args := leaving(t, aiperfLeft, "0")
+	t.Setenv(keyVariable, "a-key")
+	var warmed struct {
+		Prompt []string
+		Tokens int `json:"max_tokens"`
+	}
+	status := http.StatusOK
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/v1/completions" || r.Header.Get("Authorization") != "Bearer a-key" ||
+			json.NewDecoder(r.Body).Decode(&warmed) != nil {
+			status = http.StatusNotFound
+		}
+		w.WriteHeader(status)
+		_, _ = w.Write([]byte("what it says"))
+	}))
+	defer server.Close()
+	python, said := leaving(t, generatedOf2, "0")
 	cases := filepath.Join(t.TempDir(), "cases.json")
-	bench := []string{"bench", "--serve", "http://127.0.0.1:1/v1", "--load-generator", program, "--tokenizer", "somewhere",
-		"--served-name", "m", "--concurrency", "3", "--lengths", "16/8", "--requests", "2", "--cases", cases}
+	bench := []string{"bench", "--serve", server.URL + "/v1", "--load-generator", python, "--tokenizer", tinyTokenizer,
+		"--served-name", "m", "--concurrency", "1", "--lengths", "16/4", "--requests", "2", "--cases", cases}
 	code, out, stderr := mkgen(bench...)
 	require.Zero(t, code, stderr)
-	require.Regexp(t, `3 +16 +8 +10.50ms +20.00ms +5.000ms +4.500ms +9.000ms +123.0\n`, out)
-	said, err := os.ReadFile(args)
+	require.Regexp(t, `1 +16 +4 +10.50ms +20.00ms +5.000ms +4.500ms +9.000ms +123.0\n`, out)
+	require.Len(t, warmed.Prompt, 1)
+	require.Equal(t, warmTokens, warmed.Tokens)
+
+	data, err := os.ReadFile(said)
 	require.NoError(t, err)
-	require.Contains(t, string(said), "--url http://127.0.0.1:1 ")
-	require.Contains(t, string(said), "--concurrency 3 --request-count 6 --warmup-request-count 3")
-	data, err := os.ReadFile(cases)
+	args, sent, _ := strings.Cut(string(data), "\n")
+	require.Contains(t, args, "/site/sglang/bench_serving.py --backend vllm --base-url "+server.URL+" --model m")
+	require.Contains(t, args, "--sharegpt-output-len 4 --num-prompts 2 --max-concurrency 1 ")
+	require.True(t, strings.HasSuffix(args, " a-key"))
+	var prompts []struct{ Conversations []struct{ Value string } }
+	require.NoError(t, json.Unmarshal([]byte(sent), &prompts))
+	require.Len(t, prompts, 2)
+	require.NotEqual(t, prompts[0], prompts[1])
+	require.NotEqual(t, warmed.Prompt[0], prompts[0].Conversations[0].Value, "what warms up is in the prefix cache")
+
+	data, err = os.ReadFile(cases)
 	require.NoError(t, err)
-	var read struct{ Cases []servedCase }
+	var read struct {
+		Generator string `json:"load_generator"`
+		Cases     []servedCase
+	}
 	require.NoError(t, json.Unmarshal(data, &read))
-	require.Equal(t, []servedCase{{3, 16, 8, 6, percentile{10.5, 20}, percentile{5, 6}, percentile{4.5, 9}, 123}},
+	require.Equal(t, "sglang 0.5.3", read.Generator)
+	require.Equal(t, []servedCase{{1, 16, 4, 2, percentile{10.5, 20}, percentile{5, 6}, percentile{4.5, 9}, 123}},
 		read.Cases)
 
-	program, _ = leaving(t, aiperfLeft, "3")
-	bench[4] = program
+	bench[4], _ = leaving(t, generatedOf2, "3")
 	code, _, stderr = mkgen(bench...)
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "it failed")
+	status = http.StatusTooManyRequests
+	_, _, stderr = mkgen(bench...)
+	require.Contains(t, stderr, "429 Too Many Requests: what it says")
+	bench[4] = "/none/python3"
+	_, _, stderr = mkgen(bench...)
+	require.Contains(t, stderr, "found no sglang in /none/python3")
 }
 
 func TestARunWithErrorsIsNoMeasurement(t *testing.T) {
 	for left, want := range map[string]string{
-		`{"request_count":{"avg":5},"request_error_rate":{"avg":16.7},"output_sequence_length":{"min":8}}`: "5 of 6 requests came to their end, 1 failed",
-		`{"request_count":{"avg":6},"output_sequence_length":{"min":7}}`:                                   "an answer has 7 tokens, want 8",
+		`{"completed":1,"errors":["","Too Many Requests"]}`:                              "1 of 2 requests came to their end, want all: Too Many Requests",
+		`{"completed":2,"total_input_tokens":33}`:                                        "prompts have 33 tokens by the load generator's tokenizer, want 32",
+		`{"completed":2,"total_input_tokens":32,"itls":[[1,1],[1]]}`:                     "8 tokens came in 5 chunks with text, want 6 to 8",
+		`{"completed":2,"total_input_tokens":32,"itls":[[1,1,1],[1,1,1,1]],"errors":[]}`: "8 tokens came in 9 chunks with text",
 	} {
-		g, err := readAiperf([]byte(left))
-		require.NoError(t, err)
-		c := servedCase{Concurrency: 3, In: 16, Out: 8, Requests: 6}
-		require.ErrorContains(t, c.found(g), want)
+		var g generated
+		require.NoError(t, json.Unmarshal([]byte(left), &g))
+		require.ErrorContains(t, g.into(&servedCase{Concurrency: 1, In: 16, Out: 4, Requests: 2}), want)
 	}
-	for name, g := range loadGenerators {
-		_, err := g.read([]byte(`[`))
-		require.ErrorContains(t, err, name+"'s results")
-	}
-	_, err := readGuidellm([]byte(`{"benchmarks":[]}`))
-	require.ErrorContains(t, err, "found 0 benchmarks, want 1")
-	_, err = loadGeneratorOf("/bin/wrk")
-	require.ErrorContains(t, err, "found /bin/wrk, want a program named aiperf or guidellm")
 }
 
-// What guidellm 0.3.1 leaves of six requests behind three that warm up, cut to what is read.
-const guidellmLeftOf6 = `{"benchmarks":[{"request_totals":{"successful":6,"errored":0,"incomplete":0,"total":6},"metrics":{
-"output_token_count":{"successful":{"mean":8,"min":8}},"time_to_first_token_ms":{"successful":{"percentiles":{"p50":10.5,"p99":20}}},
-"inter_token_latency_ms":{"successful":{"percentiles":{"p50":5,"p99":6}}},"output_tokens_per_second":{"successful":{"mean":123}}}}]}`
-
-func TestGuidellmMeasuresAServer(t *testing.T) {
-	dir := t.TempDir()
-	program, said := filepath.Join(dir, "guidellm"), filepath.Join(dir, "said")
-	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho \"$@ $GUIDELLM__OPENAI__API_KEY\" >"+said+
-		"\nfor left; do :; done\ncat >\"$left\" <<'X'\n"+guidellmLeftOf6+"\nX\n"), 0o700))
-	t.Setenv(keyVariable, "a-key")
-	code, out, stderr := mkgen("bench", "--serve", "http://127.0.0.1:1/v1", "--load-generator", program, "--tokenizer",
-		"somewhere", "--served-name", "m", "--concurrency", "3", "--lengths", "16/8", "--requests", "2")
-	require.Zero(t, code, stderr)
-	require.Regexp(t, `3 +16 +8 +10.50ms +20.00ms +5.000ms +- +- +123.0\n`, out)
-	args, err := os.ReadFile(said)
+// Prompts have the asked number of tokens, those that the tokenizer puts around a text included.
+func TestPromptsHaveTheirNumberOfTokens(t *testing.T) {
+	const styles = "../../models/tokenizer/testdata/styles/"
+	for _, dir := range []string{tinyTokenizer, styles + "qwen2", styles + "smollm"} {
+		text, err := tokenizer.Open(dir)
+		require.NoError(t, err)
+		w, err := wordsOf(text)
+		require.NoError(t, err, dir)
+		prompts, err := w.prompts(3, 100)
+		require.NoError(t, err, dir)
+		for _, p := range prompts {
+			ids, err := text.Encode(p, true)
+			require.NoError(t, err)
+			require.Len(t, ids, 100)
+		}
+		require.NotEqual(t, prompts[0], prompts[1])
+		_, err = w.prompts(1, 0)
+		require.ErrorContains(t, err, "no token of a prompt is left")
+	}
+	text, err := tokenizer.Open(styles + "llama2")
 	require.NoError(t, err)
-	require.Contains(t, string(args), "--rate 3 --max-requests 9 --warmup-percent 0.388889")
-	require.Contains(t, string(args), "--data prompt_tokens=16,output_tokens=8,samples=9 ")
-	require.Contains(t, string(args), " a-key\n")
+	_, err = wordsOf(text)
+	require.ErrorContains(t, err, "found 0 words that are one token, want at least 8")
 }

@@ -1,144 +1,124 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"math"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 )
 
-// loadGenerator is a program that others wrote, which measures a server and counts tokens and times on its own.
-type loadGenerator struct {
-	args func(s *serveBenchFlags, c servedCase, dir string) []string // what it leaves goes to dir
-	env  func(key string) []string                                   // nil: nothing beside the program's own
-	left string                                                      // the file in dir with what it found
-	read func(data []byte) (generated, error)
-}
+// loadGenerator is bench_serving of sglang, which others wrote: it sends requests, and counts tokens and times on its
+// own. It runs as a file: as a module it would import all of sglang.
+type loadGenerator struct{ python, file, version string }
 
-// generated is what a load generator found, of the requests behind those that warm up.
-type generated struct {
-	requests, failed      int
-	shortest              int // tokens of an answer
-	first, token, between percentile
-	rate                  float64 // tokens of answers a second
-}
+// generatorPackage is the last version of sglang whose bench_serving needs neither torch nor datasets.
+const generatorPackage = "sglang==0.5.3.post3"
 
-// loadGenerators are those that are known, by their program's name.
-var loadGenerators = map[string]loadGenerator{
-	"aiperf":   {args: aiperfArgs, left: "profile_export_aiperf.json", read: readAiperf},
-	"guidellm": {args: guidellmArgs, env: guidellmEnv, left: guidellmLeft, read: readGuidellm},
-}
+const generatorAt = `import importlib.metadata as m, importlib.util as u
+print(m.version("sglang"), u.find_spec("sglang").submodule_search_locations[0])`
 
-// loadGeneratorOf finds a load generator by its program.
-func loadGeneratorOf(program string) (loadGenerator, error) {
-	g, ok := loadGenerators[filepath.Base(program)]
-	if !ok {
-		var names []string
-		for name := range loadGenerators {
-			names = append(names, name)
-		}
-		slices.Sort(names)
-		return g, usagef("--load-generator: found %s, want a program named %s", program, strings.Join(names, " or "))
+// loadGeneratorOf finds the load generator of a Python.
+func loadGeneratorOf(ctx context.Context, python string) (loadGenerator, error) {
+	said, err := exec.CommandContext(ctx, python, "-c", generatorAt).Output()
+	version, dir, ok := strings.Cut(strings.TrimSpace(string(said)), " ")
+	if err != nil || !ok {
+		return loadGenerator{}, fmt.Errorf("--load-generator: found no sglang in %s (%w); "+
+			"pip install --no-deps %s, and aiohttp, numpy, requests, tqdm, transformers", python, err, generatorPackage)
 	}
-	return g, nil
+	return loadGenerator{python, filepath.Join(dir, "bench_serving.py"), version}, nil
 }
 
-func aiperfArgs(s *serveBenchFlags, c servedCase, dir string) []string {
-	number := strconv.Itoa
-	args := []string{"profile", "--model", s.name, "--url", strings.TrimSuffix(s.url, "/v1"), "--endpoint-type",
-		"completions", "--streaming", "--tokenizer", s.tokenizer, "--concurrency", number(c.Concurrency),
-		"--request-count", number(c.Requests), "--warmup-request-count", number(c.Concurrency),
-		"--synthetic-input-tokens-mean", number(c.In), "--synthetic-input-tokens-stddev", "0",
-		"--output-tokens-mean", number(c.Out), "--output-tokens-stddev", "0", "--random-seed", "1",
-		"--use-server-token-count",
-		"--extra-inputs", "ignore_eos:true", "--extra-inputs", "temperature:0", "--ui", "none", "--artifact-dir", dir}
+// args are for one measurement; dir has the prompts. A rate without bound would be no number of JSON.
+func (g loadGenerator) args(s *serveBenchFlags, c servedCase, dir string) []string {
+	return []string{g.file, "--backend", "vllm", "--base-url", s.base(), "--model", s.name, "--tokenizer", s.tokenizer,
+		"--dataset-name", "sharegpt", "--dataset-path", filepath.Join(dir, promptsFile),
+		"--sharegpt-output-len", strconv.Itoa(c.Out), "--num-prompts", strconv.Itoa(c.Requests),
+		"--max-concurrency", strconv.Itoa(c.Concurrency), "--request-rate", "1e9", "--warmup-requests", "0",
+		"--disable-tqdm", "--output-details", "--output-file", filepath.Join(dir, generatedFile)}
+}
+
+const promptsFile, generatedFile = "prompts.json", "generated.json"
+
+// measure lets the load generator send the prompts once, and returns what it found.
+func (g loadGenerator) measure(ctx context.Context, s *serveBenchFlags, c servedCase, prompts []string) (
+	found generated, err error) {
+	dir, err := os.MkdirTemp("", "mkgen-serve-")
+	if err != nil {
+		return found, err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	type turn struct {
+		Value string `json:"value"`
+	}
+	type conversation struct {
+		Turns [2]turn `json:"conversations"`
+	}
+	var all []conversation
+	for _, p := range prompts {
+		all = append(all, conversation{[2]turn{{p}, {}}})
+	}
+	data, err := json.Marshal(all)
+	if err != nil {
+		return found, err
+	}
+	if err := os.WriteFile(filepath.Join(dir, promptsFile), data, 0o600); err != nil {
+		return found, err
+	}
+	run := exec.CommandContext(ctx, g.python, g.args(s, c, dir)...)
+	run.Env = append(os.Environ(), "HF_HUB_OFFLINE=1") // it looks for the model's name there
 	if key := os.Getenv(keyVariable); key != "" {
-		args = append(args, "--api-key", key)
+		run.Env = append(run.Env, "OPENAI_API_KEY="+key)
 	}
-	return args
+	if said, err := run.CombinedOutput(); err != nil {
+		return found, fmt.Errorf("sglang's bench_serving: %w\n%s", err, said[max(0, len(said)-4000):])
+	}
+	if data, err = os.ReadFile(filepath.Join(dir, generatedFile)); err != nil {
+		return found, err
+	}
+	if err := json.Unmarshal(data, &found); err != nil {
+		return found, fmt.Errorf("sglang's results: %w", err)
+	}
+	return found, nil
 }
 
-// readAiperf reads what aiperf has written.
-func readAiperf(data []byte) (generated, error) {
-	type figure struct{ Avg, Min, P50, P99 float64 }
-	var read struct {
-		Count   figure `json:"request_count"`
-		Errors  figure `json:"request_error_rate"` // in percent
-		First   figure `json:"time_to_first_token"`
-		Token   figure `json:"inter_token_latency"`
-		Between figure `json:"inter_chunk_latency"`
-		Out     figure `json:"output_sequence_length"`
-		Rate    figure `json:"output_token_throughput"`
-	}
-	if err := json.Unmarshal(data, &read); err != nil {
-		return generated{}, fmt.Errorf("aiperf's results: %w", err)
-	}
-	of := func(f figure) percentile { return percentile{f.P50, f.P99} }
-	ended := math.Round(read.Count.Avg)
-	failed := 0
-	if read.Errors.Avg > 0 {
-		failed = max(1, int(math.Round(ended*read.Errors.Avg/100)))
-	}
-	return generated{requests: int(ended), failed: failed, shortest: int(read.Out.Min), first: of(read.First),
-		token: of(read.Token), between: of(read.Between), rate: read.Rate.Avg}, nil
+// generated is what the load generator writes, cut to what is read. Times are milliseconds.
+type generated struct {
+	Completed int
+	In        int         `json:"total_input_tokens"` // by its own tokenizer
+	Between   [][]float64 `json:"itls"`               // of each request: one less than its chunks with text
+	Errors    []string
+	FirstP50  float64 `json:"median_ttft_ms"`
+	FirstP99  float64 `json:"p99_ttft_ms"`
+	TokenP50  float64 `json:"median_tpot_ms"`
+	TokenP99  float64 `json:"p99_tpot_ms"`
+	ITLP50    float64 `json:"median_itl_ms"`
+	ITLP99    float64 `json:"p99_itl_ms"`
+	Rate      float64 `json:"output_throughput"`
 }
 
-const guidellmLeft = "report.json"
-
-// guidellmArgs has as many requests before those that count as run at a time. guidellm makes all prompts before it
-// begins, so it is told how many. It sends ignore_eos on its own.
-func guidellmArgs(s *serveBenchFlags, c servedCase, dir string) []string {
-	all := c.Requests + c.Concurrency
-	warm := (float64(c.Concurrency) + 0.5) / float64(all) // it rounds down
-	return []string{"benchmark", "run", "--target", strings.TrimSuffix(s.url, "/v1"), "--model", s.name, "--processor",
-		s.tokenizer, "--rate-type", "concurrent", "--rate", strconv.Itoa(c.Concurrency), "--max-requests",
-		strconv.Itoa(all), "--warmup-percent", strconv.FormatFloat(warm, 'f', 6, 64),
-		"--backend-args", `{"extra_body":{"temperature":0}}`,
-		"--data", fmt.Sprintf("prompt_tokens=%d,output_tokens=%d,samples=%d", c.In, c.Out, all), "--random-seed", "1",
-		"--disable-progress", "--output-path", filepath.Join(dir, guidellmLeft)}
-}
-
-// guidellmEnv is where guidellm takes a key from; it must not ask the network for the tokenizer.
-func guidellmEnv(key string) []string {
-	env := []string{"HF_HUB_OFFLINE=1"}
-	if key != "" {
-		env = append(env, "GUIDELLM__OPENAI__API_KEY="+key)
+// into fills in what was found, and refuses a run with errors, with prompts of another length, or in which more than
+// one token in 100, and two more, came without a chunk with text: the time between two chunks would be that of several.
+func (g generated) into(c *servedCase) error {
+	chunks := 0
+	for _, r := range g.Between {
+		chunks += len(r) + 1
 	}
-	return env
-}
-
-// readGuidellm reads what guidellm has written. Its time between tokens is a request's mean.
-func readGuidellm(data []byte) (generated, error) {
-	type figure struct {
-		Successful struct {
-			Mean, Min   float64
-			Percentiles percentile
-		}
+	in, out := c.In*c.Requests, c.Out*c.Requests
+	switch fewest := out - out/100 - 2; {
+	case g.Completed != c.Requests:
+		return fmt.Errorf("%d of %d requests came to their end, want all: %s", g.Completed, c.Requests,
+			strings.TrimSpace(strings.Join(g.Errors, "\n")))
+	case g.In != in:
+		return fmt.Errorf("prompts have %d tokens by the load generator's tokenizer, want %d", g.In, in)
+	case chunks < fewest || chunks > out:
+		return fmt.Errorf("%d tokens came in %d chunks with text, want %d to %d", out, chunks, fewest, out)
 	}
-	var read struct {
-		Benchmarks []struct {
-			Totals  struct{ Successful, Errored, Incomplete int } `json:"request_totals"`
-			Metrics struct {
-				Out   figure `json:"output_token_count"`
-				First figure `json:"time_to_first_token_ms"`
-				Token figure `json:"inter_token_latency_ms"`
-				Rate  figure `json:"output_tokens_per_second"`
-			}
-		}
-	}
-	if err := json.Unmarshal(data, &read); err != nil {
-		return generated{}, fmt.Errorf("guidellm's results: %w", err)
-	}
-	if len(read.Benchmarks) != 1 {
-		return generated{}, fmt.Errorf("guidellm's results: found %d benchmarks, want 1", len(read.Benchmarks))
-	}
-	b := read.Benchmarks[0]
-	of := func(f figure) percentile { return f.Successful.Percentiles }
-	return generated{requests: b.Totals.Successful, failed: b.Totals.Errored + b.Totals.Incomplete,
-		shortest: int(b.Metrics.Out.Successful.Min), first: of(b.Metrics.First), token: of(b.Metrics.Token),
-		rate: b.Metrics.Rate.Successful.Mean}, nil
+	c.First, c.Token = percentile{g.FirstP50, g.FirstP99}, percentile{g.TokenP50, g.TokenP99}
+	c.Between, c.TokenRate = percentile{g.ITLP50, g.ITLP99}, g.Rate
+	return nil
 }
