@@ -33,7 +33,8 @@ func newFigures(t *testing.T) *figuresRun {
 	require.NoError(t, err)
 	for to, from := range map[string]string{"bench/figures": "../bench/figures",
 		"tests/gpu/reference.py": "testdata/figures/reference.py", "bin/mkgen": "testdata/figures/mkgen",
-		"bin/nvidia-smi": "testdata/figures/nvidia-smi", "modules/torch.py": "", "modules/transformers.py": ""} {
+		"tests/gpu/train_tokenizer.py": "testdata/figures/train_tokenizer.py",
+		"bin/nvidia-smi":               "testdata/figures/nvidia-smi", "modules/torch.py": "", "modules/transformers.py": ""} {
 		var text []byte
 		if from != "" {
 			text, err = os.ReadFile(from)
@@ -201,6 +202,39 @@ func TestFiguresThatFailTheirGateSaySo(t *testing.T) {
 	require.Equal(t, "decode-llama3-8b-weights-i8 - FAILED: reference: out of memory", f.summary(said)[0])
 }
 
+func TestFiguresOfAServer(t *testing.T) {
+	t.Parallel()
+	f := newFigures(t)
+	const figures = "served-qwen3-8b served-qwen3-8b-i4g128"
+	said, err := f.run(figures, "FAIL=i4g128")
+	require.Error(t, err)
+	require.Equal(t, []string{"0 tokenizer", "0 bench http://127.0.0.1:1/v1 128/1024 1,4,16 1",
+		"0 bench http://127.0.0.1:1/v1 1024/8,8192/8 1 5", "0 server ended"}, f.noted())
+	summary := f.summary(said)
+	require.Regexp(t, `^served-qwen3-8b 128/1024, 1: first token 31.0 ms, then 4.850 \(p99 5.000\); 128/1024, 4: .*; `+
+		`1024/8, 1: first token 31.0 ms, .* measured, not gated$`, summary[0])
+	require.Equal(t, "served-qwen3-8b-i4g128 - FAILED: no room for pages", summary[1])
+	require.Equal(t, []string{"served-qwen3-8b.json"}, f.written())
+	paths, err := filepath.Glob(filepath.Join(f.dir, "out/h100/*.json"))
+	require.NoError(t, err)
+	text, err := os.ReadFile(paths[0])
+	require.NoError(t, err)
+	var record struct {
+		GPU, Commit, Command string
+		Generator            string `json:"load_generator"`
+		Cases                []json.RawMessage
+	}
+	require.NoError(t, json.Unmarshal(text, &record))
+	require.Equal(t, "NVIDIA H100 80GB HBM3 1234abc sglang 0.5.3",
+		strings.Join([]string{record.GPU, record.Commit, record.Generator}, " "))
+	require.Contains(t, record.Command, "serve --model qwen3-8b --random 1 ")
+	require.Len(t, record.Cases, 5)
+
+	_, err = f.run(figures)
+	require.NoError(t, err)
+	require.Len(t, f.noted(), 3, "the other is there, and the tokenizer, too")
+}
+
 func TestFiguresRunSideBySideOnTwoGPUs(t *testing.T) {
 	t.Parallel()
 	f := newFigures(t)
@@ -257,6 +291,7 @@ func TestFiguresAreRefusedInOneLine(t *testing.T) {
 type figure struct {
 	Name, Model, Contexts, Sequences, Weight, Head, Extra, Recorded string
 	Rows, Prefill, Layers                                           int
+	Loads                                                           []any
 }
 
 func figuresData(t *testing.T) (all []figure) {
@@ -284,6 +319,9 @@ func TestFiguresHaveTheNamesOfTheirRecords(t *testing.T) {
 	for _, f := range figuresData(t) {
 		require.False(t, names[f.Name], "%s is there twice", f.Name)
 		names[f.Name] = true
+		if len(f.Loads) > 0 {
+			continue // of a server, whose record has no reference
+		}
 		longest := 0
 		for s := range strings.SplitSeq(f.Sequences, ",") {
 			length, _, _ := strings.Cut(s, ":")

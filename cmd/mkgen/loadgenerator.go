@@ -52,15 +52,9 @@ func (g loadGenerator) measure(ctx context.Context, s *serveBenchFlags, c served
 		return found, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	type turn struct {
-		Value string `json:"value"`
-	}
-	type conversation struct {
-		Turns [2]turn `json:"conversations"`
-	}
-	var all []conversation
+	var all []any // conversations, of which it takes the first two turns
 	for _, p := range prompts {
-		all = append(all, conversation{[2]turn{{p}, {}}})
+		all = append(all, map[string]any{"conversations": []any{map[string]string{"value": p}, map[string]string{"value": ""}}})
 	}
 	data, err := json.Marshal(all)
 	if err != nil {
