@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"strings"
 	"sync"
@@ -10,16 +11,17 @@ import (
 
 // grammars are those that answers have been kept to, over the tokens of the model.
 type grammars struct {
-	vocab func() *grammar.Vocab
-	mu    sync.Mutex
-	known map[string]*grammar.Grammar // by schema
+	vocab     func() *grammar.Vocab
+	mu        sync.Mutex
+	known     map[[sha256.Size]byte]*grammar.Grammar // by the schema's hash: a schema may be as large as a body
+	mostBytes int                                    // of those that are known; beyond it they are forgotten
 }
 
-// mostGrammars are remembered.
-const mostGrammars = 64
+// mostGrammars are remembered, and no more once they take mostGrammarBytes.
+const mostGrammars, mostGrammarBytes = 64, 256 << 20
 
 func newGrammars(o *Options) *grammars {
-	return &grammars{known: map[string]*grammar.Grammar{}, vocab: sync.OnceValue(func() *grammar.Vocab {
+	return &grammars{known: map[[sha256.Size]byte]*grammar.Grammar{}, mostBytes: mostGrammarBytes, vocab: sync.OnceValue(func() *grammar.Vocab {
 		return grammar.NewVocab(o.Vocab, func(token int) []byte {
 			if o.Text.Special(token) {
 				return nil
@@ -32,7 +34,8 @@ func newGrammars(o *Options) *grammars {
 
 // schema is the grammar of a schema. Other requests do not wait while a new one is made.
 func (g *grammars) schema(raw json.RawMessage) (*grammar.Grammar, error) {
-	if known := g.get(raw); known != nil {
+	key := sha256.Sum256(raw)
+	if known := g.get(key); known != nil {
 		return known, nil
 	}
 	made, err := g.vocab().Schema(raw)
@@ -41,21 +44,25 @@ func (g *grammars) schema(raw json.RawMessage) (*grammar.Grammar, error) {
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if known := g.known[string(raw)]; known != nil { // another request was faster
+	if known := g.known[key]; known != nil { // another request was faster
 		return known, nil
 	}
-	if len(g.known) == mostGrammars {
+	bytes := made.Bytes()
+	for _, known := range g.known {
+		bytes += known.Bytes()
+	}
+	if len(g.known) == mostGrammars || bytes > g.mostBytes {
 		clear(g.known)
 	}
-	g.known[string(raw)] = made
+	g.known[key] = made
 	return made, nil
 }
 
 // get is the grammar of a schema that is known; nil for none.
-func (g *grammars) get(raw json.RawMessage) *grammar.Grammar {
+func (g *grammars) get(key [sha256.Size]byte) *grammar.Grammar {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.known[string(raw)]
+	return g.known[key]
 }
 
 // format reads response_format.

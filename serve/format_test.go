@@ -193,3 +193,21 @@ func TestCallsOfTheConversationAreObjectsForTheTemplate(t *testing.T) {
 	require.Empty(t, why)
 	require.JSONEq(t, `{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"weather","arguments":{"city":"Rome"}}}]}`, string(m.JSON))
 }
+
+// Schemas that take much memory are not all remembered, however few they are.
+func TestLargeGrammarsAreForgotten(t *testing.T) {
+	g := newGrammars(&onTiny(t, nil).o)
+	g.mostBytes = 2 << 20
+	one, other := `{"type":"string","maxLength":9000}`, `{"type":"string","maxLength":8000}`
+	first, err := g.schema([]byte(one))
+	require.NoError(t, err)
+	require.InDelta(t, 1<<20, first.Bytes(), 1<<19) // 982 KiB by the runtime's count
+	_, err = g.schema([]byte(other))
+	require.NoError(t, err)
+	again, err := g.schema([]byte(one))
+	require.NoError(t, err)
+	require.Same(t, first, again)
+	_, err = g.schema([]byte(`{"type":"string","maxLength":12000}`))
+	require.NoError(t, err)
+	require.Len(t, g.known, 1)
+}

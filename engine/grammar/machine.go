@@ -22,6 +22,20 @@ type Grammar struct {
 	serial uint64
 }
 
+// Bytes returns about how many bytes of memory the grammar takes. What it remembers of answers is part of that, so it
+// grows with them, by up to 150 MB.
+func (g *Grammar) Bytes() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	const ofItem, ofState, ofEdge, ofFrame, ofPlace = 16, 80, 8, 96, 256 // with the maps' entries
+	all := g.bytes + g.items*ofItem + len(g.frames)*ofFrame + len(g.places)*ofPlace + len(g.net.states)*ofState
+	for i := range g.net.states {
+		s := &g.net.states[i]
+		all += ofEdge * (cap(s.edges) + cap(s.empty)/2 + cap(s.calls))
+	}
+	return all
+}
+
 // Bounds of what is remembered; beyond them it is forgotten.
 const (
 	mostPlaces = 20_000
