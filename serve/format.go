@@ -21,7 +21,8 @@ type grammars struct {
 const mostGrammars, mostGrammarBytes = 64, 256 << 20
 
 func newGrammars(o *Options) *grammars {
-	return &grammars{known: map[[sha256.Size]byte]*grammar.Grammar{}, mostBytes: mostGrammarBytes, vocab: sync.OnceValue(func() *grammar.Vocab {
+	known := map[[sha256.Size]byte]*grammar.Grammar{}
+	return &grammars{known: known, mostBytes: mostGrammarBytes, vocab: sync.OnceValue(func() *grammar.Vocab {
 		return grammar.NewVocab(o.Vocab, func(token int) []byte {
 			if o.Text.Special(token) {
 				return nil

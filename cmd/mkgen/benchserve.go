@@ -85,6 +85,8 @@ type servedCase struct {
 	Token       percentile `json:"tpot_ms"` // of a request, the mean
 	Between     percentile `json:"itl_ms"`  // of two tokens, over all requests
 	TokenRate   float64    `json:"tok_s"`
+	// with text; a token without, as an end token, makes the time between two chunks that of two tokens
+	Chunks int `json:"chunks"`
 }
 
 type percentile struct {
@@ -133,6 +135,9 @@ func (b *benchFlags) served(cmd *cobra.Command) error {
 			}
 			fmt.Fprintf(out, "%12d %8d %8d %8.2fms %8.2fms %8.3fms %8.3fms %8.3fms %10.1f\n", c.Concurrency, c.In, c.Out,
 				c.First.P50, c.First.P99, c.Token.P50, c.Between.P50, c.Between.P99, c.TokenRate)
+			if tokens := c.Requests * c.Out; tokens-c.Chunks > tokens/100 {
+				fmt.Fprintf(out, "%12s p99 is of several tokens: %d of %d had no text\n", "", tokens-c.Chunks, tokens)
+			}
 			cases = append(cases, c)
 		}
 	}
@@ -173,7 +178,8 @@ const warmTokens = 32
 
 // warm asks for a short answer to each of the prompts, in one request.
 func (s *serveBenchFlags) warm(ctx context.Context, prompts []string) error {
-	body, err := json.Marshal(map[string]any{"model": s.name, "prompt": prompts, "max_tokens": warmTokens, "temperature": 0})
+	body, err := json.Marshal(map[string]any{"model": s.name, "prompt": prompts, "max_tokens": warmTokens,
+		"temperature": 0})
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func leaving(t *testing.T, left, code string) (python, said string) {
 
 // What sglang 0.5.3.post3 leaves of two requests, cut to what is read.
 const generatedOf2 = `{"completed":2,"total_input_tokens":32,"median_ttft_ms":10.5,"p99_ttft_ms":20,"median_tpot_ms":5,
-"p99_tpot_ms":6,"median_itl_ms":4.5,"p99_itl_ms":9,"output_throughput":123,"itls":[[1,1,1],[1,1,1]],"errors":["",""]}`
+"p99_tpot_ms":6,"median_itl_ms":4.5,"p99_itl_ms":9,"output_throughput":123,"itls":[[1,1,1],[1,1]],"errors":["",""]}`
 
 func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
 	t.Setenv(keyVariable, "a-key")
@@ -57,7 +57,7 @@ func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
 		"--served-name", "m", "--concurrency", "1", "--lengths", "16/4", "--requests", "2", "--cases", cases}
 	code, out, stderr := mkgen(bench...)
 	require.Zero(t, code, stderr)
-	require.Regexp(t, `1 +16 +4 +10.50ms +20.00ms +5.000ms +4.500ms +9.000ms +123.0\n`, out)
+	require.Regexp(t, `1 +16 +4 +10.50ms +20.00ms +5.000ms +4.500ms +9.000ms +123.0\n +p99 is of several tokens: 1 of 8 had no text\n`, out)
 	require.Len(t, warmed.Prompt, 1)
 	require.Equal(t, warmTokens, warmed.Tokens)
 
@@ -81,7 +81,7 @@ func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
 	}
 	require.NoError(t, json.Unmarshal(data, &read))
 	require.Equal(t, "sglang 0.5.3", read.Generator)
-	require.Equal(t, []servedCase{{1, 16, 4, 2, percentile{10.5, 20}, percentile{5, 6}, percentile{4.5, 9}, 123}},
+	require.Equal(t, []servedCase{{1, 16, 4, 2, percentile{10.5, 20}, percentile{5, 6}, percentile{4.5, 9}, 123, 7}},
 		read.Cases)
 
 	bench[4], _ = leaving(t, generatedOf2, "3")

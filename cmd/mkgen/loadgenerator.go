@@ -54,7 +54,8 @@ func (g loadGenerator) measure(ctx context.Context, s *serveBenchFlags, c served
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	var all []any // conversations, of which it takes the first two turns
 	for _, p := range prompts {
-		all = append(all, map[string]any{"conversations": []any{map[string]string{"value": p}, map[string]string{"value": ""}}})
+		turns := []map[string]string{{"value": p}, {"value": ""}}
+		all = append(all, map[string]any{"conversations": turns})
 	}
 	data, err := json.Marshal(all)
 	if err != nil {
@@ -96,14 +97,14 @@ type generated struct {
 }
 
 // into fills in what was found, and refuses a run with errors, with prompts of another length, or in which more than
-// one token in 100, and two more, came without a chunk with text: the time between two chunks would be that of several.
+// one token in ten, and two more, came without a chunk with text.
 func (g generated) into(c *servedCase) error {
 	chunks := 0
 	for _, r := range g.Between {
 		chunks += len(r) + 1
 	}
 	in, out := c.In*c.Requests, c.Out*c.Requests
-	switch fewest := out - out/100 - 2; {
+	switch fewest := out - out/10 - 2; {
 	case g.Completed != c.Requests:
 		return fmt.Errorf("%d of %d requests came to their end, want all: %s", g.Completed, c.Requests,
 			strings.TrimSpace(strings.Join(g.Errors, "\n")))
@@ -113,6 +114,6 @@ func (g generated) into(c *servedCase) error {
 		return fmt.Errorf("%d tokens came in %d chunks with text, want %d to %d", out, chunks, fewest, out)
 	}
 	c.First, c.Token = percentile{g.FirstP50, g.FirstP99}, percentile{g.TokenP50, g.TokenP99}
-	c.Between, c.TokenRate = percentile{g.ITLP50, g.ITLP99}, g.Rate
+	c.Between, c.TokenRate, c.Chunks = percentile{g.ITLP50, g.ITLP99}, g.Rate, chunks
 	return nil
 }
