@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
@@ -277,4 +278,22 @@ func FuzzSchema(f *testing.F) {
 			require.NoError(t, valid(s, text), "%s\n%q", raw, text)
 		}
 	})
+}
+
+// Alternatives are read once each, and not for each other one: 400 of them took 7 s.
+func TestManyAlternativesAreComparedQuickly(t *testing.T) {
+	v := NewVocab(256, func(token int) []byte { return []byte{byte(token)} }, []int{0})
+	schema := func(n int) []byte {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"type":"object","properties":{"k":{"const":%d}},"required":["k"]}`, i))
+		}
+		return []byte(`{"oneOf":[` + strings.Join(all, ",") + `]}`)
+	}
+	begin := time.Now()
+	_, err := v.Schema(schema(mostExclusive))
+	require.NoError(t, err)
+	require.Less(t, time.Since(begin), 3*time.Second)
+	_, err = v.Schema(schema(mostExclusive + 1))
+	require.ErrorContains(t, err, "oneOf: found 501 schemas, want at most 500, or anyOf")
 }

@@ -177,51 +177,6 @@ func (c *schemas) checkTypes(o object, all []json.RawMessage, how, at string) {
 	}
 }
 
-// exclusive refuses alternatives that a value could fit two of: they must differ in type, or be objects of which a
-// required property has different values.
-func (c *schemas) exclusive(all []json.RawMessage, at string) {
-	for i := range all {
-		for j := range i {
-			a, b := c.kinds(all[i], 0), c.kinds(all[j], 0)
-			both := func(kind string) bool { return a[kind] && b[kind] }
-			switch {
-			case !slices.ContainsFunc(types, both) && !(a["number"] && b["integer"]) && !(a["integer"] && b["number"]):
-			case len(a) == 1 && len(b) == 1 && both("object") && c.differ(all[i], all[j]):
-			case c.apart(all[i], all[j]):
-			default:
-				c.refuse(at, "oneOf: schemas %d and %d may fit the same value, which is not supported; want anyOf", j, i)
-			}
-		}
-	}
-}
-
-// apart reports whether two schemas list different values.
-func (c *schemas) apart(a, b json.RawMessage) bool {
-	x, ok := c.values(a)
-	y, also := c.values(b)
-	return ok && also && !slices.ContainsFunc(x, func(v string) bool { return slices.Contains(y, v) })
-}
-
-// values are what enum or const list; ok is false for other schemas.
-func (c *schemas) values(raw json.RawMessage) (all []string, ok bool) {
-	o, _ := readObject(c.resolved(raw))
-	var list []json.RawMessage
-	switch {
-	case o.has("const"):
-		list = []json.RawMessage{o.values["const"]}
-	case !o.has("enum") || json.Unmarshal(o.values["enum"], &list) != nil:
-		return nil, false
-	}
-	for _, one := range list {
-		text, err := compact(one)
-		if err != nil {
-			return nil, false
-		}
-		all = append(all, text)
-	}
-	return all, true
-}
-
 // resolved is what a schema refers to, if it does.
 func (c *schemas) resolved(raw json.RawMessage) json.RawMessage {
 	for range 10 {
@@ -237,19 +192,6 @@ func (c *schemas) resolved(raw json.RawMessage) json.RawMessage {
 		raw = to
 	}
 	return raw
-}
-
-// differ reports whether two object schemas require a property that tells them apart.
-func (c *schemas) differ(a, b json.RawMessage) bool {
-	x, _ := readObject(c.resolved(a))
-	y, _ := readObject(c.resolved(b))
-	xs, _ := readObject(x.values["properties"])
-	ys, _ := readObject(y.values["properties"])
-	need, _ := texts(x.values["required"])
-	also, _ := texts(y.values["required"])
-	return slices.ContainsFunc(need, func(name string) bool {
-		return slices.Contains(also, name) && xs.has(name) && ys.has(name) && c.apart(xs.values[name], ys.values[name])
-	})
 }
 
 // kinds are the types that values of a schema may have; all where it is not known.
