@@ -2,10 +2,11 @@ package quant
 
 import "strings"
 
-// awq reads what AutoAWQ writes for its "gemm" kernel.
+// awq reads what AutoAWQ writes for its "gemm" kernel, and what GPTQModel and auto-round write like it.
 type awq struct {
-	group int
-	skip  []string
+	group     int
+	symmetric bool // all zero points are stored, as the middle; AutoAWQ itself has no such form
+	skip      []string
 	notDone
 }
 
@@ -18,11 +19,18 @@ func newAWQ(f *fields) importer {
 		}
 	}
 	checkGroup(f, "group_size", a.group)
-	f.only("zero_point", "only AWQ with zero points is supported", "true")
-	if f.text("version", "gemm") != "gemm" {
-		f.refuse("version", `"gemm"`, "it is packed for another kernel: quantise with version gemm")
+	a.symmetric = !f.boolean("zero_point", true)
+	for _, field := range []string{"version", "format", "checkpoint_format"} {
+		if f.text(field, "gemm") != "gemm" {
+			f.refuse(field, `"gemm"`, "it is packed for another kernel: quantise with version gemm")
+		}
 	}
-	f.others("do_fuse fuse_max_seq_len modules_to_fuse exllama_config backend model_seqlen format checkpoint_format")
+	f.boolean("lm_head", false)
+	f.only("method", "", `"awq"`)
+	f.only("packing_format", "", `"auto_round:auto_awq"`)
+	f.only("dynamic", "rules for single modules are read in GPTQ: quantise with modules_to_not_convert", "{}")
+	changesProducts(f)
+	f.others(`do_fuse fuse_max_seq_len modules_to_fuse exllama_config backend model_seqlen sym desc_act meta` + autoRound(f))
 	return a
 }
 
@@ -55,9 +63,12 @@ func (a *awq) weight(m *module) (*Matrix, error) {
 	if t, ok := m.shaped("scales", floats, []int64{int64(groups), int64(w.Rows)}); ok {
 		w.setScales(t.Name, t.DType, 1, w.Rows)
 	}
-	w.Format.Code, w.Format.Zeros = I4, true
+	w.Format.Code, w.Format.Zeros = I4, !a.symmetric
 	if cols%w.scales.columns != 0 {
 		m.problem("qweight", shape(int64(cols), int64(words)), "a multiple of group_size rows", "")
 	}
-	return w, nil
+	if m.bad || !a.symmetric {
+		return w, nil
+	}
+	return w, m.checkZeros("qzeros", w, groups, "zero_point is false")
 }

@@ -43,14 +43,14 @@ func newCompressed(f *fields) importer {
 		c.inputs(group.object("input_activations"))
 		c.groups = append(c.groups, newScheme(group, format))
 	}
-	if len(groups.names) == 0 {
+	if len(groups.names) == 0 && len(f.object("kv_cache_scheme").names) == 0 {
 		f.refuse("config_groups", "at least one group", "")
 	}
 	sparsity := f.object("sparsity_config")
 	sparsity.only("format", "sparse weights are not supported: decompress and save it with compressed-tensors", `"dense"`)
 	f.only("transform_config", "rotated inputs are not supported: choose a recipe without transforms", "{}")
 	f.only("moe_sparsity_config", "experts are not supported", "{}")
-	c.cache(f.object("kv_cache_scheme"))
+	c.cache(f, "kv_cache_scheme")
 	f.others("quantization_status global_compression_ratio version")
 	return c
 }

@@ -138,6 +138,10 @@ func newImporter(method string, f *fields, dtype models.DType) importer {
 		return newAWQ(f)
 	case "compressed-tensors":
 		return newCompressed(f)
+	case "auto-round", "intel/auto-round":
+		if imp := newAutoRound(f); imp != nil {
+			return imp
+		}
 	case "fp8":
 		return newFP8(f, dtype)
 	case "modelopt":
@@ -159,5 +163,5 @@ func advice(method string) string {
 	case "auto-round", "intel/auto-round":
 		return "export it as auto_gptq or auto_awq"
 	}
-	return ""
+	return "quantise the model that it was made from with one of these"
 }

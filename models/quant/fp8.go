@@ -43,7 +43,7 @@ func newFP8(f *fields, dtype models.DType) importer {
 		}
 	}
 	q.add("inputs of products in 8-bit floats")
-	q.cache(f.object("kv_cache_scheme"))
+	q.cache(f, "kv_cache_scheme")
 	f.others("dequantize is_checkpoint_fp8_serialized")
 	return q
 }

@@ -44,17 +44,23 @@ func newGPTQ(f *fields) importer {
 	}
 	f.only("format", "", `"gptq"`, `"gptq_v2"`)
 	f.only("method", "", `"gptq"`)
+	f.only("packing_format", "it is packed for one kernel: export it as auto_gptq", `"auto_round:auto_gptq"`)
 	f.only("is_marlin_format", "it is packed for one kernel", "false")
-	f.only("pack_dtype", "", `"int32"`)
-	for _, field := range []string{"activation", "adapter", "rotation"} {
-		f.only(field, "it changes what a product computes", "{}")
-	}
+	changesProducts(f)
 	g.readDynamic(f)
 	f.others(`damp_percent damp_auto_increment static_groups true_sequential mse model_name_or_path model_file_base_name
 		quantizer meta tokenizer dataset batch_size pad_token_id use_exllama exllama_config disable_exllama max_input_length
 		use_cuda_fp16 model_seqlen block_name_to_quantize module_name_preceding_first_block modules_in_block_to_quantize
-		cache_block_outputs backend act_group_aware hyb_act v2 v2_alpha pack_impl`)
+		cache_block_outputs backend act_group_aware hyb_act v2 v2_alpha pack_impl` + autoRound(f))
 	return g
+}
+
+// changesProducts refuses what GPTQModel may have done beside quantising weights, in words of 32 bits.
+func changesProducts(f *fields) {
+	f.only("pack_dtype", "", `"int32"`)
+	for _, field := range []string{"activation", "adapter", "rotation"} {
+		f.only(field, "it changes what a product computes", "{}")
+	}
 }
 
 // readDynamic reads rules in their order: "-:" before a pattern excludes modules, "+:" or nothing gives other
@@ -139,7 +145,11 @@ func (g *gptq) weight(m *module) (*Matrix, error) {
 	if m.bad {
 		return nil, nil
 	}
-	if err := m.checkZeros("qzeros", w, groups, symmetric); err != nil || m.bad {
+	why := ""
+	if symmetric {
+		why = "sym is true"
+	}
+	if err := m.checkZeros("qzeros", w, groups, why); err != nil || m.bad {
 		return nil, err
 	}
 	if m.has("g_idx") {
@@ -148,17 +158,17 @@ func (g *gptq) weight(m *module) (*Matrix, error) {
 	return w, nil
 }
 
-// checkZeros refuses zero points that are not those of a symmetric matrix, where it is one, and those that do
-// not fit their bits: a first version's writer may have carried into the neighbour, and its readers differ in
+// checkZeros refuses zero points that are not those of a symmetric matrix, where it is one, as symmetric says, which is
+// empty of others, and those that do not fit their bits: a first version's writer may have carried into the neighbour, and its readers differ in
 // what they make of it.
-func (m *module) checkZeros(leaf string, w *Matrix, groups int, symmetric bool) error {
+func (m *module) checkZeros(leaf string, w *Matrix, groups int, symmetric string) error {
 	return m.read(leaf, func(data []byte) {
 		for row := range w.Rows {
 			for g := range groups {
 				switch zero := w.zeros.at(data, row, g); {
-				case symmetric && zero != 0:
+				case symmetric != "" && zero != 0:
 					found := fmt.Sprintf("a zero point of %d from the middle (row %d, group %d)", zero, row, g)
-					m.problem(leaf, found, "0", "sym is true")
+					m.problem(leaf, found, "0", symmetric)
 					return
 				case zero == 1<<(w.zeros.bits-1):
 					most := 1<<w.zeros.bits - 1

@@ -23,13 +23,21 @@ func TestWhatIsLeftOutIsSaid(t *testing.T) {
 	} {
 		require.Equal(t, want, strings.Join(open(t, filepath.Join("testdata", fixture)).LeftOut(), ", "), fixture)
 	}
-	files := load(t, "testdata/ct_i4g32")
-	files["config.json"] = &fstest.MapFile{Data: []byte(strings.Replace(string(files["config.json"].Data),
-		`"kv_cache_scheme": null`, `"kv_cache_scheme": {"num_bits": 8}`, 1))}
-	c, err := quant.OpenFS(files)
-	require.NoError(t, err)
-	require.Equal(t, []string{"a quantised KV cache"}, c.LeftOut())
-	require.NoError(t, c.Close())
+	for _, c := range []struct{ fixture, old, new string }{
+		{"ct_i4g32", `"kv_cache_scheme": null`, `"kv_cache_scheme": {"num_bits": 8}`},
+		// What ModelOpt 0.47.0 writes for its NVFP4_KV_CFG.
+		{"modelopt_nvfp4", `"quant_algo": "NVFP4"`, `"quant_algo": "NVFP4", "kv_cache_scheme": "NVFP4"`},
+		{"modelopt_nvfp4", `"quant_algo": "NVFP4"`, `"quant_algo": "NVFP4", "kv_cache_quant_algo": "FP8"`},
+	} {
+		files := load(t, "testdata/"+c.fixture)
+		text := string(files["config.json"].Data)
+		require.Contains(t, text, c.old)
+		files["config.json"] = &fstest.MapFile{Data: []byte(strings.Replace(text, c.old, c.new, 1))}
+		opened, err := quant.OpenFS(files)
+		require.NoError(t, err)
+		require.Contains(t, opened.LeftOut(), "a quantised KV cache")
+		require.NoError(t, opened.Close())
+	}
 }
 
 // TestReadingDeliversWhatRowDoes reads rows of all tensors in turn, in an order that no block of rows survives.

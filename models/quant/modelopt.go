@@ -39,11 +39,9 @@ func newModelOpt(f *fields, dtype models.DType) importer {
 	case "nvfp4":
 		q.add("inputs of products in 4-bit floats")
 	}
-	q.cache(f.object("kv_cache_scheme"))
-	if f.text("kv_cache_quant_algo", "") != "" {
-		q.add(cacheLeft)
-	}
-	f.others("config_groups producer")
+	q.cache(f, "kv_cache_scheme")
+	q.cache(f, "kv_cache_quant_algo")
+	f.others("config_groups producer quantized_layers")
 	return q
 }
 

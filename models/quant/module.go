@@ -42,6 +42,17 @@ func (m *module) quantisedLeaf() string {
 	return first
 }
 
+// foreign refuses a module as packages write it that keep no quantization_config in config.json.
+func (m *module) foreign() bool {
+	for _, of := range []struct{ leaf, name string }{{"W_q", "HQQ"}, {"_data", "Quanto"}} {
+		if m.has(of.leaf) {
+			m.problem(of.leaf, m.found[of.leaf].DType+" as "+of.name+" writes it", "a quantization_config of "+methods,
+				advice(of.name))
+		}
+	}
+	return m.bad
+}
+
 // problem adds what is wrong with one tensor.
 func (m *module) problem(leaf, found, want, why string) {
 	m.bad = true

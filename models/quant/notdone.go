@@ -31,9 +31,13 @@ func (n *notDone) inputs(f *fields) {
 // cacheLeft is what a configuration asks for that has a scheme for the KV cache.
 const cacheLeft = "a quantised KV cache"
 
-// cache reads whether the KV cache is to be quantised.
-func (n *notDone) cache(f *fields) {
-	if len(f.names) > 0 {
+// cache reads whether the KV cache is to be quantised: a field holds a scheme, or as ModelOpt writes it a name.
+func (n *notDone) cache(f *fields, field string) {
+	if raw := f.raw(field); len(raw) > 0 && raw[0] == '"' {
+		if f.text(field, "") != "" {
+			n.add(cacheLeft)
+		}
+	} else if len(f.object(field).names) > 0 {
 		n.add(cacheLeft)
 	}
 }

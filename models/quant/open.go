@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/mkgen/mkgen/models/checkpoint"
@@ -113,7 +114,11 @@ func modules(files *checkpoint.Tensors, p *problem.List) []*module {
 // match makes a matrix of every weight.
 func (c *Checkpoint) match(imp importer) error {
 	var p problem.List
-	for _, m := range modules(c.files, &p) {
+	all := modules(c.files, &p)
+	if imp == nil && slices.ContainsFunc(all, (*module).foreign) {
+		return p.Err() // of the first: the others would say the same
+	}
+	for _, m := range all {
 		if leaf := m.quantisedLeaf(); leaf != "" {
 			if err := c.quantised(imp, m, leaf); err != nil {
 				return err

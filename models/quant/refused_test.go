@@ -19,6 +19,8 @@ func TestRefusedConfigurations(t *testing.T) {
 			`quantization_config.quant_method: found "bitsandbytes", want "gptq", "awq", "compressed-tensors", "fp8" or "modelopt"; load it with transformers`},
 		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": "gguf"`,
 			`quantization_config.quant_method: found "gguf", want `},
+		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": "torchao"`,
+			`quantization_config.quant_method: found "torchao", want "gptq", "awq", "compressed-tensors", "fp8" or "modelopt"; quantise the model that it was made from with one of these`},
 		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": 7`,
 			`quantization_config.quant_method: found 7, want a string`},
 		{"gptq_i4g32", `"bits": 4`, `"bits": 3`, `quantization_config.bits: found 3, want 4 or 8`},
@@ -45,7 +47,15 @@ func TestRefusedConfigurations(t *testing.T) {
 		{"awq_i4g32", `"gemm"`, `"gemv"`,
 			`quantization_config.version: found "gemv", want "gemm"; it is packed for another kernel`},
 		{"awq_i4g32", `"zero_point": true`, `"zero_point": false`,
-			`quantization_config.zero_point: found false, want nothing or true`},
+			`model.layers.0.mlp.down_proj.qzeros: found a zero point of -3 from the middle (row 0, group 0), want 0; zero_point is false`},
+		{"awq_i4g32", `"version": "gemm"`, `"version": "gemm", "checkpoint_format": "gemv_fast"`,
+			`quantization_config.checkpoint_format: found "gemv_fast", want "gemm"; it is packed for another kernel`},
+		{"awq_i4g32", `"bits": 4`, `"bits": 4, "dynamic": {"-:.*k_proj": {}}`,
+			`quantization_config.dynamic: found {"-:.*k_proj": {}}, want nothing or {}; rules for single modules`},
+		{"gptq_i4g32", `"quant_method": "gptq"`, `"quant_method": "auto-round", "packing_format": "auto_round:marlin"`,
+			`quantization_config.quant_method: found "auto-round", want "gptq", "awq"`},
+		{"gptq_i4g32", `"bits": 4`, `"bits": 4, "data_type": "fp"`,
+			`quantization_config.data_type: found "fp", want nothing or "int"`},
 		{"awq_i4g32", `"modules_to_not_convert": null`, `"modules_to_not_convert": ["mlp.up"]`,
 			`model.safetensors: model.layers.0.mlp.up_proj.qweight: found I32 of a quantised weight`},
 		{"awq_i4g32", `"bits": 4`, `"bits": 8`, `quantization_config.bits: found 8, want 4`},
@@ -185,6 +195,24 @@ func TestUnsetOrderIsTheOrderOfColumns(t *testing.T) {
 	require.Nil(t, c.Matrix(up+"weight").Groups())
 	require.NotNil(t, c.Matrix("model.layers.0.mlp.gate_proj.weight").Groups())
 	require.NoError(t, c.Close())
+}
+
+// TestTensorsOfOtherPackagesAreRefusedOnce: HQQ and Quanto keep no quantization_config, and many tensors of their own.
+func TestTensorsOfOtherPackagesAreRefusedOnce(t *testing.T) {
+	for _, c := range []struct{ leaf, want string }{
+		{"weight_00.W_q", `weight_00.W_q: found I32 as HQQ writes it`},
+		{"weight0._data", `weight0._data: found I32 as Quanto writes it`},
+	} {
+		files := load(t, "testdata/ct_i4g32")
+		files["config.json"].Data = []byte("{}")
+		data := files["model.safetensors"].Data
+		require.Greater(t, bytes.Count(data, []byte(".weight_packed")), 1)
+		files["model.safetensors"].Data = bytes.ReplaceAll(data, []byte(".weight_packed"), []byte("."+c.leaf))
+		_, err := quant.OpenFS(files)
+		require.ErrorContains(t, err, c.want)
+		require.ErrorContains(t, err, `want a quantization_config of "gptq", "awq", "compressed-tensors", "fp8" or "modelopt"; quantise the model`)
+		require.NotContains(t, err.Error(), "\n")
+	}
 }
 
 func TestQuantisedTensorsNeedAConfiguration(t *testing.T) {
