@@ -10,8 +10,8 @@ func autoRound(f *fields) (harmless string) {
 		to_quant_block_names`
 }
 
-// newAutoRound reads the configuration of auto-round's own export, whose packing_format says how its tensors are packed;
-// nil where that is none of GPTQ or AWQ.
+// newAutoRound reads the configuration of auto-round's own export, whose packing_format says how its tensors are
+// packed; nil where that is none of GPTQ or AWQ.
 func newAutoRound(f *fields) importer {
 	switch f.text("packing_format", "") {
 	case "auto_round:auto_gptq":

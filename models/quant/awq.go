@@ -30,7 +30,8 @@ func newAWQ(f *fields) importer {
 	f.only("packing_format", "", `"auto_round:auto_awq"`)
 	f.only("dynamic", "rules for single modules are read in GPTQ: quantise with modules_to_not_convert", "{}")
 	changesProducts(f)
-	f.others(`do_fuse fuse_max_seq_len modules_to_fuse exllama_config backend model_seqlen sym desc_act meta` + autoRound(f))
+	f.others(`do_fuse fuse_max_seq_len modules_to_fuse exllama_config backend model_seqlen sym desc_act meta` +
+		autoRound(f))
 	return a
 }
 

@@ -161,7 +161,7 @@ func advice(method string) string {
 	case "mxfp4":
 		return "weights of experts are not supported: compressed-tensors' mxfp4-pack-quantized is"
 	case "auto-round", "intel/auto-round":
-		return "export it as auto_gptq or auto_awq"
+		return "export it as auto_gptq, auto_awq or llm_compressor"
 	}
 	return "quantise the model that it was made from with one of these"
 }

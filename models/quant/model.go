@@ -116,6 +116,9 @@ func (m *Model) Summary() string {
 	for format, n := range counts {
 		all = append(all, fmt.Sprintf("%d matrices of %s", n, format))
 	}
+	if len(all) == 0 {
+		all = []string{"no quantised matrices"} // but a KV cache
+	}
 	slices.Sort(all)
 	return m.method + ": " + strings.Join(all, ", ")
 }
