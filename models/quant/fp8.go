@@ -26,6 +26,11 @@ type exception struct {
 // newFP8 reads the configuration.
 func newFP8(f *fields, dtype models.DType) importer {
 	q := &fp8{dtype: dtype}
+	if f.raw("weight_scale_semantics") != nil {
+		f.refuse("weight_scale_semantics", "no such field",
+			"GPTQModel's own float8 is not supported: export it with transformers or llm-compressor")
+		return q
+	}
 	q.block, q.blocks = f.pair("weight_block_size")
 	f.only("fmt", "only e4m3 is supported", `"e4m3"`, `"float8_e4m3fn"`)
 	f.only("scale_fmt", "", `"float"`, `"ue8m0"`)

@@ -87,6 +87,8 @@ func TestRefusedConfigurations(t *testing.T) {
 			`quantization_config.config_groups.group_0.weights.strategy: found "tensor_group", want type float, strategy tensor_group and group_size 16`},
 		{"fp8_block_sharded", `"scale_fmt": "float"`, `"scale_fmt": "float", "fmt": "e5m2"`,
 			`quantization_config.fmt: found "e5m2", want nothing or "e4m3"`},
+		{"fp8_block_sharded", `"scale_fmt": "float"`, `"bits": 8, "sym": true, "weight_scale_semantics": "inverse"`,
+			`checkpoint: quantization_config.weight_scale_semantics: found "inverse", want no such field; GPTQModel's own`},
 		{"fp8_block_sharded", "128,\n      128", "128",
 			`quantization_config.weight_block_size: found [ 128 ], want a list of two positive integers`},
 		{"fp8_block_sharded", "128,\n      128", "64, 128",
