@@ -164,7 +164,7 @@ func (s *serveBenchFlags) measure(ctx context.Context, g loadGenerator, w prompt
 	if err != nil {
 		return err
 	}
-	if err := s.warm(ctx, prompts[:c.Concurrency]); err != nil {
+	if err := s.warm(ctx, prompts[:c.Concurrency], min(warmTokens, c.Out)); err != nil {
 		return err
 	}
 	found, err := g.measure(ctx, s, *c, prompts[c.Concurrency:])
@@ -176,10 +176,11 @@ func (s *serveBenchFlags) measure(ctx context.Context, g loadGenerator, w prompt
 
 const warmTokens = 32
 
-// warm asks for a short answer to each of the prompts, in one request.
-func (s *serveBenchFlags) warm(ctx context.Context, prompts []string) error {
-	body, err := json.Marshal(map[string]any{"model": s.name, "prompt": prompts, "max_tokens": warmTokens,
-		"temperature": 0})
+// warm asks for an answer of so many tokens to each of the prompts, in one request. It refuses a server whose answers
+// end before: the load generator takes it for granted that they are as long as asked.
+func (s *serveBenchFlags) warm(ctx context.Context, prompts []string, tokens int) error {
+	body, err := json.Marshal(map[string]any{"model": s.name, "prompt": prompts, "max_tokens": tokens,
+		"temperature": 0, "ignore_eos": true})
 	if err != nil {
 		return err
 	}
@@ -197,8 +198,23 @@ func (s *serveBenchFlags) warm(ctx context.Context, prompts []string) error {
 	}
 	defer answer.Body.Close()
 	said, err := io.ReadAll(io.LimitReader(answer.Body, 1<<20))
-	if err == nil && answer.StatusCode != http.StatusOK {
-		err = fmt.Errorf("%s: %s", answer.Status, said)
+	if err != nil {
+		return err
 	}
-	return err
+	if answer.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s: %s", answer.Status, said)
+	}
+	var read struct {
+		Usage struct {
+			Tokens int `json:"completion_tokens"`
+		}
+	}
+	if err := json.Unmarshal(said, &read); err != nil {
+		return fmt.Errorf("the server's answer: %w", err)
+	}
+	if got, want := read.Usage.Tokens, tokens*len(prompts); got != want {
+		return fmt.Errorf("answers to %d prompts have %d tokens, want %d: the server must honour ignore_eos", len(prompts), got,
+			want)
+	}
+	return nil
 }

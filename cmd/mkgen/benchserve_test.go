@@ -41,14 +41,14 @@ func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
 		Prompt []string
 		Tokens int `json:"max_tokens"`
 	}
-	status := http.StatusOK
+	status, says := http.StatusOK, `{"usage":{"completion_tokens":4}}`
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/v1/completions" || r.Header.Get("Authorization") != "Bearer a-key" ||
 			json.NewDecoder(r.Body).Decode(&warmed) != nil {
 			status = http.StatusNotFound
 		}
 		w.WriteHeader(status)
-		_, _ = w.Write([]byte("what it says"))
+		_, _ = w.Write([]byte(says))
 	}))
 	defer server.Close()
 	python, said := leaving(t, generatedOf2, "0")
@@ -59,7 +59,7 @@ func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
 	require.Zero(t, code, stderr)
 	require.Regexp(t, `1 +16 +4 +10.50ms +20.00ms +5.000ms +4.500ms +9.000ms +123.0\n +p99 is of several tokens: 1 of 8 had no text\n`, out)
 	require.Len(t, warmed.Prompt, 1)
-	require.Equal(t, warmTokens, warmed.Tokens)
+	require.Equal(t, 4, warmed.Tokens)
 
 	data, err := os.ReadFile(said)
 	require.NoError(t, err)
@@ -88,7 +88,10 @@ func TestAServerIsMeasuredByALoadGenerator(t *testing.T) {
 	code, _, stderr = mkgen(bench...)
 	require.NotZero(t, code)
 	require.Contains(t, stderr, "it failed")
-	status = http.StatusTooManyRequests
+	says = `{"usage":{"completion_tokens":3}}`
+	_, _, stderr = mkgen(bench...)
+	require.Contains(t, stderr, "answers to 1 prompts have 3 tokens, want 4: the server must honour ignore_eos")
+	status, says = http.StatusTooManyRequests, "what it says"
 	_, _, stderr = mkgen(bench...)
 	require.Contains(t, stderr, "429 Too Many Requests: what it says")
 	bench[4] = "/none/python3"

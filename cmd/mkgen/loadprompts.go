@@ -36,8 +36,8 @@ func wordsOf(text *tokenizer.Tokenizer) (promptWords, error) {
 	return w, nil
 }
 
-// prompts are n texts of so many tokens each, those that the tokenizer puts around a text included. Two calls return
-// other texts.
+// prompts returns n texts of the given number of tokens, counting those that the tokenizer puts around a text. Each
+// call returns new ones.
 func (w promptWords) prompts(n, tokens int) ([]string, error) {
 	around, err := w.text.Encode("", true)
 	if err != nil {

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// mapped is a kernel with a tensor map over a buffer of so many 16-byte elements, 0: of a length that the host chooses.
+// mapped makes a kernel with a tensor map over a buffer of the given number of 16-byte elements. With 0 the host
+// chooses it. It changes the map before the check.
 func mapped(t *testing.T, words int64, change func(m *ir.TensorMap)) (*ir.Kernel, error) {
 	t.Helper()
 	k := dsl.New("mapped", dsl.Options{Warps: 1, SharedLimit: 227 << 10})

@@ -3,6 +3,7 @@
 package runtime
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -19,7 +20,7 @@ func (g *GPU) encode(b *ir.Buf) error {
 		return fmt.Errorf("tensor map %s: %w", b.Name, err)
 	}
 	if p := b.Map.Problem(of.Bytes()); p != "" {
-		return fmt.Errorf("%s", p)
+		return errors.New(p)
 	}
 	text, err := of.TensorMap(b.Map.From, b.Map.Within(of.Bytes()), b.Map.Strides, b.Map.Box)
 	if err != nil {

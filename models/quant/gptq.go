@@ -158,9 +158,9 @@ func (g *gptq) weight(m *module) (*Matrix, error) {
 	return w, nil
 }
 
-// checkZeros refuses zero points that are not those of a symmetric matrix, where it is one, as symmetric says, which is
-// empty of others, and those that do not fit their bits: a first version's writer may have carried into the neighbour,
-// and its readers differ in what they make of it.
+// checkZeros refuses zero points that do not fit their bits: a first version's writer may have carried into the
+// neighbour, and its readers differ in what they make of it. It also refuses those that are not the middle where the
+// matrix is symmetric: then symmetric is what says so in the configuration, else it is empty.
 func (m *module) checkZeros(leaf string, w *Matrix, groups int, symmetric string) error {
 	return m.read(leaf, func(data []byte) {
 		for row := range w.Rows {

@@ -38,8 +38,10 @@ func attributeOf(value any, name string) (any, error) {
 			return field, nil
 		}
 	default:
-		if l, ok := value.(*List); ok && l.group && (name == "grouper" || name == "list") {
-			return l.Items[strings.Index("grouperlist", name)/len("grouper")], nil
+		if l, ok := value.(*List); ok && l.group && name == "grouper" {
+			return l.Items[0], nil
+		} else if ok && l.group && name == "list" {
+			return l.Items[1], nil
 		}
 		if m, ok := methodOf(value, name); ok {
 			return m, nil

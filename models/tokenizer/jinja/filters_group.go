@@ -53,7 +53,7 @@ func size(of any, name string) (int, error) {
 	return n, nil
 }
 
-// filterBatch gives lists of so many items each; fill_with fills the last one.
+// filterBatch cuts items into lists of linecount. It adds fill_with to the last one until that is as long.
 func filterBatch(r *run, value any, a args) (any, error) {
 	bound, err := a.bind(1, "linecount", "fill_with")
 	if err != nil {
@@ -81,7 +81,7 @@ func filterBatch(r *run, value any, a args) (any, error) {
 	return r.list(rows, false)
 }
 
-// filterSlice gives so many lists; fill_with fills those that are one shorter than others.
+// filterSlice deals items out to a number of lists, slices. It adds fill_with to those that are one item shorter.
 func filterSlice(r *run, value any, a args) (any, error) {
 	bound, err := a.bind(1, "slices", "fill_with")
 	if err != nil {

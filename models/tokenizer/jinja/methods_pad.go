@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// partition is the text before a separator, the separator, and the text behind it, as a tuple; where there is none,
-// index says at which end the whole text stands.
-func partition(index func(s, sep string) int) stringMethod {
+// partition is the text before a separator, the separator, and the text behind it, as a tuple. Without a separator the
+// whole text stands first, or last.
+func partition(index func(s, sep string) int, last bool) stringMethod {
 	return func(s string, a args) (any, error) {
 		bound, err := a.bind(1, "sep")
 		if err != nil {
@@ -24,7 +24,7 @@ func partition(index func(s, sep string) int) stringMethod {
 		if at := index(s, sep); at >= 0 {
 			return &List{Items: []any{s[:at], sep, s[at+len(sep):]}, Tuple: true}, nil
 		}
-		if index("..", ".") == 1 { // from the right
+		if last {
 			return &List{Items: []any{"", "", s}, Tuple: true}, nil
 		}
 		return &List{Items: []any{s, "", ""}, Tuple: true}, nil
