@@ -89,7 +89,7 @@ const (
 func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	c := &mk.Config
 	if o.Tokens == 0 {
-		o.Tokens = 512
+		o.Tokens = mediumPrefill
 	}
 	if o.Groups == 0 {
 		o.Groups = 2
@@ -155,16 +155,23 @@ func (p *Prefill) byHead() bool {
 	return a.QKNorm.Kind != models.NoNorm && !a.QKNormWide
 }
 
-// smallPrefill is the number of tokens of the kernel for short prompts: those of a CTA's tile.
-const smallPrefill = 128
+// The kernels beside one of long prompts: of short prompts, with the tokens of a CTA's tile, and of what a prompt may
+// take of the time of those that decode.
+const (
+	smallPrefill  = 128
+	mediumPrefill = 512
+)
 
-// BuildPrefills makes the kernel of steps of n tokens, 0 for the default, and where these are many one for
-// short prompts beside it, whose tiles have fewer rows, so that all SMs have some. Their steps have as many
+// BuildPrefills makes the kernel of steps of tokens tokens, 0 for the default, and beside it those of 512 and of 128
+// that have half as many or fewer: their tiles have fewer rows, so that all SMs have some. Steps have as many
 // sequences as one of mk, but one where the LM head has codes. activations is of PrefillOptions.
 func BuildPrefills(mk *Kernel, tokens int, activations pipeline.Format) (all []*Prefill, err error) {
+	tokens = cmp.Or(tokens, mediumPrefill)
 	sizes := []int{tokens}
-	if tokens == 0 || tokens >= 2*smallPrefill {
-		sizes = append(sizes, smallPrefill)
+	for _, n := range []int{mediumPrefill, smallPrefill} {
+		if tokens >= 2*n {
+			sizes = append(sizes, n)
+		}
 	}
 	for _, n := range sizes {
 		p, err := BuildPrefill(mk, PrefillOptions{Tokens: n, Sequences: mk.PrefillSequences(), Activations: activations})

@@ -60,28 +60,33 @@ const Gap = 20e-3
 // launchTime is what a launch takes beside its kernel, with what the host does before the next one, in seconds.
 const launchTime = 0.5e-3
 
+// gapOverLeast is how many of the smallest kernel's launches one beside sequences that decode may take, where that is
+// more than Gap: most of a small launch is what every launch takes, reading weights and making codes bf16.
+const gapOverLeast = 2
+
 // PrefillBeside returns how many tokens a launch of the prefill kernels has at most while other sequences decode
 // with mk, of a prompt behind cached ones, those that decode having decoding tokens in the cache together: as many,
-// in whole tiles, as take Gap by prediction, but at least those of the smallest kernel. Kernels of several sequences
-// take those that decode along; else a step of mk is in the gap, too.
+// in whole tiles, as take Gap by prediction, or twice a launch of the smallest kernel alone, and at least those of
+// that. Kernels of several sequences take those that decode along; else a step of mk is in the gap, too.
 func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cached, decoding int) int {
 	kernels = slices.SortedFunc(slices.Values(kernels), func(a, b *Prefill) int {
 		return a.Options.Tokens - b.Options.Tokens
 	})
 	step := rowsCost * mk.Predict(m, 0, 1).Total
-	beside := func(p *Prefill, decoding int) float64 {
+	takes := func(p *Prefill, n, cached, decoding int) float64 {
+		seconds := p.Predict(m, n, cached) + launchTime
 		if p.Options.several() {
-			return p.attends(float64(p.tileTokens()), float64(decoding)) + p.copyTime(m, decoding)
+			return seconds + p.attends(float64(p.tileTokens()), float64(decoding)) + p.copyTime(m, decoding)
 		}
-		return step + float64(mk.KVTokenBytes())*float64(decoding)/(m.Ceiling.Median*1e9)
+		return seconds + step + float64(mk.KVTokenBytes())*float64(decoding)/(m.Ceiling.Median*1e9)
 	}
+	gap := max(Gap, gapOverLeast*kernels[0].Predict(m, kernels[0].Options.Tokens, 0))
 	return func(cached, decoding int) int {
 		chunk := kernels[0].Options.Tokens
 		for _, p := range kernels {
 			by := p.Options.Padded()
 			for n := by; n < p.Options.Tokens+by; n += by {
-				n := min(n, p.Options.Tokens)
-				if n > chunk && p.Predict(m, n, cached)+beside(p, decoding)+launchTime <= Gap {
+				if n := min(n, p.Options.Tokens); n > chunk && takes(p, n, cached, decoding) <= gap {
 					chunk = n
 				}
 			}

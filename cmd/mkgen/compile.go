@@ -157,8 +157,8 @@ func namedKernels(mk *megakernel.Kernel, prefill int, inputs pipeline.Format) (a
 		if err != nil {
 			return nil, usagef("--prefill: %v", err)
 		}
-		for i, p := range prefills {
-			all = append(all, namedKernel{mk.Config.Name + [...]string{" prefill", " short prefill"}[i], p.IR})
+		for _, p := range prefills {
+			all = append(all, namedKernel{fmt.Sprintf("%s prefill %d", mk.Config.Name, p.Options.Tokens), p.IR})
 		}
 	}
 	return all, nil

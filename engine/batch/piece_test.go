@@ -179,7 +179,7 @@ func TestSequencesThatDecodeRideWithAPrompt(t *testing.T) {
 	for b.Busy() {
 		b.step()
 	}
-	require.Equal(t, []string{"1 0+1", "1 1+1 0+15", "1 2+1 15+8 0+7", "1 3+1 23+14 7+1", "1 4+1 37+1",
+	require.Equal(t, []string{"1 0+1", "1 1+1 0+8 0+7", "1 2+1 8+14 7+1", "1 3+1 22+15", "1 4+1 37+1",
 		"1 5+1 38+1"}, b.f.Log[:6])
 	for _, c := range []*client{one, long, short} {
 		require.Equal(t, c.alone(c.want), c.got)
