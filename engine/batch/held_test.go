@@ -59,7 +59,7 @@ func TestALastTokenGoesBeforeTheNextPrompt(t *testing.T) {
 	b := newBench(t, sizes{rows: 4, page: 4, pages: 60, steps: 8, long: 32, several: 4})
 	b.f.Hosts = true
 	first := b.withRule(count(1, 33), 2)
-	second := b.add(count(2, 30), 2)
+	second := b.add(count(2, 40), 2)
 	b.step()
 	b.step()
 	require.Equal(t, []string{"1 0+32", "1 32+1 0+3"}, b.f.Log)

@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/batch"
@@ -196,5 +197,37 @@ func TestSequencesThatDecodeRideWithAPrompt(t *testing.T) {
 	require.Equal(t, []string{"1 0+1 0+1", "1 1+1 0+5", "1 1+1 2+1 5+2", "1 3+1 7+5"}, b.f.Log[:4])
 	require.Equal(t, drawn.alone(4), drawn.got)
 	require.Equal(t, rider.alone(9), rider.got)
+	b.close()
+}
+
+// Of prompts as long as each other the one that began ends first, so that first tokens come one after the other; a short
+// prompt overtakes a long one; and however many short ones come, the oldest prompt has every fourth launch.
+func TestPromptsComeByTheirTokensLeftAndTheOldestIsNotHeldUp(t *testing.T) {
+	z := sizes{rows: 4, long: 16, several: 4, page: 4, pages: 400, steps: 1}
+	b := newBench(t, z)
+	first := func(c *client) bool { return len(c.got) > 0 }
+	all := []*client{b.add(count(2, 40), 1), b.add(count(3, 40), 1), b.add(count(4, 40), 1)}
+	for i := range all {
+		for !first(all[i]) {
+			b.step()
+		}
+		require.False(t, slices.ContainsFunc(all[i+1:], first), "prompt %d", i)
+	}
+	b.all()
+	long, short := b.add(count(5, 64), 1), b.add(count(6, 15), 1)
+	for !first(short) {
+		b.step()
+	}
+	require.False(t, first(long))
+	b.close()
+
+	b = newBench(t, z)
+	old, launches := b.add(count(2, 64), 1), 0
+	for ; !first(old) && launches < 100; launches++ {
+		b.add(count(3+launches, 15), 1)
+		b.add(count(5+launches, 16), 1)
+		b.step()
+	}
+	require.LessOrEqual(t, launches, 4*64/16+8, "and some steps between")
 	b.close()
 }

@@ -35,13 +35,14 @@ func (s *Scheduler) prefill(parts []part) []part {
 			}
 		}
 	}
-	if s.turn%oldestFirst != 0 { // else in the order of Add
+	if s.prefills%oldestFirst < oldestFirst-1 { // else in the order of Add
 		slices.SortStableFunc(prompts, func(a, b *job) int { return cmp.Compare(a.pending(), b.pending()) })
 	}
 	first := slices.IndexFunc(prompts, func(j *job) bool { return feeds(j)+len(riders) >= st.PrefillLeast() })
 	if first < 0 {
 		return nil
 	}
+	s.prefills++
 	rows, limit := map[*job]int{}, st.PrefillRows()
 	for _, j := range riders {
 		rows[j] = 1
