@@ -64,6 +64,10 @@ const launchTime = 0.5e-3
 // more than Gap: most of a small launch is what every launch takes, reading weights and making codes bf16.
 const gapOverLeast = 2
 
+// besideOver is what launches beside sequences that decode took over the prediction: a prompt of 8192 tokens of
+// qwen3-8b in launches of 512 on an H200 (docs/prefill.md).
+const besideOver = 1.08
+
 // PrefillBeside returns how many tokens a launch of the prefill kernels has at most while other sequences decode
 // with mk, of a prompt behind cached ones, those that decode having decoding tokens in the cache together: as many,
 // in whole tiles, as take Gap by prediction, or twice a launch of the smallest kernel alone, and at least those of
@@ -76,7 +80,7 @@ func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cach
 	takes := func(p *Prefill, n, cached, decoding int) float64 {
 		seconds := p.Predict(m, n, cached) + launchTime
 		if p.Options.several() {
-			return seconds + p.attends(float64(p.tileTokens()), float64(decoding)) + p.copyTime(m, decoding)
+			return besideOver * (seconds + p.attends(float64(p.tileTokens()), float64(decoding)) + p.copyTime(m, decoding))
 		}
 		return seconds + step + float64(mk.KVTokenBytes())*float64(decoding)/(m.Ceiling.Median*1e9)
 	}

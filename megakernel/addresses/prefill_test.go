@@ -22,7 +22,7 @@ func TestPrefillKernels(t *testing.T) {
 		{"tiny", megakernel.Options{SMs: 4}, 64}, {"llama3-70b", megakernel.Options{Weights: "i4g64-zeros"},
 			1024}, {"tiny", megakernel.Options{SMs: 4, Page: 4, KV: "e4m3"}, 128},
 		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{KV: "e4m3"}, 512},
-		{"llama3-8b", megakernel.Options{}, 1024},
+		{"llama3-8b", megakernel.Options{}, 1024}, {"llama3-8b", megakernel.Options{}, 512},
 		{"llama3-8b", megakernel.Options{Weights: "e4m3"}, 1024}, {"llama3-8b", megakernel.Options{Weights: "mxfp4"},
 			128}, {"llama3-8b", megakernel.Options{Weights: "nvfp4"}, 128},
 		{"tiny", megakernel.Options{SMs: 4, Weights: "i8"}, 64},
@@ -47,7 +47,7 @@ func TestPrefillKernelsOfSeveralSequences(t *testing.T) {
 	for _, x := range []struct {
 		model             string
 		tokens, sequences int
-	}{{"tiny", 1024, 4}, {"llama3.2-1b", 64, 2}, {"llama3-8b", 1024, 8}} {
+	}{{"tiny", 1024, 4}, {"llama3.2-1b", 64, 2}, {"llama3-8b", 1024, 8}, {"llama3-8b", 512, 16}} {
 		p, err := megakernel.BuildPrefill(kernel(t, x.model, megakernel.Options{SMs: 4}),
 			megakernel.PrefillOptions{Tokens: x.tokens, Sequences: x.sequences})
 		require.NoError(t, err)
