@@ -200,8 +200,8 @@ func TestSequencesThatDecodeRideWithAPrompt(t *testing.T) {
 	b.close()
 }
 
-// Of prompts as long as each other the one that began ends first, so that first tokens come one after the other; a short
-// prompt overtakes a long one; and however many short ones come, the oldest prompt has every fourth launch.
+// Of prompts as long as each other the one that began ends first, so that first tokens come one after the other; a
+// short prompt overtakes a long one; and however many short ones come, the oldest prompt has every fourth launch.
 func TestPromptsComeByTheirTokensLeftAndTheOldestIsNotHeldUp(t *testing.T) {
 	z := sizes{rows: 4, long: 16, several: 4, page: 4, pages: 400, steps: 1}
 	b := newBench(t, z)

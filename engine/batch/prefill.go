@@ -7,10 +7,10 @@ import (
 
 // A Prefiller's launch has the prompt with the fewest tokens left, so that first tokens come as early as they can on
 // average, and in every fourth one the oldest prompt, which no others can hold up; where it takes several sequences, a
-// row of each that decodes, and further prompts while there are rows left. Who cannot ride along, since the stepper does
-// not choose its token in such a launch, has a part in the next one, which is of a step's rows. There a prompt's last
-// token is fed, too, where the token behind it is drawn, has log-probabilities, penalties or a mask: the kernel chooses
-// in a step, while the host takes 2 to 10 ms for all logits of a large vocabulary.
+// row of each that decodes, and further prompts while there are rows left. Who cannot ride along, since the stepper
+// does not choose its token in such a launch, has a part in the next one, which is of a step's rows. There a prompt's
+// last token is fed, too, where the token behind it is drawn, has log-probabilities, penalties or a mask: the kernel
+// chooses in a step, while the host takes 2 to 10 ms for all logits of a large vocabulary.
 
 // oldestFirst is how many launches it takes until the oldest prompt comes first.
 const oldestFirst = 4
