@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/grammar"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,7 @@ func TestACallThatIsRequiredIsMade(t *testing.T) {
 			}
 			if c.Finish != nil {
 				finish = *c.Finish
+				require.Empty(t, c.Delta.Calls, "OpenAI's client tells of the end of calls at the event behind them")
 			}
 		}
 		require.Empty(t, text)
@@ -115,6 +117,43 @@ func TestACallThatIsRequiredIsMade(t *testing.T) {
 		for i, call := range streamed {
 			require.Equal(t, i, *call.Index)
 			require.Equal(t, whole.Message.Calls[i].Function, call.Function)
+		}
+	}
+}
+
+// Arguments are kept to what the parameters mean alone: references lead within them, however many functions there are,
+// and arguments are an object where the parameters do not say so.
+func TestParametersMeanWhatTheyDoAlone(t *testing.T) {
+	v := grammar.NewVocab(256, func(token int) []byte { return []byte{byte(token)} }, []int{0})
+	pets := func(kind string) json.RawMessage {
+		return json.RawMessage(`{"$defs":{"pet":{"enum":["` + kind + `"]}},"properties":{"pet":{"$ref":"#/$defs/pet"},
+			"friend":{"anyOf":[{"$ref":"#"},{"type":"null"}]}}}`)
+	}
+	for parameters, want := range map[string][2][]string{
+		string(pets("cat")): {{`{"pet":"cat","friend":{"friend":null}}`, `{}`}, {`{"pet":"dog"}`, `{"friend":[]}`, `null`}},
+		"":                  {{`{}`}, {`{"a":1}`, `"a"`}},
+		"null":              {{`{}`}, {`{"a":1}`, `"a"`}},
+		"true":              {{`{}`, `{"a":1}`}, {`"a"`, `null`}},
+		"{}":                {{`{}`, `{"a":1}`}, {`"a"`, `null`}},
+		` {"title":"x"} `:   {{`{}`, `{"a":1}`}, {`"a"`, `null`}},
+		`{"$ref":"#/$defs/a","$defs":{"a":{"type":"object"}},"$id":"#a"}`: {{`{"a":1}`}, {`"a"`, `null`}},
+	} {
+		var all [2]tool
+		all[0].Function.Name, all[0].Function.Parameters = "other", pets("dog")
+		all[1].Function.Name, all[1].Function.Parameters = "this", json.RawMessage(parameters)
+		g, err := v.Schema(callSchema(all[:], true))
+		require.NoError(t, err, parameters)
+		for i, some := range want {
+			for _, arguments := range some {
+				m := g.Matcher()
+				var err error
+				for _, b := range []byte(`[{"name":"this","arguments":` + arguments + `}]`) {
+					if err = m.Accept(int(b)); err != nil {
+						break
+					}
+				}
+				require.Equal(t, i == 0, err == nil, "%s: %s", parameters, arguments)
+			}
 		}
 	}
 }

@@ -104,15 +104,23 @@ func (r *reply) prefix(i int) string {
 	return r.t.prompts[i/r.t.n].text
 }
 
-// add puts a choice's next text into the next body, with the scores that have come; why is nil while the choice goes
-// on.
-func (r *reply) add(i int, text string, why *string) {
-	if len(r.next) > 0 {
-		r.next = append(r.next, ',')
-	}
+// add puts a choice's next text into the next body; why is nil while the choice goes on. In a stream an event of calls
+// does not say why the choice ended, since OpenAI's client tells of their end at the next one: late is what that says.
+func (r *reply) add(i int, text string, why *string) (late *string) {
 	m := &message{content: &text}
 	if len(r.t.tools) > 0 {
-		m, why = r.withCalls(i, text, why)
+		if m, why = r.withCalls(i, text, why); r.t.stream && len(m.calls) > 0 {
+			why, late = nil, why
+		}
+	}
+	r.put(i, m, why)
+	return late
+}
+
+// put puts a choice's message into the next body, with the scores that have come.
+func (r *reply) put(i int, m *message, why *string) {
+	if len(r.next) > 0 {
+		r.next = append(r.next, ',')
 	}
 	if r.t.chat && !(r.t.stream && r.begun[i]) {
 		m.role = "assistant"
@@ -121,7 +129,7 @@ func (r *reply) add(i int, text string, why *string) {
 	r.next = strconv.AppendInt(append(r.next, `{"index":`...), int64(i), 10)
 	switch {
 	case !r.t.chat:
-		r.next = appendString(append(r.next, `,"text":`...), text)
+		r.next = appendString(append(r.next, `,"text":`...), *m.content)
 	case r.t.stream:
 		r.next = m.appendTo(append(r.next, `,"delta":`...))
 	default:

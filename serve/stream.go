@@ -46,7 +46,8 @@ func (e *events) done() *Error {
 	return nil
 }
 
-// streamed answers with one event a token; the last of a choice says how it ended. A failure before the first
+// streamed answers with one event a token; the last of a choice says how it ended, of a choice of calls in one event
+// more. A failure before the first
 // event is an ordinary error, after it an event.
 func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, reply *reply, from <-chan event) *Error {
 	out := newEvents(w)
@@ -67,12 +68,16 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, reply *rep
 			left--
 		}
 		reply.score(e.choice, e.scores)
-		reply.add(e.choice, reply.prefix(e.choice)+e.text, why)
 		var u *usage
 		if reply.t.continuousUsage {
 			u = reply.usage()
 		}
-		if out.write(reply.body(u)); out.err != nil {
+		late := reply.add(e.choice, reply.prefix(e.choice)+e.text, why)
+		if out.write(reply.body(u)); late != nil {
+			reply.put(e.choice, &message{}, late)
+			out.write(reply.body(u))
+		}
+		if out.err != nil {
 			return errGone
 		}
 	}

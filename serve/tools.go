@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
@@ -80,10 +81,6 @@ func callSchema(all []tool, several bool) json.RawMessage {
 	type object = map[string]any
 	var calls []any
 	for _, one := range all {
-		parameters := one.Function.Parameters
-		if len(parameters) == 0 || string(parameters) == "null" {
-			parameters = json.RawMessage(`{"type":"object","additionalProperties":false}`)
-		}
 		// A list of pairs keeps the order, which a map would not.
 		name, err := json.Marshal(one.Function.Name)
 		if err != nil {
@@ -91,7 +88,7 @@ func callSchema(all []tool, several bool) json.RawMessage {
 		}
 		calls = append(calls, object{"type": "object", "required": []string{"name", "arguments"},
 			"properties": json.RawMessage(
-				fmt.Sprintf(`{"name":{"const":%s},"arguments":%s}`, name, parameters))})
+				fmt.Sprintf(`{"name":{"const":%s},"arguments":%s}`, name, argumentsSchema(one.Function.Parameters)))})
 	}
 	list := object{"type": "array", "minItems": 1, "items": object{"anyOf": calls}}
 	if !several {
@@ -102,6 +99,27 @@ func callSchema(all []tool, several bool) json.RawMessage {
 		panic("BUG: a schema that is no JSON: " + err.Error())
 	}
 	return schema
+}
+
+// argumentsSchema is the schema of a call's arguments as a part of callSchema's. Arguments are an object, also where a
+// function's parameters do not say so, and references in parameters lead within them, which an $id makes so.
+func argumentsSchema(parameters json.RawMessage) json.RawMessage {
+	const kind = `"type":"object"`
+	var in map[string]json.RawMessage
+	switch parameters = bytes.TrimSpace(parameters); {
+	case len(parameters) == 0 || string(parameters) == "null":
+		return json.RawMessage("{" + kind + `,"additionalProperties":false}`)
+	case string(parameters) == "true" || string(parameters) == "{}":
+		return json.RawMessage("{" + kind + "}")
+	case json.Unmarshal(parameters, &in) != nil || len(in) == 0:
+		return parameters // package grammar says what is wrong
+	}
+	more := `,"$id":"arguments"}` // the last $id counts
+	if !slices.ContainsFunc([]string{"type", "$ref", "anyOf", "oneOf", "allOf", "enum", "const"},
+		func(name string) bool { return in[name] != nil }) {
+		more = "," + kind + more
+	}
+	return append(slices.Clone(parameters[:len(parameters)-1]), more...)
 }
 
 // callTag begins a call in the form of Hermes, Qwen and others.

@@ -73,6 +73,14 @@ func TestSchemasOfClients(t *testing.T) {
 		{`{"oneOf":[{"type":"object","properties":{"kind":{"const":"a"},"x":{"type":"integer"}},"required":["kind"]},
 			{"type":"object","properties":{"kind":{"enum":["b","c"]}},"required":["kind"]}]}`,
 			[]string{`{"kind":"a","x":3}`, `{"kind":"c"}`}, []string{`{"kind":"b","x":3}`, `{}`}},
+		// References are relative to the nearest schema with an $id that is no anchor.
+		{`{"$defs":{"a":{"const":1}},"type":"array","items":{"$id":"x","$defs":{"a":{"const":2}},"type":"object","properties":{
+			"$id":{"$ref":"#/$defs/a"},"x":{"$id":"#x","$ref":"#/$defs/a"},"more":{"$ref":"#"}}}}`,
+			[]string{`[{"$id":2,"x":2,"more":{"x":2,"more":{}}}]`},
+			[]string{`[{"$id":1}]`, `[{"x":1}]`, `[{"more":[]}]`, `[{"more":{"x":1}}]`}},
+		// A name with a slash is no path.
+		{`{"properties":{"a":{"items":{"items":{"const":1}}},"a/items":{"items":{"const":2}}}}`,
+			[]string{`{"a":[[1]],"a/items":[2]}`}, []string{`{"a/items":[1]}`, `{"a":[[2]]}`}},
 		{`{"type":["string","null"],"format":"date"}`, []string{`"2024-02-28"`, `null`},
 			[]string{`"2024-02-30"`, `"24-01-01"`}},
 		{`{"type":"string","format":"date-time"}`, []string{`"2024-12-31T23:59:59.5+01:00"`},

@@ -95,7 +95,7 @@ func (c *schemas) named(from int32, properties object, required []string, at str
 		c.also(none, begin)
 		c.also(c.white(c.byte(some, ',', ',')), begin)
 		value := c.white(c.text(begin, key(name)))
-		end := c.value(value, properties.values[name], at+"/properties/"+name)
+		end := c.value(value, properties.values[name], at+"/properties"+step(name))
 		thenNone, thenSome := c.add(), c.add()
 		c.also(end, thenSome)
 		if !slices.Contains(required, name) {

@@ -40,13 +40,25 @@ func readObject(raw json.RawMessage) (o object, ok bool) {
 // has reports whether there is a member of this name.
 func (o object) has(name string) bool { return o.values[name] != nil }
 
-// pointed follows a reference within the schema: "#", or "#/" and a JSON pointer.
-func pointed(root json.RawMessage, ref string) (json.RawMessage, error) {
+// resource reports whether references in a schema are relative to it: it has an $id, which is no anchor.
+func (o object) resource() bool {
+	var id string
+	return o.has("$id") && json.Unmarshal(o.values["$id"], &id) == nil && !strings.HasPrefix(id, "#")
+}
+
+// step is a member's name as a step of a path.
+func step(name string) string {
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1", "%", "%25").Replace(name)
+}
+
+// pointed follows a reference from the schema at base: "#", or "#/" and a JSON pointer. It returns the path from the
+// root, too.
+func pointed(root json.RawMessage, base, ref string) (at json.RawMessage, path string, err error) {
 	path, ok := strings.CutPrefix(ref, "#")
 	if !ok || path != "" && path[0] != '/' {
-		return nil, fmt.Errorf("$ref: found %q, want # or #/ and a path within the schema", ref)
+		return nil, "", fmt.Errorf("$ref: found %q, want # or #/ and a path within the schema", ref)
 	}
-	at := root
+	path, at = base+path, root
 	for _, step := range strings.Split(path, "/")[1:] {
 		if plain, err := url.PathUnescape(step); err == nil {
 			step = plain
@@ -61,10 +73,10 @@ func pointed(root json.RawMessage, ref string) (json.RawMessage, error) {
 			at = nil
 		}
 		if at == nil {
-			return nil, fmt.Errorf("$ref: %q is not in the schema", ref)
+			return nil, "", fmt.Errorf("$ref: %q is not in the schema", ref)
 		}
 	}
-	return at, nil
+	return at, path, nil
 }
 
 // texts reads a string or a list of strings.

@@ -32,14 +32,15 @@ var of = map[string]string{"properties": "object", "required": "object", "additi
 type schemas struct {
 	net
 	root  json.RawMessage
+	base  string                       // path of the schema that references are relative to
 	depth int                          // schemas around the one that is compiled
 	err   error                        // the first
 	found map[kindsKey]map[string]bool // by kinds
 }
 
 type kindsKey struct {
-	raw   string
-	depth int
+	raw, base string
+	depth     int
 }
 
 // mostDepth is how many schemas may be within each other.
@@ -54,7 +55,7 @@ func (c *schemas) refuse(at, format string, args ...any) {
 
 // compile makes a rule of a schema.
 func compile(raw json.RawMessage) (c *schemas, root int32, err error) {
-	c = &schemas{net: net{shared: map[string]int32{}}, root: raw, found: map[kindsKey]map[string]bool{}}
+	c = &schemas{net: net{shared: map[string]int32{}}, root: raw, base: "#", found: map[kindsKey]map[string]bool{}}
 	defer func() {
 		if p := recover(); p != nil {
 			if _, ok := p.(tooLarge); !ok {
@@ -76,9 +77,9 @@ func compile(raw json.RawMessage) (c *schemas, root int32, err error) {
 	return c, root, c.err
 }
 
-// ref is the rule of what a reference leads to.
-func (c *schemas) ref(raw json.RawMessage, ref string) int32 {
-	return c.rule("ref "+ref, func(s int32) int32 { return c.value(s, raw, ref) })
+// ref is the rule of the schema at a path, which references lead to.
+func (c *schemas) ref(raw json.RawMessage, path string) int32 {
+	return c.rule("ref "+path, func(s int32) int32 { return c.value(s, raw, path) })
 }
 
 // value is a way through any value of a schema.
@@ -98,6 +99,10 @@ func (c *schemas) value(from int32, raw json.RawMessage, at string) int32 {
 	if !ok {
 		c.refuse(at, "found %s, want an object or true", short(raw))
 		return from
+	}
+	if o.resource() {
+		defer func(outer string) { c.base = outer }(c.base)
+		c.base = at
 	}
 	for _, name := range o.names {
 		if slices.Contains(notes, name) {
@@ -137,12 +142,12 @@ func (c *schemas) combined(from int32, o object, how, at string) int32 {
 			c.refuse(at, "$ref: found %s, want a string", short(o.values[how]))
 			return from
 		}
-		target, err := pointed(c.root, ref)
+		target, path, err := pointed(c.root, c.base, ref)
 		if err != nil {
 			c.refuse(at, "%v", err)
 			return from
 		}
-		return c.call(from, c.ref(target, ref))
+		return c.call(from, c.ref(target, path))
 	}
 	var all []json.RawMessage
 	if json.Unmarshal(o.values[how], &all) != nil || len(all) == 0 {
@@ -182,10 +187,10 @@ func (c *schemas) resolved(raw json.RawMessage) json.RawMessage {
 	for range 10 {
 		o, _ := readObject(raw)
 		var ref string
-		if !o.has("$ref") || json.Unmarshal(o.values["$ref"], &ref) != nil {
+		if !o.has("$ref") || o.resource() || json.Unmarshal(o.values["$ref"], &ref) != nil {
 			return raw
 		}
-		to, err := pointed(c.root, ref)
+		to, _, err := pointed(c.root, c.base, ref)
 		if err != nil {
 			return raw
 		}
@@ -196,7 +201,7 @@ func (c *schemas) resolved(raw json.RawMessage) json.RawMessage {
 
 // kinds are the types that values of a schema may have; all where it is not known.
 func (c *schemas) kinds(raw json.RawMessage, depth int) map[string]bool {
-	key := kindsKey{string(raw), depth}
+	key := kindsKey{string(raw), c.base, depth}
 	if _, ok := c.found[key]; !ok {
 		c.found[key] = c.findKinds(raw, depth)
 	}
@@ -214,7 +219,7 @@ func (c *schemas) findKinds(raw json.RawMessage, depth int) map[string]bool {
 	}
 	for _, how := range []string{"anyOf", "oneOf", "allOf"} {
 		var all []json.RawMessage
-		if o.has(how) && depth < 10 && json.Unmarshal(o.values[how], &all) == nil {
+		if o.has(how) && !o.resource() && depth < 10 && json.Unmarshal(o.values[how], &all) == nil {
 			for _, one := range all {
 				for kind := range c.kinds(one, depth+1) {
 					found[kind] = true

@@ -79,13 +79,22 @@ def formats():
         age: int = pydantic.Field(ge=0, le=30)
         friend: typing.Optional[typing.Literal["dog", "cat"]]
 
-    ask = dict(model="tiny", messages=[{"role": "user", "content": "A pet?"}], max_tokens=120, temperature=0.8)
+    ask = dict(model="tiny", messages=[{"role": "user", "content": "A pet?"}], max_tokens=200, temperature=0.8)
     whole = [client.chat.completions.parse(**ask, response_format=Pet, seed=seed).choices[0] for seed in range(2)]
     assert all(isinstance(one.message.parsed, Pet) for one in whole), whole
-    tool = openai.pydantic_function_tool(Pet, name="keep")
+
+    class Own(pydantic.BaseModel):
+        pet: Pet
+
+    tool = openai.pydantic_function_tool(Own, name="keep")  # its schema has a reference to Pet
     called = client.chat.completions.create(**ask, tools=[tool], tool_choice="required", seed=5).choices[0]
     assert called.finish_reason == "tool_calls", called
-    assert all(call.function.name == "keep" and Pet.model_validate_json(call.function.arguments) for call in called.message.tool_calls)
+    assert all(call.function.name == "keep" and Own.model_validate_json(call.function.arguments) for call in called.message.tool_calls)
+    with client.chat.completions.stream(**ask, tools=[tool], tool_choice="required", seed=5) as stream:
+        ends = [event for event in stream if event.type == "tool_calls.function.arguments.done"]
+        streamed = stream.get_final_completion().choices[0]
+    assert streamed.finish_reason == "tool_calls" and len(ends) == len(streamed.message.tool_calls), (ends, streamed)
+    assert [one.function.arguments for one in streamed.message.tool_calls] == [one.function.arguments for one in called.message.tool_calls]
 
 
 def stops():
