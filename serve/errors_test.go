@@ -181,6 +181,7 @@ func TestModelsTokensHealthAndMetrics(t *testing.T) {
 	require.Contains(t, get("/v1/models"), `"id":"fake"`)
 	require.Contains(t, get("/v1/models/fake"), `"max_model_len":100`)
 	require.JSONEq(t, `{"status":"ok"}`, get("/health"))
+	require.JSONEq(t, `{"served_model_name":"fake"}`, get("/server_info"))
 	_, data := s.ask("/tokenize", `{"prompt":"One é","return_token_strs":true}`)
 	var ids tokenized
 	require.NoError(t, json.Unmarshal([]byte(data), &ids))

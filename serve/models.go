@@ -28,6 +28,11 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) *Error {
 	return writeJSON(w, http.StatusOK, s.card())
 }
 
+// info gives the model's name as sglang does, from where its router has it.
+func (s *Server) info(w http.ResponseWriter, _ *http.Request) *Error {
+	return writeJSON(w, http.StatusOK, map[string]string{"served_model_name": s.o.Model})
+}
+
 // missing refuses another model.
 func (s *Server) missing(name string) *Error {
 	return &Error{http.StatusNotFound, "the model " + quoted(name) + " is not here; want " + quoted(s.o.Model),

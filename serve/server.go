@@ -90,6 +90,7 @@ func (s *Server) routes() http.Handler {
 	on("POST", "/v1/chat/completions", s.generates(s.chatTask))
 	on("GET", "/v1/models", s.models)
 	on("GET", "/v1/models/{model...}", s.model)
+	on("GET", "/server_info", s.info)
 	on("POST", "/tokenize", s.tokenize)
 	on("POST", "/detokenize", s.detokenize)
 	on("GET", "/tokenizer_info", s.tokenizerInfo)

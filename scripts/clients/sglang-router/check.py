@@ -1,5 +1,7 @@
 """Puts sglang-router before two mkgen serve processes and kills one of them while clients ask: check.py URL KEY.
 
+Then more clients ask than have room: they are told so, and the router goes on using the replica.
+
 The program is $MKGEN, with $MKGEN_API_KEY. URL is another server, which says what the answers must be. Every request may be repeated, since it is greedy
 or has a seed: the router and the client do that, and for a stream that breaks off whoever reads it. None may be lost, and none may be another's.
 """
@@ -71,12 +73,27 @@ def ask(client, request, stream):
     raise AssertionError(f"lost: {request}")
 
 
+def overload(client):
+    """Asks 40 times at once; returns how many were told that the queue is full. None may be told anything else."""
+    def one(i):
+        try:
+            return len(client.completions.create(model="tiny", prompt=f"{i}", max_tokens=16, extra_body={"ignore_eos": True}).choices)
+        except openai.RateLimitError:
+            return 0
+
+    with concurrent.futures.ThreadPoolExecutor(40) as pool:
+        full = list(pool.map(one, range(40))).count(0)
+    assert full > 0, "no queue was full"
+    assert one(0) == 1, "behind full queues"
+    return full
+
+
 def main(started, folder):
     ports = [free_port() for _ in range(4)]
     replicas = [f"http://127.0.0.1:{port}" for port in ports[:2]]
     for i, address in enumerate(replicas):
         log = open(f"{folder}/replica{i}", "w")
-        started.append(subprocess.Popen([os.environ["MKGEN"], "serve", "--model", "tiny", "--rows", "4", "--pin-split", "32", "--quiet",
+        started.append(subprocess.Popen([os.environ["MKGEN"], "serve", "--model", "tiny", "--rows", "4", "--queue", "8", "--pin-split", "32", "--quiet",
                                          "--listen", address.removeprefix("http://")], stderr=log))
     for address, process in zip(replicas, started):
         wait(address, process, address)
@@ -84,7 +101,7 @@ def main(started, folder):
     started.append(subprocess.Popen([
         sys.executable, "-m", "sglang_router.launch_router", "--host", "127.0.0.1", "--port", str(ports[2]), "--prometheus-port", str(ports[3]),
         "--worker-urls", *replicas, "--policy", "round_robin", "--api-key", key, "--health-check-endpoint", "/health",
-        "--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--cb-failure-threshold", "2", "--worker-startup-check-interval", "1"],
+        "--health-check-interval-secs", "1", "--health-failure-threshold", "1", "--disable-circuit-breaker", "--worker-startup-check-interval", "1"],
         stdout=log, stderr=log))
     router = f"http://127.0.0.1:{ports[2]}"
     wait(router, started[2], "the router")
@@ -98,6 +115,7 @@ def main(started, folder):
             break
         except openai.APIError:
             time.sleep(0.1)
+    assert [model.id for model in client.models.list()] == ["tiny"], "the router has the model's name from /server_info"
     done = threading.Semaphore(0)
 
     def one(i, request):
@@ -114,6 +132,8 @@ def main(started, folder):
     assert got == want, [pair for pair in zip(got, want) if pair[0] != pair[1]]
     for i in range(4):  # the one that is left
         assert ask(client, dict(model="tiny", prompt=f"Once upon a time {i}", max_tokens=8, temperature=0 if i % 2 else 1, seed=i), False) == want[i]
+    full = overload(client.with_options(max_retries=0))
+    print(f"ok {full} of 40 requests beyond what the replica has room for, and the next is answered")
     print(f"ok {REQUESTS} requests, one of two replicas killed after {REQUESTS // 4}")
 
 
