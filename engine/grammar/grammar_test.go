@@ -70,7 +70,7 @@ func TestSchemasOfClients(t *testing.T) {
 			"required":["value","next"],"additionalProperties":false}},"$ref":"#/$defs/node","title":"a list"}`,
 			[]string{`{"value": 1, "next": {"value": 2, "next": null}}`},
 			[]string{`{"value": 1}`, `{"value":1,"next":{}}`, `null`}},
-		{`{"oneOf":[{"type":"object","properties":{"kind":{"const":"a"},"x":{"type":"integer"}},"required":["kind"]},
+		{`{"discriminator":{"propertyName":"kind"},"oneOf":[{"type":"object","properties":{"kind":{"const":"a"},"x":{"type":"integer"}},"required":["kind"]},
 			{"type":"object","properties":{"kind":{"enum":["b","c"]}},"required":["kind"]}]}`,
 			[]string{`{"kind":"a","x":3}`, `{"kind":"c"}`}, []string{`{"kind":"b","x":3}`, `{}`}},
 		// References are relative to the nearest schema with an $id that is no anchor.

@@ -20,7 +20,8 @@ var types = []string{"object", "array", "string", "number", "integer", "boolean"
 
 // notes are keywords that say nothing about values, or are looked at from elsewhere.
 var notes = []string{"title", "description", "default", "examples", "example", "$schema", "$id", "$comment", "$anchor",
-	"deprecated", "readOnly", "writeOnly", "$defs", "definitions"}
+	"deprecated", "readOnly", "writeOnly", "$defs", "definitions",
+	"discriminator"} // OpenAPI's: which property tells the alternatives apart, so that they need not be tried
 
 // of says which types a keyword is about; other keywords stand alone.
 var of = map[string]string{"properties": "object", "required": "object", "additionalProperties": "object",
