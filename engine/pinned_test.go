@@ -177,6 +177,41 @@ func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
 	}
 }
 
+// A prompt whose pieces have more parts than the kernel has room for is fed in halves of them, as alone so beside others,
+// and one that is longer than a row's parts is refused.
+func TestPinnedPromptsOfMorePartsThanAPieceMayHave(t *testing.T) {
+	deep.Only(t)
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 4, Consumers: 1, StageBytes: 2048})
+	require.NoError(t, err)
+	limits, pin := mk.Limits(0), 2*mk.ChunkTokens()
+	tokens := make([]int, 470)
+	for i := range tokens {
+		tokens[i] = 7 * i % 320
+	}
+	require.Greater(t, 4*c.KVHeads*((len(tokens)+pin-1)/pin), limits.Partials)
+	var want []int
+	for others := range 2 {
+		sim, err := runtime.NewSim(mk.IR, 1)
+		require.NoError(t, err)
+		e, err := New(t.Context(), Options{Kernel: mk, Device: sim, KVTokens: 1024, Ends: []int{}, Pin: pin,
+			Weights: runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})})
+		require.NoError(t, err)
+		require.Equal(t, min(c.MaxPositions, limits.PinnedTokens(pin)), e.KVTokens())
+		for range others {
+			ask(t, e, Request{Tokens: tokens[9:40], MaxTokens: 60})
+		}
+		got, err := e.Generate(t.Context(), Request{Tokens: tokens, MaxTokens: 4}, nil)
+		require.NoError(t, err)
+		if others == 0 {
+			want = got.Tokens
+		}
+		require.Equal(t, want, got.Tokens)
+		require.NoError(t, e.Close())
+	}
+}
+
 func sameBits(a, b [][]float32) bool { return fmt.Sprintf("%x", a) == fmt.Sprintf("%x", b) }
 
 // With Pin a request draws the same tokens alone and among others that draw and do not, in other rows and in launches

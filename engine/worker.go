@@ -5,12 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"math/bits"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/kv"
 )
 
 // Engine answers requests, many at a time with a kernel of several rows. See the package's documentation for its
@@ -58,7 +60,7 @@ func newEngine(o Options, st batch.Stepper, release func() error) (*Engine, erro
 		drafts = LookupRows
 	}
 	e.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page,
-		Vocab: o.Kernel.Config.Vocab, Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences,
+		Vocab: o.Kernel.Config.Vocab, Positions: o.positions(), MaxSequences: o.MaxSequences,
 		Piece: o.piece(st), Beside: o.PrefillChunk, Short: o.Kernel.Config.ShortPositions(),
 		StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: e.interrupt})
 	if err != nil {
@@ -69,6 +71,16 @@ func newEngine(o Options, st batch.Stepper, release func() error) (*Engine, erro
 	e.note()
 	go e.work(ctx)
 	return e, nil
+}
+
+// positions is how many tokens a sequence has at most: the model's, and with Pin what the kernel has room for alone.
+func (o *Options) positions() int {
+	n := o.Kernel.Config.MaxPositions
+	if o.Pin > 0 && slices.ContainsFunc(o.Kernel.Classes(), func(c kv.Class) bool { return c.Window == 0 }) {
+		limits := o.Kernel.Limits(0)
+		n = min(n, limits.PinnedTokens(o.Pin))
+	}
+	return n
 }
 
 // piece is the tokens of a prompt that a launch takes whole, with Pin: the largest power of

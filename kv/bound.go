@@ -36,6 +36,13 @@ func (l *Limits) PinnedPartials(r *Request) int {
 	return n * l.KVHeads
 }
 
+// PinnedTokens is how many tokens a sequence has room for that is cut at multiples of pin, a row a launch, in a class
+// without window.
+func (l *Limits) PinnedTokens(pin int) int {
+	items := l.CTAs*l.ItemsPerCTA - ceilDiv(l.Rows-1, l.tile())*l.KVHeads // rows of nobody have one a KV head, too
+	return min(l.Partials, items) / l.KVHeads * pin
+}
+
 // bound is the one of these that a class has.
 func (p *Planner) bound(r *Request, c *Class) (n int, whose string) {
 	switch l := &p.limits; {

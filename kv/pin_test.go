@@ -63,3 +63,24 @@ func TestAPinnedResultIsAlwaysMerged(t *testing.T) {
 	require.Equal(t, 8, p.Classes[0].Partials,
 		"or it would take another way in a launch in which it grows into a second part")
 }
+
+// A sequence alone may be as long as PinnedTokens says, and no part longer.
+func TestPinnedTokensHaveRoomAlone(t *testing.T) {
+	for _, l := range []Limits{h200(),
+		{CTAs: 3, KVHeads: 2, Group: 4, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 40, Partials: 1000, Pages: 1 << 18},
+		{CTAs: 2, KVHeads: 2, Group: 64, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 60, Partials: 1000, Pages: 1 << 18}} {
+		n := l.PinnedTokens(64)
+		require.Positive(t, n)
+		for _, length := range []int{n, n + 1} {
+			r := decoding(16, length)
+			r.PinTokens, r.FillRows = 64, true
+			plan(t, l, r)
+		}
+		p, err := NewPlanner(l)
+		require.NoError(t, err)
+		r := decoding(16, n+2)
+		r.PinTokens, r.FillRows = 64, true
+		_, err = p.Plan(r)
+		require.ErrorAs(t, err, new(LimitError), "%+v", l)
+	}
+}

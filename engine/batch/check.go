@@ -46,7 +46,7 @@ func (s *Scheduler) checkJob(j *job, queued bool) error {
 		return fmt.Errorf("job %d is queued with %d pages", j.id, len(j.pages))
 	case j.short && j.cached > s.o.Short:
 		return fmt.Errorf("job %d is short, with %d tokens cached of %d", j.id, j.cached, s.o.Short)
-	case j.piece > 0 && !j.begins(j.cached):
+	case j.piece > 0 && !j.halved && !j.begins(j.cached):
 		return fmt.Errorf("job %d has %d tokens cached and %d of prompt: that is inside a piece", j.id, j.cached, j.prompt)
 	case j.cached >= len(j.tokens):
 		return fmt.Errorf("job %d has %d tokens, %d of them cached", j.id, len(j.tokens), j.cached)

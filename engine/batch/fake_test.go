@@ -23,6 +23,7 @@ type client struct {
 	stop   int // token that is the last, -1 for none
 	draws  bool
 	piece  int // of its bench
+	most   int // likewise
 	few    int // and tokens that its model says, 0 for all
 	short  int // tokens of sequences that are short
 	gone   bool
@@ -113,7 +114,7 @@ func (c *client) alone(n int) []int {
 		return batchtest.AloneOfFew(c.prompt, n, c.few)
 	}
 	if c.piece > 0 {
-		return batchtest.AloneInPieces(c.prompt, n, c.draws, c.piece)
+		return batchtest.AloneInPieces(c.prompt, n, c.draws, c.piece, c.most)
 	}
 	return batchtest.Alone(c.prompt, n, c.draws)
 }
@@ -139,6 +140,7 @@ type sizes struct {
 	several     int // sequences of such a launch, where it may have several
 	beside      int // of them, while others run
 	short       int // tokens of short sequences
+	heavy       int // see batchtest.Stepper
 	most        int // tokens of all sequences when a launch ends, 0 for any number
 }
 
@@ -153,7 +155,7 @@ func (z *sizes) launches() func(int, int) int {
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
 	f := &batchtest.Stepper{T: z.rows, Long: z.long, Of: z.several, Least: z.least, Page: z.page, Pages: z.pages, Ahead: 2,
-		Pieces: z.piece > 0, Most: z.most, Few: z.few}
+		Pieces: z.piece > 0, Most: z.most, Heavy: z.heavy, Few: z.few}
 	if z.positions == 0 {
 		z.positions = 1000
 	}
@@ -170,7 +172,7 @@ func newBench(t *testing.T, z sizes) *bench {
 
 // add adds a job that wants n tokens.
 func (b *bench) add(prompt []int, want int) *client {
-	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece, few: b.z.few, short: b.z.short}
+	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece, most: b.z.most, few: b.z.few, short: b.z.short}
 	b.Add(prompt, c)
 	return c
 }

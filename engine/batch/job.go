@@ -27,6 +27,7 @@ type job struct {
 	served  int // launches when it had rows last, or started
 	stats   Stats
 	lookup  *lookup // nil without Options.DraftRows
+	halved  bool    // a piece of it has come in halves
 	done    bool    // the client wants no more
 	owed    bool    // it is among those of Scheduler.owed
 	// unscored is why log-probabilities that the client waits for cannot be made; nil: they can.

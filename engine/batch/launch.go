@@ -12,7 +12,7 @@ import (
 
 // Step runs one launch, if there are jobs. It returns ctx's error when ctx ended,
 // with which no job ends, or why the launch failed, with which all jobs ended that
-// ran; those in the queue go on. A job that is too much for the kernel even alone ends
+// ran; those in the queue go on. A job whose next token is too much for the kernel even alone ends
 // with the stepper's error, and Step returns nil.
 func (s *Scheduler) Step(ctx context.Context) error {
 	if s.closed {
@@ -48,19 +48,24 @@ func (s *Scheduler) Step(ctx context.Context) error {
 	return err
 }
 
-// run runs the next launch: of one step where several are too much for the kernel, and
-// of fewer parts where these are. An error that is tooMuch is that of one part alone.
+// run runs the next launch: of one step where several are too much for the kernel, of
+// fewer parts where these are, and of half of one that is too much alone. An error that is
+// tooMuch is that of one row alone.
 func (s *Scheduler) run(ctx context.Context) (l *launch, chosen [][]int, err error) {
 	parts, steps := s.plan()
 	for {
 		l = &launch{s: s, parts: parts, drafts: s.draftRoom(parts) > 0, failed: map[*job]error{}}
-		if chosen, err = checked(ctx, s.o.Stepper, l.request(steps)); !tooMuch(err) || steps == 1 && len(parts) == 1 {
+		if chosen, err = checked(ctx, s.o.Stepper, l.request(steps)); !tooMuch(err) || steps == 1 && len(parts) == 1 && parts[0].rows == 1 {
 			break
 		}
-		if steps == 1 {
+		switch {
+		case steps > 1:
+			steps = 1
+		case len(parts) > 1:
 			parts = s.without(parts)
+		default:
+			parts[0].halve()
 		}
-		steps = 1
 		for _, p := range parts {
 			s.shorten(p.j, s.pagesOf(p.j.cached+p.rows))
 		}
@@ -70,6 +75,16 @@ func (s *Scheduler) run(ctx context.Context) (l *launch, chosen [][]int, err err
 		p.j.served = s.turn
 	}
 	return l, chosen, err
+}
+
+// halve takes the drafts from a part of several rows, or, where there are none, half of its rows.
+func (p *part) halve() {
+	if n := len(p.drafts); n > 0 {
+		p.rows, p.drafts = p.rows-n, nil
+	} else {
+		p.rows /= 2
+		p.j.halved = true
+	}
 }
 
 // tooMuch reports whether err says that the kernel cannot do so much at once.

@@ -19,6 +19,17 @@ func (j *job) pieceAt(i int) int {
 	return 1
 }
 
+// rest is how many tokens of that piece are left from token i on. A piece that is too much for the kernel even alone
+// comes in halves, whatever else runs.
+func (j *job) rest(i int) int {
+	if n := j.pieceAt(i); n == j.piece && i < j.prompt {
+		return n - i%n
+	} else if i < j.prompt {
+		return j.prompt - i
+	}
+	return 1
+}
+
 // begins reports whether a piece begins at token i.
 func (j *job) begins(i int) bool { return i >= j.prompt || i%j.piece == 0 }
 
@@ -64,7 +75,7 @@ func (s *Scheduler) sharePieces() []part {
 	slices.SortStableFunc(order, func(a, b *job) int { return a.served - b.served })
 	left, given, short := s.o.Stepper.Rows(), map[*job]bool{}, s.turnOfShort()
 	for _, j := range order {
-		n := j.pieceAt(j.cached)
+		n := j.rest(j.cached)
 		if n > s.o.Stepper.Rows() && len(given) == 0 && j.short == short && !s.waitsForPieces(j) {
 			return []part{{j: j, rows: n}} // of a Prefiller, alone
 		}
@@ -76,7 +87,7 @@ func (s *Scheduler) sharePieces() []part {
 	var parts []part
 	for _, j := range s.running {
 		if given[j] {
-			parts = append(parts, part{j: j, rows: j.pieceAt(j.cached)})
+			parts = append(parts, part{j: j, rows: j.rest(j.cached)})
 		}
 	}
 	return parts

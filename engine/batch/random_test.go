@@ -162,7 +162,7 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 		prompt = append(prompt, r.IntN(3))
 	}
 	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0 && b.z.few == 0,
-		scores: r.IntN(5) == 0 && b.z.few == 0, piece: b.z.piece, few: b.z.few, short: b.z.short}
+		scores: r.IntN(5) == 0 && b.z.few == 0, piece: b.z.piece, most: b.z.most, few: b.z.few, short: b.z.short}
 	c.tops = !c.scores && !c.draws && b.z.few == 0 && len(all)%2 == 0
 	if c.scores {
 		c.piece = min(c.piece, b.z.rows)
@@ -201,7 +201,7 @@ func (b *bench) judge(c *client, broken error, seen map[string]int) {
 	}
 	if c.scores {
 		seen["scored"]++
-		want := batchtest.Within(c.prompt, c.piece, len(c.prompt) <= b.z.short)
+		want := batchtest.Within(c.prompt, c.piece, c.most, len(c.prompt) <= b.z.short)
 		if len(c.got) == 0 {
 			want = append([]int(nil), want[:len(c.scored)]...)
 		}

@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"testing"
 
@@ -93,6 +94,40 @@ func TestALaunchOfTooManyStepsIsMadeOfOne(t *testing.T) {
 	}
 	require.Equal(t, []string{"1 0+3 0+3", "1 3+1 3+1", "1 4+1 4+1", "1 5+1 5+1", "1 6+1", "1 6+1", "3 7+1"}, b.f.Log)
 	b.close()
+}
+
+// A prompt's rows that are too much alone come in halves, the same ones whatever else runs, and what they chose in
+// fewer at a time.
+func TestAPieceThatIsTooMuchAloneComesInHalves(t *testing.T) {
+	var alone []int
+	for others := range 3 {
+		b := newBench(t, sizes{rows: 16, page: 4, pages: 90, steps: 6, piece: 16, heavy: 100})
+		large, all := b.add(count(11, 60), 9), []*client{}
+		for i := range others {
+			all = append(all, b.add(count(100*i, 3+30*i), 40))
+		}
+		var pieces []string
+		b.f.Before = func(r batch.StepRequest) {
+			for _, q := range r.Sequences {
+				if q.New[0] == 11+q.Cached {
+					pieces = append(pieces, fmt.Sprintf("%d+%d", q.Cached, len(q.New)))
+				}
+			}
+		}
+		b.all()
+		require.Equal(t, []string{"0+16", "16+4", "20+3", "23+4"}, pieces[:4], "%d others", others)
+		require.NoError(t, large.err)
+		if others == 0 {
+			alone = large.got
+		}
+		require.Len(t, large.got, 9)
+		require.Equal(t, alone, large.got)
+		for _, c := range all {
+			require.NoError(t, c.err)
+			require.Len(t, c.got, 40)
+		}
+		b.close()
+	}
 }
 
 // What is too much alone ends alone.

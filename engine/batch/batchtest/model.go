@@ -99,16 +99,29 @@ func next(follows int, picked bool) int {
 // sums that are cut otherwise are rounded otherwise.
 func (h cell) rounded(begin, n int) cell { return h.then(begin).then(n) }
 
+// pieceEnd is where the piece of a prompt of n tokens ends that begins at token begin: at a multiple of piece or at the
+// prompt's end, and halved while that is behind most tokens (0 for any number), which a Stepper does not do alone.
+func pieceEnd(begin, n, piece, most int) int {
+	end := min((begin/piece+1)*piece, n)
+	for most > 0 && end > most && end > begin+1 {
+		end = begin + (end-begin)/2
+	}
+	return end
+}
+
 // Within returns what follows each token of a prompt but the last, by the model, for a prompt that comes in pieces of
-// piece tokens; 0 for a Stepper whose results do not depend on Pieces.
-func Within(prompt []int, piece int, short bool) []int {
+// piece tokens to a Stepper of Most; 0 for a Stepper whose results do not depend on Pieces.
+func Within(prompt []int, piece, most int, short bool) []int {
 	h := opening(short)
 	var cells []cell
 	var all []int
+	begin, end := 0, 0
 	for i, t := range prompt[:len(prompt)-1] {
 		if h = h.then(t); piece > 0 {
-			begin := i / piece * piece
-			h = h.rounded(begin, min(piece, len(prompt)-begin))
+			if i == end {
+				begin, end = i, pieceEnd(i, len(prompt), piece, most)
+			}
+			h = h.rounded(begin, end-begin)
 		}
 		cells = append(cells, h)
 		all = append(all, choose(cells))
@@ -117,15 +130,15 @@ func Within(prompt []int, piece int, short bool) []int {
 }
 
 // AloneInPieces is Alone of a Stepper whose results depend on Pieces, when the prompt
-// comes in pieces of n tokens and what remains, and what was chosen one by one.
-func AloneInPieces(prompt []int, n int, picked bool, piece int) []int {
+// comes in pieces of piece tokens and what remains to a Stepper of Most, and what was chosen one by one.
+func AloneInPieces(prompt []int, n int, picked bool, piece, most int) []int {
 	h, all := start, append([]int(nil), prompt...)
 	var cells []cell
 	for range n {
 		for begin := len(cells); begin < len(all); begin = len(cells) {
 			end := begin + 1
 			if begin < len(prompt) {
-				end = min(begin+piece, len(prompt))
+				end = pieceEnd(begin, len(prompt), piece, most)
 			}
 			for _, t := range all[begin:end] {
 				h = h.then(t).rounded(begin, end-begin)

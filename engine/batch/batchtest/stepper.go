@@ -37,6 +37,9 @@ type Stepper struct {
 	// Most is how many tokens the sequences of a launch have at most when it ends, 0 for
 	// any number; more are a kv.LimitError.
 	Most int
+	// Heavy is how many cached tokens the rows of a launch read together at most, 0 for any number; more are a
+	// kv.LimitError.
+	Heavy int
 	// Before (nil for none) is called before each launch.
 	Before func(r batch.StepRequest)
 
@@ -154,6 +157,9 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 	if n := total(r); f.Most > 0 && n > f.Most {
 		return nil, fmt.Errorf("batchtest: %w", kv.LimitError(fmt.Sprintf("%d tokens, want at most %d", n, f.Most)))
 	}
+	if n := heavy(r); f.Heavy > 0 && n > f.Heavy {
+		return nil, fmt.Errorf("batchtest: %w", kv.LimitError(fmt.Sprintf("rows of %d tokens, want at most %d", n, f.Heavy)))
+	}
 	f.note(r)
 	f.short = r.Short
 	if f.Before != nil {
@@ -221,6 +227,13 @@ func masked(r batch.StepRequest) bool {
 func total(r batch.StepRequest) (n int) {
 	for _, q := range r.Sequences {
 		n += q.Cached + len(q.New) + r.Steps - 1
+	}
+	return n
+}
+
+func heavy(r batch.StepRequest) (n int) {
+	for _, q := range r.Sequences {
+		n += len(q.New) * q.Cached
 	}
 	return n
 }
