@@ -177,8 +177,8 @@ func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
 	}
 }
 
-// A prompt whose pieces have more parts than the kernel has room for is fed in halves of them, as alone so beside others,
-// and one that is longer than a row's parts is refused.
+// A prompt whose pieces have more parts than the kernel has room for is fed in halves of them, as alone so beside
+// others, and one that is longer than a row's parts is refused.
 func TestPinnedPromptsOfMorePartsThanAPieceMayHave(t *testing.T) {
 	deep.Only(t)
 	c, err := models.Lookup("tiny")

@@ -67,8 +67,10 @@ func TestAPinnedResultIsAlwaysMerged(t *testing.T) {
 // A sequence alone may be as long as PinnedTokens says, and no part longer.
 func TestPinnedTokensHaveRoomAlone(t *testing.T) {
 	for _, l := range []Limits{h200(),
-		{CTAs: 3, KVHeads: 2, Group: 4, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 40, Partials: 1000, Pages: 1 << 18},
-		{CTAs: 2, KVHeads: 2, Group: 64, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 60, Partials: 1000, Pages: 1 << 18}} {
+		{CTAs: 3, KVHeads: 2, Group: 4, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 40, Partials: 1000,
+			Pages: 1 << 18},
+		{CTAs: 2, KVHeads: 2, Group: 64, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 60, Partials: 1000,
+			Pages: 1 << 18}} {
 		n := l.PinnedTokens(64)
 		require.Positive(t, n)
 		for _, length := range []int{n, n + 1} {

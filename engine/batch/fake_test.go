@@ -172,7 +172,8 @@ func newBench(t *testing.T, z sizes) *bench {
 
 // add adds a job that wants n tokens.
 func (b *bench) add(prompt []int, want int) *client {
-	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece, most: b.z.most, few: b.z.few, short: b.z.short}
+	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece, most: b.z.most, few: b.z.few,
+		short: b.z.short}
 	b.Add(prompt, c)
 	return c
 }

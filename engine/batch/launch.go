@@ -55,16 +55,20 @@ func (s *Scheduler) run(ctx context.Context) (l *launch, chosen [][]int, err err
 	parts, steps := s.plan()
 	for {
 		l = &launch{s: s, parts: parts, drafts: s.draftRoom(parts) > 0, failed: map[*job]error{}}
-		if chosen, err = checked(ctx, s.o.Stepper, l.request(steps)); !tooMuch(err) || steps == 1 && len(parts) == 1 && parts[0].rows == 1 {
+		if chosen, err = checked(ctx, s.o.Stepper, l.request(steps)); !tooMuch(err) {
+			break
+		}
+		alone := len(parts) == 1
+		if steps == 1 && alone && parts[0].rows == 1 {
 			break
 		}
 		switch {
 		case steps > 1:
 			steps = 1
-		case len(parts) > 1:
-			parts = s.without(parts)
-		default:
+		case alone:
 			parts[0].halve()
+		default:
+			parts = s.without(parts)
 		}
 		for _, p := range parts {
 			s.shorten(p.j, s.pagesOf(p.j.cached+p.rows))
