@@ -188,10 +188,11 @@ func waitPacketsHelper(name, one, again string, noted bool) string {
 		params, args = " const u32* abort, u32* notes, u32 site, u32 word,", " abort, notes, site, word,"
 		last = "," + args + " at"
 	}
+	each, missing := strings.Replace(name, "packets", "each", 1), strings.Replace(name, "wait_packets", "missing", 1)
 	return fmt.Sprintf(`// Waits for packets p[at], loaded into v before, one after another. After a wait it loads those of the rest again whose
 // flag is missing: they may have come meanwhile.
 template <class... Rest>
-%[1]s void %[2]s(const uint4* p, u32 flag,%[5]s u32 at, uint4& v, Rest&&... rest) {
+%[1]s void %[8]s(const uint4* p, u32 flag,%[5]s u32 at, uint4& v, Rest&&... rest) {
   if (v.w != flag) {
     v = %[3]s(&p[at], flag, v%[7]s);
     if constexpr (sizeof...(rest) > 0) {
@@ -199,7 +200,25 @@ template <class... Rest>
     }
   }
   if constexpr (sizeof...(rest) > 0) {
-    %[2]s(p, flag,%[6]s rest...);
+    %[8]s(p, flag,%[6]s rest...);
   }
-}`, device, name, one, again, params, args, last)
+}
+
+// Whether the flag of one of these packets is missing.
+template <class... Rest>
+%[1]s bool %[9]s(u32 flag, u32 at, const uint4& v, const Rest&... rest) {
+  if constexpr (sizeof...(rest) > 0) {
+    return (v.w != flag) | %[9]s(flag, rest...);
+  } else {
+    return v.w != flag;
+  }
+}
+
+// Waits for packets p[at], loaded into v before. Mostly all are there: that is one branch.
+template <class... Packets>
+%[1]s void %[2]s(const uint4* p, u32 flag,%[5]s Packets&&... packets) {
+  if (%[9]s(flag, packets...)) {
+    %[8]s(p, flag,%[6]s packets...);
+  }
+}`, device, name, one, again, params, args, last, each, missing)
 }

@@ -183,6 +183,16 @@ func (s attentionSpec) has(name string) bool {
 	return slices.ContainsFunc(s, func(t term) bool { return t.name == name })
 }
 
+// without is s without a term.
+func (s attentionSpec) without(name string) (rest attentionSpec) {
+	for _, t := range s {
+		if t.name != name {
+			rest = append(rest, t)
+		}
+	}
+	return rest
+}
+
 // whole is a term's number, 0 where it is absent.
 func (s attentionSpec) whole(name string) int {
 	for _, t := range s {

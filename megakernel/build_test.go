@@ -32,6 +32,39 @@ func TestDefaultSplitsOfFewKVHeads(t *testing.T) {
 	}
 }
 
+// Where most layers have a window of a block a warp or less in 16 splits, there are no more: 1792 tokens beside 7 warps.
+func TestDefaultSplitsOfShortWindows(t *testing.T) {
+	for name, want := range map[string]int{"gemma-3-4b": 16, "gemma-2-2b": 22, "qwen2.5-7b": 22, "smollm3-3b": 22} {
+		c, err := models.Lookup(name)
+		require.NoError(t, err)
+		mk, err := Build(c, Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, mk.Options.Splits, name)
+	}
+	c, err := models.Lookup("gemma-3-4b")
+	require.NoError(t, err)
+	for attention, want := range map[string]int{"window=1792": 16, "window=1793": 22, "window=1024/causal": 22,
+		"window=1024/window=1024/causal": 16, "causal": 22} {
+		mk, err := Build(c, Options{Attention: attention})
+		require.NoError(t, err)
+		require.Equal(t, want, mk.Options.Splits, attention)
+	}
+}
+
+// Layers that differ in their windows only share the code of attention, others do not.
+func TestLayersOfSeveralWindowsHaveOneCodeOfAttention(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for attention, want := range map[string]int{"window=20/causal": 1, "window=20/window=40": 1,
+		"window=20+softcap=30/softcap=30": 1, "window=20/softcap=30": 2, "window=20+sinks=2/causal": 2} {
+		mk, err := Build(c, Options{Attention: attention})
+		require.NoError(t, err)
+		b := newBuilder(mk)
+		vs, _ := newSingle(b).layerAttention()
+		require.Len(t, vs, want, attention)
+	}
+}
+
 // Nine warps leave a thread 168 registers, too few for these heads.
 func TestWideHeadsGetFewerConsumersByDefault(t *testing.T) {
 	c, err := models.Lookup("tiny")

@@ -3,6 +3,7 @@ package megakernel
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/mkgen/mkgen/internal/plural"
@@ -24,7 +25,7 @@ type Options struct {
 	// query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
 	Tokens int `json:"tokens,omitempty"`
 	Page   int `json:"page,omitempty"` // tokens a KV page, a power of two; default 16
-	// parts the KV cache is split into; default: as many as fill the SMs, but two thirds of what is above 16
+	// parts the KV cache is split into; default: as many as fill the SMs, but two thirds of what is above 16, and 16 for short windows
 	Splits     int `json:"splits,omitempty"`
 	Stages     int `json:"stages,omitempty"`      // ring depth; default: as many as fit
 	StageBytes int `json:"stage_bytes,omitempty"` // bytes a stage; default chosen by the planner
@@ -314,7 +315,11 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if err := o.completeHeld(); err != nil {
 		return o, err
 	}
-	def(&o.Splits, defaultSplits(o.SMs/attentionOf(c, &o).Items()))
+	fill := o.SMs / attentionOf(c, &o).Items()
+	if o.blockEach() {
+		fill = min(fill, fewSplits)
+	}
+	def(&o.Splits, defaultSplits(fill))
 	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
@@ -367,10 +372,29 @@ func (o *Options) completeAttention(c *models.Config) error {
 const maxTrace = 1 << 20
 
 // defaultSplits is how many parts the KV cache is split into where fill times as many items as there are would
-// occupy all SMs: all of them up to 16, two thirds of what is more. An SM that merges reads the state of every
+// occupy all SMs: all of them up to fewSplits, two thirds of what is more. An SM that merges reads the state of every
 // split, which costs a layer more than idle SMs do (docs/RATIONALE.md).
 func defaultSplits(fill int) int {
-	return min(max(1, min(fill, 16), fill*2/3), maxSplits)
+	return min(max(1, min(fill, fewSplits), fill*2/3), maxSplits)
+}
+
+// fewSplits is how many parts the KV cache has by default where they do not fill the SMs.
+const fewSplits = 16
+
+// blockEach is whether most layers have a window of which fewSplits parts are one block of 16 tokens a consumer warp at
+// most: more parts would make no part shorter, since a warp takes a block at a time, and only the merge longer.
+func (o *Options) blockEach() bool {
+	specs, pattern, err := parseAttention(o.Attention, math.MaxInt)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	short := 0
+	for _, class := range pattern {
+		if w, _ := specs[class].window(); w > 0 && w <= fewSplits*16*o.Consumers {
+			short++
+		}
+	}
+	return 2*short > len(pattern)
 }
 
 // maxSplits bounds the partial states one merge reads at once.

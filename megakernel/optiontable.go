@@ -122,7 +122,7 @@ var optionTable = []Option{
 			maxConsumers, DefaultConsumers, floatConsumers),
 		Values: func(*Kernel) []string { return numbers(6, 7, 8, 10, 11) }},
 	{Field: "Splits", Flag: "splits", Group: OptionTuning, Searched: StepsOfOneRow | StepsOfGraph, Most: maxSplits,
-		Usage: "parts of the KV cache, up to 128 (default: as many as fill the SMs, or two thirds of those where they are more than 16)",
+		Usage: "parts of the KV cache, up to 128 (default: as many as fill the SMs, or two thirds of those where they are more than 16; 16 where most layers have a short window)",
 		Values: func(mk *Kernel) []string {
 			fill := mk.planning(func(o *Options) { o.Splits = 0 }).Splits
 			return numbers(fill/2, fill, 2*fill, 8, 16, 32)

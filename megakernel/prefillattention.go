@@ -44,13 +44,7 @@ func (s attentionSpec) scoring() (of attentionSpec) {
 func (f *prefillFlow) attends() {
 	f.mk.declareHooked(f.k, f.bufs)
 	of := func(number func(s attentionSpec) int) func(s attention.Step) dsl.Val[dsl.U32] {
-		return func(s attention.Step) dsl.Val[dsl.U32] {
-			v := f.k.U32(number(f.mk.specs[0]))
-			for class := 1; class < len(f.mk.specs); class++ {
-				v = dsl.Select(f.isClass(s, class), f.k.U32(number(f.mk.specs[class])), v)
-			}
-			return v
-		}
+		return func(s attention.Step) dsl.Val[dsl.U32] { return f.ofClass(s, number) }
 	}
 	if f.mk.has(termWindow) {
 		windows := of(func(s attentionSpec) int {

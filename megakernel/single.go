@@ -155,7 +155,8 @@ func (f *single) layerPhases() []phase {
 	var atts []*attention.Attention
 	var merges []*attention.Merge
 	of := func(i int) pipeline.Format { return f.mk.matrix(i).Format }
-	for _, v := range f.mk.classes {
+	variants, each := f.layerAttention()
+	for _, v := range variants {
 		v = f.withoutFirstPage(v)
 		att := &attention.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan),
 			Variant: v, Q: bufs.q, Packets: qkv.Packets, States: bufs.states, Scratch: f.shared, Tail: f.tail}
@@ -181,10 +182,10 @@ func (f *single) layerPhases() []phase {
 				qkv.Publish(e)
 			}),
 		{Phase: per("attention", "attention, split along KV"),
-			produce: func(s attention.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
-			consume: func(s attention.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
+			produce: func(s attention.Step) { each(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
+			consume: func(s attention.Step) { each(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
 		{Phase: per("merge", "merge of partial states"),
-			consume: func(s attention.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
+			consume: func(s attention.Step) { each(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s attention.Step) product.Epilogue {
 			f.plain(MatrixO, product.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn,
 				Packets: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})

@@ -1,6 +1,7 @@
 package megakernel
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -70,6 +71,12 @@ func (mk *Kernel) Unrotated(layer int) bool {
 
 // variant makes what a class's terms say; nil for plain attention.
 func (mk *Kernel) variant(s attentionSpec, b *buffers, t Tables) *attention.Variant {
+	return mk.windowed(s, b, t, attention.SlidingWindow)
+}
+
+// windowed is variant with another sliding window.
+func (mk *Kernel) windowed(s attentionSpec, b *buffers, t Tables,
+	slides func(window, sinks int) *attention.Variant) *attention.Variant {
 	var parts []*attention.Variant
 	add := func(v *attention.Variant) { parts = append(parts, v) }
 	window, sinks := s.window()
@@ -83,7 +90,7 @@ func (mk *Kernel) variant(s attentionSpec, b *buffers, t Tables) *attention.Vari
 		case termStreaming:
 			add(attention.StreamingRoPE(window, sinks, b.invFreq, mk.InvFreq()))
 		case termWindow:
-			add(attention.SlidingWindow(window, sinks))
+			add(slides(window, sinks))
 		case termSinks: // the window's
 		case termMask:
 			add(attention.CustomMask(b.mask, t.Visible))
@@ -149,6 +156,33 @@ func (mk *Kernel) Classes() []kv.Class {
 func (b *builder) eachClass(s attention.Step, body func(class int)) {
 	name := func(class int) string { return "layers of " + b.mk.specs[class].String() }
 	attention.Turns(b.mk.pattern).Each(b.k, s.Layer, name, body)
+}
+
+// layerAttention returns the variants of attention that a kernel of one row has code for, and what calls body with the
+// number of the one of the step's layer: those of the classes, or a single one where classes differ in their windows only.
+func (f *single) layerAttention() (vs []*attention.Variant, each func(s attention.Step, body func(i int))) {
+	specs := f.mk.specs
+	i := slices.IndexFunc(specs, func(s attentionSpec) bool { return s.has(termWindow) })
+	if len(specs) == 1 || i < 0 || slices.ContainsFunc(specs, func(s attentionSpec) bool {
+		return s.has(termStreaming) || s.has(termSinks) || !slices.Equal(s.without(termWindow), specs[i].without(termWindow))
+	}) {
+		return f.mk.classes, f.eachClass
+	}
+	window := func(s attention.Step) dsl.Val[dsl.U32] {
+		return f.ofClass(s, func(s attentionSpec) int { return cmp.Or(s.whole(termWindow), maxWindow) }) // no context is longer
+	}
+	v := f.mk.windowed(specs[i], f.bufs, Tables{},
+		func(_, _ int) *attention.Variant { return attention.LayerWindows(window, maxWindow) })
+	return []*attention.Variant{v}, func(_ attention.Step, body func(i int)) { body(0) }
+}
+
+// ofClass is a number that the class of the step's layer has.
+func (b *builder) ofClass(s attention.Step, number func(s attentionSpec) int) dsl.Val[dsl.U32] {
+	v := b.k.U32(number(b.mk.specs[0]))
+	for class := 1; class < len(b.mk.specs); class++ {
+		v = dsl.Select(attention.Turns(b.mk.pattern).Is(b.k, s.Layer, class), b.k.U32(number(b.mk.specs[class])), v)
+	}
+	return v
 }
 
 // rotatedFor is the position that a layer's queries and keys are rotated for before

@@ -78,7 +78,7 @@ __device__ __forceinline__ uint4 wait_packet_relaxed_gpu(const uint4* p, u32 fla
 // Waits for packets p[at], loaded into v before, one after another. After a wait it loads those of the rest again whose
 // flag is missing: they may have come meanwhile.
 template <class... Rest>
-__device__ __forceinline__ void wait_packets_relaxed_gpu(const uint4* p, u32 flag, u32 at, uint4& v, Rest&&... rest) {
+__device__ __forceinline__ void wait_each_relaxed_gpu(const uint4* p, u32 flag, u32 at, uint4& v, Rest&&... rest) {
   if (v.w != flag) {
     v = wait_packet_relaxed_gpu(&p[at], flag, v);
     if constexpr (sizeof...(rest) > 0) {
@@ -86,7 +86,25 @@ __device__ __forceinline__ void wait_packets_relaxed_gpu(const uint4* p, u32 fla
     }
   }
   if constexpr (sizeof...(rest) > 0) {
-    wait_packets_relaxed_gpu(p, flag, rest...);
+    wait_each_relaxed_gpu(p, flag, rest...);
+  }
+}
+
+// Whether the flag of one of these packets is missing.
+template <class... Rest>
+__device__ __forceinline__ bool missing_relaxed_gpu(u32 flag, u32 at, const uint4& v, const Rest&... rest) {
+  if constexpr (sizeof...(rest) > 0) {
+    return (v.w != flag) | missing_relaxed_gpu(flag, rest...);
+  } else {
+    return v.w != flag;
+  }
+}
+
+// Waits for packets p[at], loaded into v before. Mostly all are there: that is one branch.
+template <class... Packets>
+__device__ __forceinline__ void wait_packets_relaxed_gpu(const uint4* p, u32 flag, Packets&&... packets) {
+  if (missing_relaxed_gpu(flag, packets...)) {
+    wait_each_relaxed_gpu(p, flag, packets...);
   }
 }
 

@@ -490,7 +490,7 @@ __device__ __forceinline__ uint4 wait_packet_relaxed_gpu_noted(const uint4* p, u
 // Waits for packets p[at], loaded into v before, one after another. After a wait it loads those of the rest again whose
 // flag is missing: they may have come meanwhile.
 template <class... Rest>
-__device__ __forceinline__ void wait_packets_relaxed_gpu_noted(const uint4* p, u32 flag, const u32* abort, u32* notes, u32 site, u32 word, u32 at, uint4& v, Rest&&... rest) {
+__device__ __forceinline__ void wait_each_relaxed_gpu_noted(const uint4* p, u32 flag, const u32* abort, u32* notes, u32 site, u32 word, u32 at, uint4& v, Rest&&... rest) {
   if (v.w != flag) {
     v = wait_packet_relaxed_gpu_noted(&p[at], flag, v, abort, notes, site, word, at);
     if constexpr (sizeof...(rest) > 0) {
@@ -498,7 +498,25 @@ __device__ __forceinline__ void wait_packets_relaxed_gpu_noted(const uint4* p, u
     }
   }
   if constexpr (sizeof...(rest) > 0) {
-    wait_packets_relaxed_gpu_noted(p, flag, abort, notes, site, word, rest...);
+    wait_each_relaxed_gpu_noted(p, flag, abort, notes, site, word, rest...);
+  }
+}
+
+// Whether the flag of one of these packets is missing.
+template <class... Rest>
+__device__ __forceinline__ bool missing_relaxed_gpu_noted(u32 flag, u32 at, const uint4& v, const Rest&... rest) {
+  if constexpr (sizeof...(rest) > 0) {
+    return (v.w != flag) | missing_relaxed_gpu_noted(flag, rest...);
+  } else {
+    return v.w != flag;
+  }
+}
+
+// Waits for packets p[at], loaded into v before. Mostly all are there: that is one branch.
+template <class... Packets>
+__device__ __forceinline__ void wait_packets_relaxed_gpu_noted(const uint4* p, u32 flag, const u32* abort, u32* notes, u32 site, u32 word, Packets&&... packets) {
+  if (missing_relaxed_gpu_noted(flag, packets...)) {
+    wait_each_relaxed_gpu_noted(p, flag, abort, notes, site, word, packets...);
   }
 }
 

@@ -57,6 +57,8 @@ type Variant struct {
 	// Window or more positions before the query: chunks of such keys are not even
 	// read. 0: no window.
 	Window, Sinks int
+	// Windows, unless nil, is the window of a step's layer, up to Window.
+	Windows func(s Step) u32
 
 	// Means is the variant in float64.
 	Means Meaning

@@ -19,7 +19,7 @@ func Combine(vs ...*Variant) (*Variant, error) {
 		case v.Window > 0 && out.Window > 0:
 			return nil, fmt.Errorf("combine: variant %q has a window, and one before it has, too", v.Name)
 		case v.Window > 0:
-			out.Window, out.Sinks = v.Window, v.Sinks
+			out.Window, out.Sinks, out.Windows = v.Window, v.Sinks, v.Windows
 		}
 		if i > 0 {
 			out.Name += " + "

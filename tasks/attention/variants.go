@@ -22,6 +22,13 @@ func SlidingWindow(window, sinks int) *Variant {
 		Means: Meaning{Mask: func(q, k Place) bool { return k.Position+window > q.Position || k.Position < sinks }}}
 }
 
+// LayerWindows is SlidingWindow without sinks, of a window that the step's layer has, of at most most keys. It has no
+// meaning in float64: that is each layer's own.
+func LayerWindows(of func(s Step) dsl.Val[dsl.U32], most int) *Variant {
+	return &Variant{Name: "sliding windows by layer", Window: most, Windows: of,
+		Mask: func(q *Query, k *Key) dsl.Pred { return k.Position.Add(of(q.Step)).Gt(q.Position) }}
+}
+
 // SoftCap squeezes logits into ±limit: limit·tanh(logit/limit) (Gemma 2). tanh is
 // 1 − 2/(1 + e^2x), whose absolute error, which is what counts in a logit, is
 // some 1e-7, where the GPU's own is 5e-4. A logit's is limit times as large: 5e-6 for

@@ -128,7 +128,7 @@ func (t *Attention) eachItem(e *grid.Env, s Step, body func(it *item)) {
 		t.eachPlanned(e, s, body)
 		return
 	}
-	chunks, window := t.chunks(s.Cached, e.K.U32(0), s.Pos)
+	chunks, window := t.chunks(s, s.Cached, e.K.U32(0), s.Pos)
 	t.eachSplit(e, func(it *item) {
 		it.cached, it.window = s.Cached, window
 		first, end := it.split.Mul(chunks).DivC(t.Splits), it.split.AddC(1).Mul(chunks).DivC(t.Splits)
@@ -185,7 +185,7 @@ func (it *item) span(s Step) {
 		first = it.firstPosition(s)
 	}
 	var chunks u32
-	chunks, it.window = t.chunks(it.cached, it.word(kv.ItemPosition), first)
+	chunks, it.window = t.chunks(s, it.cached, it.word(kv.ItemPosition), first)
 	a, b, n := it.word(kv.ItemFirst), it.word(kv.ItemEnd), it.word(kv.ItemOf)
 	it.e.K.Claim("attention: more chunks than shares of them are counted by",
 		func() dsl.Pred { return n.EqC(0).Or(chunks.LtC(kv.MaxChunks + 1)) })
@@ -219,7 +219,7 @@ type skipped struct{ from, n u32 }
 // chunks is the number of chunks of a unit that some row of an item sees, and
 // those left out: between the attention sinks and the window of the first row.
 // position is the unit's, first the smallest of the rows'.
-func (t *Attention) chunks(cached, position, first u32) (n u32, gap *skipped) {
+func (t *Attention) chunks(s Step, cached, position, first u32) (n u32, gap *skipped) {
 	n = cached.AddC(t.PerStage - 1).DivC(t.PerStage)
 	if !t.windowed() {
 		return n, nil
@@ -227,6 +227,9 @@ func (t *Attention) chunks(cached, position, first u32) (n u32, gap *skipped) {
 	v := t.Variant
 	sinks := position.MaxC(v.Sinks).Sub(position).AddC(t.PerStage - 1).DivC(t.PerStage).Min(n)
 	before := position.AddC(v.Window)
+	if v.Windows != nil {
+		before = position.Add(v.Windows(s))
+	}
 	window := first.AddC(1).Max(before).Sub(before).DivC(t.PerStage)
 	skip := window.Max(sinks).Sub(sinks).Min(n.Sub(sinks))
 	return n.Sub(skip).Named("chunks"), &skipped{from: sinks.Named("sinks"), n: skip.Named("skip")}
