@@ -80,10 +80,7 @@ func (m *reduction) handOn(row, token u32, y0, y1 f32, epilogue ColumnEpilogue) 
 		back := m.e.K.F32(p.back())
 		y0, y1 = y0.Mul(back), y1.Mul(back)
 	}
-	if m.g.Scales != nil {
-		v := m.g.Scales(row)
-		y0, y1 = y0.Mul(v[0]), y1.Mul(v[1])
-	}
+	y0, y1 = scaled(m.e.K, m.g.M.Format, m.g.Scales, row, y0, y1)
 	epilogue(row, token, y0, y1)
 }
 

@@ -163,7 +163,7 @@ func (g *GEMV) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, shar
 				row := i.MulC(2)
 				y0, y1 := g.sum(e, base.Add(row))
 				row = share.First.Add(batch).MulC(pipeline.TileRows).Add(row).Named("row")
-				y0, y1 = g.scaled(scales, row, y0, y1)
+				y0, y1 = g.scaled(k, scales, row, y0, y1)
 				if g.M.Rows%pipeline.TileRows == 0 {
 					epilogue(row, y0, y1)
 				} else { // the last tile is padded
@@ -197,7 +197,8 @@ const maxInputsAhead = 4
 // which chunks are held, or noTile.
 //
 // What a warp does from a chunk's landing to its stage's release is short: the weights'
-// addresses are computed before, and the input of the first groups is read.
+// addresses are computed before, and the input of the first groups is read. What is widened is loaded first and
+// multiplied behind the release.
 func (g *GEMV) tile(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
 	if g.Fixed != nil {
 		return g.tileInt4(e, c, r, held)
@@ -211,19 +212,26 @@ func (g *GEMV) tile(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, held in
 	quarter := dsl.Optional(g.quarter(e))
 	g.chunksFrom(k, first, func(chunk u32, columns int) {
 		var inputs [][]pair
-		for i := range min(maxInputsAhead, columns/g.M.Format.Columns()/e.Consumers) { // those that all warps have
+		for i := range min(maxInputsAhead, g.pieces(e, columns)/e.Consumers) { // those that all warps have
 			inputs = append(inputs, g.input(chunk, e.Warp.AddC(i*e.Consumers), quarter))
 		}
+		all := inHalf(g.M.Format) && len(inputs)*e.Consumers == g.pieces(e, columns)
+		var loaded [][]pair // all that the warp has of the chunk, multiplied behind the stage's release
 		c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
 			g.eachGroup(e, columns, func(i int, group u32) {
-				w := g.weights(e, r, at, i)
-				if i < len(inputs) {
+				switch w := g.weights(e, r, at, i); {
+				case all:
+					loaded = append(loaded, w)
+				case i < len(inputs):
 					g.multiply(e.K, acc, inputs[i], w)
-				} else {
+				default:
 					g.multiply(e.K, acc, g.input(chunk, group, quarter), w)
 				}
 			})
 		})
+		for i, w := range loaded {
+			g.multiply(e.K, acc, inputs[i], w)
+		}
 	})
 	if g.M.Format.Blocks() {
 		return []f32{acc[0][0].Get()}
@@ -293,7 +301,8 @@ func (g *GEMV) input(chunk, group, quarter u32) []pair {
 }
 
 // multiply adds a tile group's products. Of e4m3 the sums that count are those of A's rows 0 to 7 in B's even columns,
-// and of its rows 8 to 15 in the odd ones.
+// and of its rows 8 to 15 in the odd ones. Pairs of the input are multiplied together that are neighbours in registers,
+// as operands must be: pairs 0 and 2 of a unit, then 1 and 3 (InputPair).
 func (g *GEMV) multiply(k *dsl.Kernel, acc [][]*dsl.Var[dsl.F32], x, w []pair) {
 	if g.M.Format.Blocks() {
 		g.multiplyBlocks(k, acc[0][0], x, w)
@@ -305,8 +314,8 @@ func (g *GEMV) multiply(k *dsl.Kernel, acc [][]*dsl.Var[dsl.F32], x, w []pair) {
 		return
 	}
 	for h, v := range acc {
-		a := [4]pair{all[0][2*h], all[1][2*h], all[0][2*h+1], all[1][2*h+1]}
-		add(g.M.Format, v, a, [2]pair{x[h], x[2+h]})
+		a := [4]pair{all[0][h], all[1][h], all[0][2+h], all[1][2+h]}
+		add(g.M.Format, v, a, [2]pair(x[2*h:]))
 	}
 }
 
