@@ -13,9 +13,16 @@ const (
 	manyChunks = defaultHeld + 2
 )
 
-// plan plans the ring of a single kernel, and the shares of its SMs. Copies in flight that
-// were left open are chosen here, whatever the leads.
-func (mk *Kernel) plan() (err error) {
+// plan plans the ring of a single kernel, the shares of its SMs, and what else is in shared memory.
+func (mk *Kernel) plan() error {
+	if err := mk.planRing(); err != nil {
+		return err
+	}
+	return mk.planIdle()
+}
+
+// planRing is plan but for zeros. Copies in flight that were left open are chosen here, whatever the leads.
+func (mk *Kernel) planRing() (err error) {
 	r := mk.request()
 	if mk.Options.InFlight == 0 && !mk.Ragged() {
 		open := r

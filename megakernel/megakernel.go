@@ -19,6 +19,7 @@ type Kernel struct {
 	Options Options
 	Plan    *pipeline.Plan
 	KV      attention.KVLayout
+	idle    int                  // bytes of zeros in shared memory, see idleBytes
 	IR      *ir.Kernel           // with LaunchGraph the first of Graph's
 	Graph   *ir.Graph            // the step's kernels; nil with LaunchSingle
 	Phases  []Phase              // what runs between two syncs, in order

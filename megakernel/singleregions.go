@@ -21,6 +21,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	if mk.kept() {
 		input = max(input, mk.addedAt()+4*c.Hidden)
 	}
+	input = pipeline.CeilDiv(input, 16)*16 + mk.idle
 	regions := []pipeline.Region{
 		{Name: regionInput, Bytes: input, Align: 16},
 		{Name: regionPartials, Bytes: 4 * product.PartialsLen(o.Consumers), Align: 16},

@@ -48,8 +48,8 @@ func (g *GEMV) multiplyBlocks(k *dsl.Kernel, y *dsl.Var[dsl.F32], x, w []pair) {
 		for h := range sums {
 			sums[h] = [4]f32{zero, zero, zero, zero}
 			for part := 4 * block; part < 4*block+4; part += 2 {
-				a := [4]pair{all[part][2*h], all[part+1][2*h], all[part][2*h+1], all[part+1][2*h+1]}
-				sums[h] = productOf(g.M.Format, a, [2]pair{x[2*part+h], x[2*part+2+h]}, sums[h])
+				a := [4]pair{all[part][h], all[part+1][h], all[part][2+h], all[part+1][2+h]}
+				sums[h] = productOf(g.M.Format, a, [2]pair(x[2*part+2*h:]), sums[h])
 			}
 		}
 		sum := sums[0][0].Add(sums[0][3]).Add(sums[1][0].Add(sums[1][3]))

@@ -160,13 +160,10 @@ func passedValues(k *dsl.Kernel, f pipeline.Format, p pair) (lo, hi f32) {
 }
 
 // RowScales are the scales of a matrix's rows, two at a time from an even row on: weights are the
-// packed weights, in which the matrix begins at from, in 16-byte elements. They make up for
-// inputScale. It is nil where the format has none.
+// packed weights, in which the matrix begins at from, in 16-byte elements. It is nil where the format has none. They
+// are what lies in memory, so that nothing waits for a load before a product has need of it: see scaled.
 func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128],
 	from dsl.Val[dsl.U64]) func(row u32) []f32 {
-	if m.Format.Blocks() { // whose own scales come with the codes
-		return func(u32) []f32 { return []f32{k.F32(1 / inputScale), k.F32(1 / inputScale)} }
-	}
 	if m.Format.ScaleBytes() == 0 {
 		return nil
 	}
@@ -174,19 +171,14 @@ func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128],
 	return func(row u32) []f32 {
 		tile := dsl.Cast[dsl.U64](row.DivC(pipeline.TileRows)).MulC(int(m.TileBytes() / 4))
 		at := from.ShlC(2).Add(tile).AddC(behind / 4).Add(dsl.Cast[dsl.U64](row.RemC(pipeline.TileRows)))
-		v := scales.LoadN(at, 2, dsl.CacheHint(dsl.NonCoherent))
-		if inFixed(m.Format) {
-			return v // units of the input are whole
-		}
-		back := k.F32(1 / inputScale)
-		return []f32{v[0].Mul(back), v[1].Mul(back)}
+		return scales.LoadN(at, 2, dsl.CacheHint(dsl.NonCoherent))
 	}
 }
 
 // aheadScales is whether a thread finishes one pair of rows of a batch at most, whose scales it
 // loads while the batch is multiplied.
 func (g *GEMV) aheadScales(e *grid.Env) bool {
-	return g.Scales != nil && !g.M.Format.Blocks() && batchTiles*pipeline.TileRows/2 <= e.Threads()
+	return g.Scales != nil && batchTiles*pipeline.TileRows/2 <= e.Threads()
 }
 
 // scalesAhead loads the scales of this thread's pair of rows of a batch of n tiles, if it has
@@ -206,14 +198,29 @@ func (g *GEMV) scalesAhead(e *grid.Env, share Share, batch, tiles u32) []*dsl.Va
 }
 
 // scaled are the dot products of rows row and row+1 times their scales.
-func (g *GEMV) scaled(ahead []*dsl.Var[dsl.F32], row u32, y0, y1 f32) (f32, f32) {
-	switch {
-	case g.Scales == nil:
-		return y0, y1
-	case ahead != nil:
-		return y0.Mul(ahead[0].Get()), y1.Mul(ahead[1].Get())
+func (g *GEMV) scaled(k *dsl.Kernel, ahead []*dsl.Var[dsl.F32], row u32, y0, y1 f32) (f32, f32) {
+	if ahead == nil {
+		return scaled(k, g.M.Format, g.Scales, row, y0, y1)
 	}
-	v := g.Scales(row)
+	return scaled(k, g.M.Format, func(u32) []f32 { return []f32{ahead[0].Get(), ahead[1].Get()} }, row, y0, y1)
+}
+
+// scaled are dot products of rows row and row+1 of a format's weights, times what scales says of the rows, if there are
+// scales, and what makes up for inputScale: units of input in fixed point are whole. Scales are loaded here at the
+// latest, and multiplied here first: a multiplication where they are asked for ahead would wait for them there.
+func scaled(k *dsl.Kernel, f pipeline.Format, scales func(row u32) []f32, row u32, y0, y1 f32) (f32, f32) {
+	if scales == nil && !inHalf(f) {
+		return y0, y1
+	}
+	if scales == nil { // those of blocks came with the codes
+		back := k.F32(1 / inputScale)
+		return y0.Mul(back), y1.Mul(back)
+	}
+	v := scales(row)
+	if inHalf(f) {
+		back := k.F32(1 / inputScale)
+		v = []f32{v[0].Mul(back), v[1].Mul(back)}
+	}
 	return y0.Mul(v[0]), y1.Mul(v[1])
 }
 

@@ -28,6 +28,9 @@ type GEMV struct {
 	// Prefetch holds chunks in registers before X is there: then Hold must precede every Consume; nil: none.
 	Prefetch *RegisterPrefetch
 
+	// Idle is where zeros lie in X, in pairs, as many as a chunk has columns: see idleLanes. 0: nowhere.
+	Idle int
+
 	Exchanged bool // plants a fault where weights are integers: high and low bytes of the input
 
 	inputs []*Int4Input // of integers: a warp's of all tiles, where they stay in registers while Consume runs
@@ -163,7 +166,7 @@ func (g *GEMV) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, shar
 				row := i.MulC(2)
 				y0, y1 := g.sum(e, base.Add(row))
 				row = share.First.Add(batch).MulC(pipeline.TileRows).Add(row).Named("row")
-				y0, y1 = g.scaled(scales, row, y0, y1)
+				y0, y1 = g.scaled(k, scales, row, y0, y1)
 				if g.M.Rows%pipeline.TileRows == 0 {
 					epilogue(row, y0, y1)
 				} else { // the last tile is padded
@@ -197,7 +200,8 @@ const maxInputsAhead = 4
 // which chunks are held, or noTile.
 //
 // What a warp does from a chunk's landing to its stage's release is short: the weights'
-// addresses are computed before, and the input of the first groups is read.
+// addresses are computed before, and the input of the first groups is read. What is widened is loaded first and
+// multiplied behind the release.
 func (g *GEMV) tile(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
 	if g.Fixed != nil {
 		return g.tileInt4(e, c, r, held)
@@ -208,22 +212,29 @@ func (g *GEMV) tile(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, held in
 	if held != noTile {
 		first = g.useHeld(e, acc, held)
 	}
-	quarter := dsl.Optional(g.quarter(e))
+	place := g.inputPlace(e)
 	g.chunksFrom(k, first, func(chunk u32, columns int) {
 		var inputs [][]pair
-		for i := range min(maxInputsAhead, columns/g.M.Format.Columns()/e.Consumers) { // those that all warps have
-			inputs = append(inputs, g.input(chunk, e.Warp.AddC(i*e.Consumers), quarter))
+		for i := range min(maxInputsAhead, g.pieces(e, columns)/e.Consumers) { // those that all warps have
+			inputs = append(inputs, g.input(e, place, chunk, i))
 		}
+		all := inHalf(g.M.Format) && len(inputs)*e.Consumers == g.pieces(e, columns)
+		var loaded [][]pair // all that the warp has of the chunk, multiplied behind the stage's release
 		c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
-			g.eachGroup(e, columns, func(i int, group u32) {
-				w := g.weights(e, r, at, i)
-				if i < len(inputs) {
+			g.eachGroup(e, columns, func(i int, _ u32) {
+				switch w := g.weights(e, r, at, i); {
+				case all:
+					loaded = append(loaded, w)
+				case i < len(inputs):
 					g.multiply(e.K, acc, inputs[i], w)
-				} else {
-					g.multiply(e.K, acc, g.input(chunk, group, quarter), w)
+				default:
+					g.multiply(e.K, acc, g.input(e, place, chunk, i), w)
 				}
 			})
 		})
+		for i, w := range loaded {
+			g.multiply(e.K, acc, inputs[i], w)
+		}
 	})
 	if g.M.Format.Blocks() {
 		return []f32{acc[0][0].Get()}
@@ -245,13 +256,32 @@ func (g *GEMV) accumulators(k *dsl.Kernel) (acc [][]*dsl.Var[dsl.F32]) {
 	return acc
 }
 
-// quarter is where a lane's part of a tile group's input is, in pairs: as B its column is lane/4, and even
-// columns have the first k group of e4m3.
-func (g *GEMV) quarter(e *grid.Env) u32 {
+// place is where a lane's input lies: of its warp's first group of a chunk, in pairs of X, and how many pairs
+// further it is a chunk later.
+type place struct{ first, chunk u32 }
+
+// inputPlace is a lane's place. As B its column is lane/4, and even columns have the first k group of e4m3; as A its
+// row is lane/4, and all rows are the same vector.
+func (g *GEMV) inputPlace(e *grid.Env) place {
+	mask, lanes := 3, 4
 	if inHalf(g.M.Format) {
-		return e.Lane.AndC(7).MulC(4)
+		mask, lanes = 7, 8
 	}
-	return e.Lane.AndC(3).MulC(4)
+	first := dsl.Optional(e.Warp.MulC(g.M.Format.Columns() / 2).Add(e.Lane.AndC(mask).MulC(4)))
+	own := place{first, e.K.U32(g.M.ChunkK / 2)}
+	return idleLanes(e, lanes, g.Idle, own)
+}
+
+// idleLanes is own in the first lanes of a warp, and a place of zeros in the others where there is one, at idle: in
+// these an operand has columns or rows of which the products are not used. Multiplied by zero they take less power
+// than as copies of others, and power is what the SMs' clock falls by.
+func idleLanes(e *grid.Env, lanes, idle int, own place) place {
+	if idle == 0 {
+		return own
+	}
+	mine := e.Lane.LtC(lanes)
+	return place{dsl.Optional(dsl.Select(mine, own.first, e.K.U32(idle)).Named("input")),
+		dsl.Optional(dsl.Select(mine, own.chunk, e.K.U32(0)).Named("further"))}
 }
 
 // eachGroup calls body for a warp's k groups of a chunk of n columns: with how many
@@ -283,9 +313,9 @@ func (g *GEMV) weights(e *grid.Env, r *pipeline.Ring, at u32, i int) []pair {
 	return dsl.View[dsl.BF16x2](r.Data).LoadN(at.AddC(i*e.Consumers*pipeline.GroupBytes/4), 4)
 }
 
-// input is the lane's input of a chunk's tile group.
-func (g *GEMV) input(chunk, group, quarter u32) []pair {
-	at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(g.M.Format.Columns() / 2)).Add(quarter)
+// input is the lane's input of the i-th tile group of its warp in a chunk.
+func (g *GEMV) input(e *grid.Env, from place, chunk u32, i int) []pair {
+	at := chunk.Mul(from.chunk).Add(from.first).AddC(i * e.Consumers * g.M.Format.Columns() / 2)
 	if g.M.Format.Blocks() {
 		return e4m3Words(dsl.View[dsl.BF16x2](g.X), at, pipeline.GroupK)
 	}
@@ -293,7 +323,8 @@ func (g *GEMV) input(chunk, group, quarter u32) []pair {
 }
 
 // multiply adds a tile group's products. Of e4m3 the sums that count are those of A's rows 0 to 7 in B's even columns,
-// and of its rows 8 to 15 in the odd ones.
+// and of its rows 8 to 15 in the odd ones. Pairs of the input are multiplied together that are neighbours in registers,
+// as operands must be: pairs 0 and 2 of a unit, then 1 and 3 (InputPair).
 func (g *GEMV) multiply(k *dsl.Kernel, acc [][]*dsl.Var[dsl.F32], x, w []pair) {
 	if g.M.Format.Blocks() {
 		g.multiplyBlocks(k, acc[0][0], x, w)
@@ -305,8 +336,8 @@ func (g *GEMV) multiply(k *dsl.Kernel, acc [][]*dsl.Var[dsl.F32], x, w []pair) {
 		return
 	}
 	for h, v := range acc {
-		a := [4]pair{all[0][2*h], all[1][2*h], all[0][2*h+1], all[1][2*h+1]}
-		add(g.M.Format, v, a, [2]pair{x[h], x[2+h]})
+		a := [4]pair{all[0][h], all[1][h], all[0][2+h], all[1][2+h]}
+		add(g.M.Format, v, a, [2]pair(x[2*h:]))
 	}
 }
 

@@ -211,15 +211,15 @@ const noTile = -1
 // useHeld multiplies what is held of a share's tile t, as tile would if it still lay in the
 // ring. It returns how many chunks that were.
 func (g *GEMV) useHeld(e *grid.Env, acc [][]*dsl.Var[dsl.F32], t int) int {
-	quarter := g.quarter(e)
+	place := g.inputPlace(e)
 	for part := range g.heldOf(t) {
 		held := g.heldChunk(e, t, part)
-		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, group u32) {
+		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, _ u32) {
 			var w []pair
 			for _, v := range held[groupWords(g.M.Format)*i:][:groupWords(g.M.Format)] {
 				w = append(w, v.Get())
 			}
-			g.multiply(e.K, acc, g.input(e.K.U32(part), group, quarter), w)
+			g.multiply(e.K, acc, g.input(e, place, e.K.U32(part), i), w)
 		})
 	}
 	return g.heldOf(t)
