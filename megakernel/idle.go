@@ -3,20 +3,19 @@ package megakernel
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/pipeline/i4"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
-// idleBytes is how many zeros a product of one row wants behind its input in shared memory, for lanes whose part of
-// an operand nobody needs (product.GEMV.Idle): as many as a chunk's input has bytes, or of integers a run's.
+// idleBytes is how many zeros products of one row with weights of e4m3 want behind their input in shared memory, for
+// lanes whose part of an operand nobody needs (product.GEMV.Idle): as many as a chunk's input has bytes.
 func (mk *Kernel) idleBytes() int {
 	if mk.Ragged() || mk.Options.graph() {
 		return 0
 	}
 	most := 0
 	for _, m := range append(mk.Plan.Layer[:len(mk.Plan.Layer):len(mk.Plan.Layer)], mk.Plan.Final...) {
-		most = max(most, 2*min(m.ChunkK, m.KPadded))
-		if m.Format.Integers() {
-			most = max(most, 2*4*i4.Columns)
+		if product.HasIdleLanes(m.Format) {
+			most = max(most, 2*min(m.ChunkK, m.KPadded))
 		}
 	}
 	return pipeline.CeilDiv(most, 16) * 16
@@ -32,11 +31,16 @@ func (mk *Kernel) planIdle() error {
 	return mk.planRing()
 }
 
-// idleAt is where the zeros lie in the region of a product's input, in words; 0: nowhere.
-func (mk *Kernel) idleAt() int {
-	if mk.idle == 0 {
+// idleAt is where the zeros for products of matrix m lie in the region of their input, in words; 0: nowhere.
+func (mk *Kernel) idleAt(m *pipeline.MatrixPlan) int {
+	if mk.idle == 0 || !product.HasIdleLanes(m.Format) {
 		return 0
 	}
+	return mk.firstIdle()
+}
+
+// firstIdle is where the zeros begin in the region of a product's input, in words.
+func (mk *Kernel) firstIdle() int {
 	return (mk.Plan.Region(regionInput).Bytes - mk.idle) / 4
 }
 
@@ -49,6 +53,6 @@ func (f *single) clearIdle() {
 	}
 	zero := k.U32(0)
 	k.ForStep(f.env.Tid, k.U32(n), f.mk.Options.warps()*dsl.WarpSize, func(i dsl.Val[dsl.U32]) {
-		zeros.StoreN(i.MulC(4).AddC(f.mk.idleAt()), []dsl.Val[dsl.U32]{zero, zero, zero, zero})
+		zeros.StoreN(i.MulC(4).AddC(f.mk.firstIdle()), []dsl.Val[dsl.U32]{zero, zero, zero, zero})
 	}, dsl.Unroll(1))
 }

@@ -76,8 +76,7 @@ func (f *single) fixed(n int, of pipeline.Format) *product.FixedInput {
 		return nil
 	}
 	in := &product.FixedInput{K: pipeline.CeilDiv(n, of.Columns()) * of.Columns(), Wide: of.Bits() == 8,
-		Bytes: dsl.View[dsl.U32](f.shared), Units: f.units,
-		Idle: f.mk.idleAt()}
+		Bytes: dsl.View[dsl.U32](f.shared), Units: f.units}
 	if zerosOf(of) {
 		in.Sums = f.inputSums
 	}
@@ -94,8 +93,8 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *product.GEMV {
 	m := f.mk.matrix(i)
-	return &product.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Prefetch: f.held, Idle: f.mk.idleAt(),
-		Exchanged: f.mk.exchanged(i)}
+	return &product.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Prefetch: f.held,
+		Idle: f.mk.idleAt(m), Exchanged: f.mk.exchanged(i)}
 }
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its

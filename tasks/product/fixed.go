@@ -24,11 +24,8 @@ type FixedInput struct {
 	Bytes dsl.Buf[dsl.U32] // the groups, one behind another
 	// [group]: 2^e/16 where weights are 16 times their codes, else 2^e; NaN if an element is none or infinite
 	Units dsl.Buf[dsl.F32]
-	Wide  bool // weights have 8 bits, and are their codes
-	// Idle is where zeros lie in Bytes, in words, as many as a group has; 0: nowhere. They are for the lanes whose columns
-	// of B nobody needs.
-	Idle int
-	Sums *dsl.Buf[dsl.I32] // [group][half][32 columns]: sums of the fixed points, for zero points; nil: none
+	Wide  bool              // weights have 8 bits, and are their codes
+	Sums  *dsl.Buf[dsl.I32] // [group][half][32 columns]: sums of the fixed points, for zero points; nil: none
 }
 
 // Groups is the number of groups.

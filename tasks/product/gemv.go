@@ -256,9 +256,14 @@ func (g *GEMV) accumulators(k *dsl.Kernel) (acc [][]*dsl.Var[dsl.F32]) {
 	return acc
 }
 
-// place is where a lane's input lies: of its warp's first group of a chunk, in pairs of X, and how many pairs
+// place is where a lane's input lies, in units of 16 bytes: of its warp's first group of a chunk, and how much
 // further it is a chunk later.
 type place struct{ first, chunk u32 }
+
+// HasIdleLanes is whether products of one row with weights of a format have lanes whose part of B nobody needs, and
+// which read zeros where there are some (GEMV.Idle): of weights that are widened to f16, whose clock falls by the power
+// they take. Other formats would have such lanes, too; they read copies.
+func HasIdleLanes(f pipeline.Format) bool { return inHalf(f) }
 
 // inputPlace is a lane's place. As B its column is lane/4, and even columns have the first k group of e4m3; as A its
 // row is lane/4, and all rows are the same vector.
@@ -267,20 +272,20 @@ func (g *GEMV) inputPlace(e *grid.Env) place {
 	if inHalf(g.M.Format) {
 		mask, lanes = 7, 8
 	}
-	first := dsl.Optional(e.Warp.MulC(g.M.Format.Columns() / 2).Add(e.Lane.AndC(mask).MulC(4)))
-	own := place{first, e.K.U32(g.M.ChunkK / 2)}
+	first := dsl.Optional(e.Warp.MulC(g.M.Format.Columns() / 8).Add(e.Lane.AndC(mask)))
+	own := place{first, e.K.U32(g.M.ChunkK / 8)}
 	return idleLanes(e, lanes, g.Idle, own)
 }
 
-// idleLanes is own in the first lanes of a warp, and a place of zeros in the others where there is one, at idle: in
-// these an operand has columns or rows of which the products are not used. Multiplied by zero they take less power
+// idleLanes is own in the first lanes of a warp, and a place of zeros in the others where there is one, at word idle:
+// in these an operand has columns or rows of which the products are not used. Multiplied by zero they take less power
 // than as copies of others, and power is what the SMs' clock falls by.
 func idleLanes(e *grid.Env, lanes, idle int, own place) place {
 	if idle == 0 {
 		return own
 	}
 	mine := e.Lane.LtC(lanes)
-	return place{dsl.Optional(dsl.Select(mine, own.first, e.K.U32(idle)).Named("input")),
+	return place{dsl.Optional(dsl.Select(mine, own.first, e.K.U32(idle/4)).Named("input")),
 		dsl.Optional(dsl.Select(mine, own.chunk, e.K.U32(0)).Named("further"))}
 }
 
@@ -315,7 +320,7 @@ func (g *GEMV) weights(e *grid.Env, r *pipeline.Ring, at u32, i int) []pair {
 
 // input is the lane's input of the i-th tile group of its warp in a chunk.
 func (g *GEMV) input(e *grid.Env, from place, chunk u32, i int) []pair {
-	at := chunk.Mul(from.chunk).Add(from.first).AddC(i * e.Consumers * g.M.Format.Columns() / 2)
+	at := chunk.Mul(from.chunk).Add(from.first).MulC(4).AddC(i * e.Consumers * g.M.Format.Columns() / 2)
 	if g.M.Format.Blocks() {
 		return e4m3Words(dsl.View[dsl.BF16x2](g.X), at, pipeline.GroupK)
 	}

@@ -28,6 +28,7 @@ type gemvCase struct {
 	of                      pipeline.Format // of a GEMM: whose input there is, bf16 unless given
 	wide                    int             // of a GEMM: pipeline.Request.BatchWide
 	coded                   []*pipeline.Int4Row
+	idle                    uint32 // what idle lanes read, 1 for zeros; 0: copies of what others read
 }
 
 func (c gemvCase) String() string {
@@ -103,7 +104,7 @@ func gemvRig(t testing.TB, c gemvCase, w, x []half.BF16) *rig.Rig {
 	xIn := rig.In[dsl.BF16](r, "x", asInput(t, c.format, x), len(x))
 	y := rig.Out[dsl.F32](r, "y", (c.rows+1)/2*2)
 	g := &product.GEMV{Name: "w", M: m, Fixed: fixedInput(r, m),
-		X:    dsl.Shared[dsl.BF16](r.K, "input", m.KPadded, dsl.Align(16)),
+		X:    dsl.Shared[dsl.BF16](r.K, "input", m.KPadded+c.idleLen(m), dsl.Align(16)),
 		Part: product.Partials{Buf: dsl.Shared[dsl.F32](r.K, "partials", product.PartialsLen(c.consumers), dsl.Align(16))}}
 	g.Scales = product.RowScales(r.K, m, weights, r.From(0))
 	if c.held > 0 {
@@ -112,6 +113,7 @@ func gemvRig(t testing.TB, c gemvCase, w, x []half.BF16) *rig.Rig {
 	r.Body(func(cons *pipeline.Consumer) {
 		g.Prefetch.Start(r.Env)
 		g.Hold(r.Env, cons, r.Ring, r.Share(0))
+		c.fillIdle(r, g)
 		plain := product.PlainInput{N: c.k, X: xIn, Dst: g.X, Format: c.format, Fixed: g.Fixed}
 		plain.Emit(r.Env)
 		g.Consume(r.Env, cons, r.Ring, r.Share(0), func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
@@ -119,6 +121,24 @@ func gemvRig(t testing.TB, c gemvCase, w, x []half.BF16) *rig.Rig {
 		})
 	}, func(p *pipeline.Producer) { g.Produce(r.Env, p, r.Share(0), weights, r.From(0)) })
 	return r
+}
+
+// idleLen is how many elements idle lanes read.
+func (c gemvCase) idleLen(m *pipeline.MatrixPlan) int {
+	if c.idle == 0 {
+		return 0
+	}
+	return max(m.ChunkK, 512)
+}
+
+// fillIdle writes what idle lanes read behind the input.
+func (c gemvCase) fillIdle(r *rig.Rig, g *product.GEMV) {
+	if c.idle == 0 {
+		return
+	}
+	g.Idle = g.M.KPadded / 2
+	to, n := dsl.View[dsl.U32](g.X), c.idleLen(g.M)/2
+	r.Env.EachConsumer(n, func(i dsl.Val[dsl.U32]) { to.Store(i.AddC(g.Idle), r.K.U32(int(c.idle-1))) })
 }
 
 // fixedInput is room for the input of a matrix of 4 bits, nil for another.
@@ -175,6 +195,22 @@ func TestGEMVOfE4M3(t *testing.T) {
 	} {
 		c.format = pipeline.FormatE4M3
 		t.Run(c.String(), c.check)
+	}
+}
+
+// An operand has columns or rows of which the products are not used: whatever lanes read there, zeros or NaN, the
+// results have the same bits as with copies of the others' input.
+func TestWhatIdleLanesReadIsNotUsed(t *testing.T) {
+	for _, f := range []pipeline.Format{"", "e4m3", "e4m3b128"} {
+		c := gemvCase{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 18432, stages: 4, held: 1, format: f}
+		t.Run(c.String(), func(t *testing.T) {
+			rng := rig.Rand(22)
+			w, x := rig.Normals(rng, c.rows*c.k, 1), c.input(rng)
+			want := gemvRig(t, c, w, x).Run()["y"]
+			for _, c.idle = range []uint32{1, 0x7fff7fff + 1} {
+				require.Equal(t, want, gemvRig(t, c, w, x).Run()["y"], "idle lanes read %#x", c.idle-1)
+			}
+		})
 	}
 }
 

@@ -21,21 +21,13 @@ func (p *Int4) Input(e *grid.Env, first u32, n int) *Int4Input {
 	if why := p.problem(); why != "" {
 		return nil // Begin says it
 	}
-	half, lanes := p.half(e), 16
-	if p.Sixteen() || p.Spread() {
-		lanes = 32
-	}
-	own := e.Lane.DivC(4).RemC(4).MulC(16).Add(e.Lane.RemC(4).MulC(4))
-	lane := place{dsl.Optional(own), e.K.U32(i4.Columns / 2)} // of a block, not a chunk
-	if lanes < 32 {
-		lane = idleLanes(e, lanes, p.X.Idle, lane)
-	}
+	quarter, half := e.Lane.DivC(4).RemC(4), p.half(e)
 	var words [][][]i32
 	var sums [][]i32
 	for i := range n {
-		at := first.Mul(lane.chunk).Add(lane.first).AddC(i * i4.Columns / 2)
+		at := first.AddC(i).MulC(4).Add(quarter).MulC(4).Add(e.Lane.RemC(4))
 		var four []i32
-		for j, w := range p.X.Bytes.LoadN(at, 4) {
+		for j, w := range p.X.Bytes.LoadN(at.MulC(4), 4) {
 			if p.Sixteen() { // B's columns 0 to 3 have the even words, and 4 to 7 the odd ones
 				w = dsl.Select(e.Lane.ShrC(4).EqC(j%2), w, e.K.U32(0))
 			} else if p.Spread() { // the first two, and the last two
