@@ -32,7 +32,7 @@ func TestDefaultSplitsOfFewKVHeads(t *testing.T) {
 	}
 }
 
-// Where most layers have a window of a block a warp or less in 16 splits, there are no more: 1792 tokens beside 7 warps.
+// Where most layers' windows are a block a warp at most in 16 splits, 1792 tokens beside 7 warps, there are no more.
 func TestDefaultSplitsOfShortWindows(t *testing.T) {
 	for name, want := range map[string]int{"gemma-3-4b": 16, "gemma-2-2b": 22, "qwen2.5-7b": 22, "smollm3-3b": 22} {
 		c, err := models.Lookup(name)

@@ -25,7 +25,8 @@ type Options struct {
 	// query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
 	Tokens int `json:"tokens,omitempty"`
 	Page   int `json:"page,omitempty"` // tokens a KV page, a power of two; default 16
-	// parts the KV cache is split into; default: as many as fill the SMs, but two thirds of what is above 16, and 16 for short windows
+	// parts the KV cache is split into; default: as many as fill the SMs, but two thirds of what is above 16,
+	// and 16 for short windows
 	Splits     int `json:"splits,omitempty"`
 	Stages     int `json:"stages,omitempty"`      // ring depth; default: as many as fit
 	StageBytes int `json:"stage_bytes,omitempty"` // bytes a stage; default chosen by the planner

@@ -158,8 +158,8 @@ func (b *builder) eachClass(s attention.Step, body func(class int)) {
 	attention.Turns(b.mk.pattern).Each(b.k, s.Layer, name, body)
 }
 
-// layerAttention returns the variants of attention that a kernel of one row has code for, and what calls body with the
-// number of the one of the step's layer: those of the classes, or a single one where classes differ in their windows only.
+// layerAttention returns the variants of attention that a kernel of one row has code for, and what calls body with
+// the number of the one of the step's layer: those of the classes, or one where these differ in their windows only.
 func (f *single) layerAttention() (vs []*attention.Variant, each func(s attention.Step, body func(i int))) {
 	specs := f.mk.specs
 	i := slices.IndexFunc(specs, func(s attentionSpec) bool { return s.has(termWindow) })
@@ -169,7 +169,9 @@ func (f *single) layerAttention() (vs []*attention.Variant, each func(s attentio
 		return f.mk.classes, f.eachClass
 	}
 	window := func(s attention.Step) dsl.Val[dsl.U32] {
-		return f.ofClass(s, func(s attentionSpec) int { return cmp.Or(s.whole(termWindow), maxWindow) }) // no context is longer
+		return f.ofClass(s, func(s attentionSpec) int {
+			return cmp.Or(s.whole(termWindow), maxWindow) // no context is longer
+		})
 	}
 	v := f.mk.windowed(specs[i], f.bufs, Tables{},
 		func(_, _ int) *attention.Variant { return attention.LayerWindows(window, maxWindow) })
