@@ -573,6 +573,7 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const scratch_index = (u32*)(smem + 106512);
   u32* const leaving = (u32*)(smem + 106544);
   u32* const notes = (u32*)(smem + 106560);
+  u32* const input_u32 = (u32*)(smem + 94576);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const ring_bf16x2 = (bf16x2*)smem;
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
@@ -583,7 +584,6 @@ mkgen_step(const __grid_constant__ Params p) {
   u16* const tail_u16 = (u16*)(smem + 106272);
   u32* const tail_u32 = (u32*)(smem + 106272);
   uint4* const input_b128 = (uint4*)(smem + 94576);
-  u32* const input_u32 = (u32*)(smem + 94576);
   u32* const act_u32 = ptx::global((u32*)p.act);
   const u64 evict_first = ptx::policy_evict_first();
 
@@ -803,7 +803,7 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v342 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const uint4 v342 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
               const float4 v350 = ptx::mma_m16n8k16(v342.x, v342.y, v342.z, v342.w, held, held_2, acc, acc_2, acc_3,
                   acc_4);
               acc = v350.x; acc_2 = v350.y; acc_3 = v350.z; acc_4 = v350.w;
@@ -817,13 +817,13 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v382 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v390 = ptx::mma_m16n8k16(v382.x, v382.y, v382.z, v382.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v383 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v391 = ptx::mma_m16n8k16(v383.x, v383.y, v383.z, v383.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v390.x; acc_10 = v390.y; acc_11 = v390.z; acc_12 = v390.w;
-              const float4 v398 = ptx::mma_m16n8k16(v382.x, v382.y, v382.z, v382.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v391.x; acc_10 = v391.y; acc_11 = v391.z; acc_12 = v391.w;
+              const float4 v399 = ptx::mma_m16n8k16(v383.x, v383.y, v383.z, v383.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v398.x; acc_14 = v398.y; acc_15 = v398.z; acc_16 = v398.w;
+              acc_13 = v399.x; acc_14 = v399.y; acc_15 = v399.z; acc_16 = v399.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v332 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
@@ -831,13 +831,13 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v423 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v431 = ptx::mma_m16n8k16(v423.x, v423.y, v423.z, v423.w, held_9, held_10, acc_17, acc_18,
+              const uint4 v425 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v433 = ptx::mma_m16n8k16(v425.x, v425.y, v425.z, v425.w, held_9, held_10, acc_17, acc_18,
                   acc_19, acc_20);
-              acc_17 = v431.x; acc_18 = v431.y; acc_19 = v431.z; acc_20 = v431.w;
-              const float4 v439 = ptx::mma_m16n8k16(v423.x, v423.y, v423.z, v423.w, held_11, held_12, acc_21, acc_22,
+              acc_17 = v433.x; acc_18 = v433.y; acc_19 = v433.z; acc_20 = v433.w;
+              const float4 v441 = ptx::mma_m16n8k16(v425.x, v425.y, v425.z, v425.w, held_11, held_12, acc_21, acc_22,
                   acc_23, acc_24);
-              acc_21 = v439.x; acc_22 = v439.y; acc_23 = v439.z; acc_24 = v439.w;
+              acc_21 = v441.x; acc_22 = v441.y; acc_23 = v441.z; acc_24 = v441.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v332 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
@@ -845,13 +845,13 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v464 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v472 = ptx::mma_m16n8k16(v464.x, v464.y, v464.z, v464.w, held_13, held_14, acc_25, acc_26,
+              const uint4 v467 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v475 = ptx::mma_m16n8k16(v467.x, v467.y, v467.z, v467.w, held_13, held_14, acc_25, acc_26,
                   acc_27, acc_28);
-              acc_25 = v472.x; acc_26 = v472.y; acc_27 = v472.z; acc_28 = v472.w;
-              const float4 v480 = ptx::mma_m16n8k16(v464.x, v464.y, v464.z, v464.w, held_15, held_16, acc_29, acc_30,
+              acc_25 = v475.x; acc_26 = v475.y; acc_27 = v475.z; acc_28 = v475.w;
+              const float4 v483 = ptx::mma_m16n8k16(v467.x, v467.y, v467.z, v467.w, held_15, held_16, acc_29, acc_30,
                   acc_31, acc_32);
-              acc_29 = v480.x; acc_30 = v480.y; acc_31 = v480.z; acc_32 = v480.w;
+              acc_29 = v483.x; acc_30 = v483.y; acc_31 = v483.z; acc_32 = v483.w;
             }
             if (lane < 4) {
               *(float2*)&partials[v332 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
@@ -860,8 +860,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v500 = half_2 * 1024;
-              const u32 v502 = v500 + warp * 128;
+              const u32 v504 = half_2 * 1024;
+              const u32 v506 = v504 + warp * 128;
               // qkv: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -870,14 +870,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v519 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v525 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v533 = ptx::mma_m16n8k16(v525.x, v525.y, v525.z, v525.w, v519.x, v519.y, acc_33, acc_34,
+                  const uint4 v524 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v529 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v537 = ptx::mma_m16n8k16(v529.x, v529.y, v529.z, v529.w, v524.x, v524.y, acc_33, acc_34,
                       acc_35, acc_36);
-                  acc_33 = v533.x; acc_34 = v533.y; acc_35 = v533.z; acc_36 = v533.w;
-                  const float4 v541 = ptx::mma_m16n8k16(v525.x, v525.y, v525.z, v525.w, v519.z, v519.w, acc_37, acc_38,
+                  acc_33 = v537.x; acc_34 = v537.y; acc_35 = v537.z; acc_36 = v537.w;
+                  const float4 v545 = ptx::mma_m16n8k16(v529.x, v529.y, v529.z, v529.w, v524.z, v524.w, acc_37, acc_38,
                       acc_39, acc_40);
-                  acc_37 = v541.x; acc_38 = v541.y; acc_39 = v541.z; acc_40 = v541.w;
+                  acc_37 = v545.x; acc_38 = v545.y; acc_39 = v545.z; acc_40 = v545.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -888,55 +888,55 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v502 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v506 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // qkv: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v569 = tid * 2;
-                  const u32 v570 = v500 + v569;
-                  const float2 v571 = *(const float2*)&partials[v570];
-                  const float2 v574 = *(const float2*)&partials[v570 + 128];
-                  const float2 v579 = *(const float2*)&partials[v570 + 256];
-                  const float2 v584 = *(const float2*)&partials[v570 + 384];
-                  const float2 v589 = *(const float2*)&partials[v570 + 512];
-                  const float2 v594 = *(const float2*)&partials[v570 + 640];
-                  const float2 v599 = *(const float2*)&partials[v570 + 768];
-                  const float2 v604 = *(const float2*)&partials[v570 + 896];
-                  const float v606 = v571.x + v574.x + v579.x + v584.x + v589.x + v594.x + v599.x + v604.x;
-                  const float v607 = v571.y + v574.y + v579.y + v584.y + v589.y + v594.y + v599.y + v604.y;
-                  const u32 row = (first_tile + i_2) * 8 + v569;
-                  const float v611 = v606 * scale;
-                  const float v612 = __fmul_rn(v607, scale);
+                  const u32 v573 = tid * 2;
+                  const u32 v574 = v504 + v573;
+                  const float2 v575 = *(const float2*)&partials[v574];
+                  const float2 v578 = *(const float2*)&partials[v574 + 128];
+                  const float2 v583 = *(const float2*)&partials[v574 + 256];
+                  const float2 v588 = *(const float2*)&partials[v574 + 384];
+                  const float2 v593 = *(const float2*)&partials[v574 + 512];
+                  const float2 v598 = *(const float2*)&partials[v574 + 640];
+                  const float2 v603 = *(const float2*)&partials[v574 + 768];
+                  const float2 v608 = *(const float2*)&partials[v574 + 896];
+                  const float v610 = v575.x + v578.x + v583.x + v588.x + v593.x + v598.x + v603.x + v608.x;
+                  const float v611 = v575.y + v578.y + v583.y + v588.y + v593.y + v598.y + v603.y + v608.y;
+                  const u32 row = (first_tile + i_2) * 8 + v573;
+                  const float v615 = v610 * scale;
+                  const float v616 = __fmul_rn(v611, scale);
                   // rotate a pair of q or k and hand it on; append k and v to the cache  [attention/qkv.go, QKV.finish]
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v621 = fmaf(-v612, early_2, v611 * early);
-                    const float v623 = fmaf(v611, early_2, v612 * early);
+                    const float v625 = fmaf(-v616, early_2, v615 * early);
+                    const float v627 = fmaf(v615, early_2, v616 * early);
                     if (head < 6) {
-                      const uint4 v634 = make_uint4(ptx::pack_bf16(v621 * 0.25503486f, v623 * 0.25503486f), 0u, 0u,
+                      const uint4 v638 = make_uint4(ptx::pack_bf16(v625 * 0.25503486f, v627 * 0.25503486f), 0u, 0u,
                           epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v634);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v638);
                     } else {
-                      const u32 v635 = head - 6;
-                      const uint4 v644 = make_uint4(ptx::pack_bf16(v621, v623), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v635 * 32 + i_3], v644);
-                      const u64 v655 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v635) * 16 + (u64)slot;
-                      const u64 v657 = v655 * 64;
-                      kv_bf16[v657 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v621);
-                      const u32 v667 = i_3 + 16;
-                      kv_bf16[v657 + (u64)(((v667 / 8) ^ (slot & 7u)) * 8 + v667 % 8)] = ptx::bf16_of(v623);
+                      const u32 v639 = head - 6;
+                      const uint4 v648 = make_uint4(ptx::pack_bf16(v625, v627), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v639 * 32 + i_3], v648);
+                      const u64 v659 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v639) * 16 + (u64)slot;
+                      const u64 v661 = v659 * 64;
+                      kv_bf16[v661 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v625);
+                      const u32 v671 = i_3 + 16;
+                      kv_bf16[v661 + (u64)(((v671 / 8) ^ (slot & 7u)) * 8 + v671 % 8)] = ptx::bf16_of(v627);
                     }
                   } else {
-                    const u32 v677 = head - 8;
-                    const uint4 v687 = make_uint4(ptx::pack_bf16(v611, v612), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&kv_words[(v677 * 2 + 1) * 16 + i_3], v687);
-                    const u64 v698 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v677) * 16 + (u64)slot;
-                    kv_bf16x2[v698 * 32 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4)] = ptx::pack_bf16(v611,
-                        v612);
+                    const u32 v681 = head - 8;
+                    const uint4 v691 = make_uint4(ptx::pack_bf16(v615, v616), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v681 * 2 + 1) * 16 + i_3], v691);
+                    const u64 v702 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v681) * 16 + (u64)slot;
+                    kv_bf16x2[v702 * 32 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4)] = ptx::pack_bf16(v615,
+                        v616);
                   }
                 }
               }
@@ -947,76 +947,76 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v714 = (pos_now + 31) / 32;
+            const u32 v718 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v714 / 2;
-              const u32 end = (split + 1) * v714 / 2;
+              const u32 first = split * v718 / 2;
+              const u32 end = (split + 1) * v718 / 2;
               if (tid < 48) {
-                const u32 v726 = kv_head * 48 + tid;
+                const u32 v730 = kv_head * 48 + tid;
                 // a packet of 16 bytes (a query): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                const uint4 v727 = ptx::ld_relaxed_gpu_b128(&query_words[v726]);
-                const uint4 v731 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v726], epoch_target * 2 + 1, v727,
-                    abort, notes, 2, layer, v726);
-                const u32 v737 = v731.x | v731.y | v731.z;
-                const u32 v739 = tid % 16;
-                const u32 v741 = tid / 16 * 20 + 816;
-                input_u16[v741 * 2 + v739] = ptx::u16_lo(v737);
-                input_u16[v741 * 2 + v739 + 16] = ptx::u16_hi(v737);
+                const uint4 v731 = ptx::ld_relaxed_gpu_b128(&query_words[v730]);
+                const uint4 v735 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v730], epoch_target * 2 + 1, v731,
+                    abort, notes, 2, layer, v730);
+                const u32 v741 = v735.x | v735.y | v735.z;
+                const u32 v743 = tid % 16;
+                const u32 v745 = tid / 16 * 20 + 816;
+                input_u16[v745 * 2 + v743] = ptx::u16_lo(v741);
+                input_u16[v745 * 2 + v743 + 16] = ptx::u16_hi(v741);
               }
               if (split == 1) {
-                const u32 v750 = pos_now % 16;
-                const u32 v754 = (tid < 64 ? tid + 256 : tid) - 64;
-                if (v754 < 32) {
-                  const u32 v757 = kv_head * 32 + v754;
+                const u32 v754 = pos_now % 16;
+                const u32 v758 = (tid < 64 ? tid + 256 : tid) - 64;
+                if (v758 < 32) {
+                  const u32 v761 = kv_head * 32 + v758;
                   // a packet of 16 bytes (the token's own key or value): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v758 = ptx::ld_relaxed_gpu_b128(&kv_words[v757]);
-                  const uint4 v762 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v757], epoch_target * 2 + 1, v758,
-                      abort, notes, 3, layer, v757);
-                  const u32 v768 = v762.x | v762.y | v762.z;
-                  if (v754 < 16) {
-                    tail_u16[((v754 / 8) ^ (v750 & 7u)) * 8 + v754 % 8] = ptx::u16_lo(v768);
-                    const u32 v778 = v754 + 16;
-                    tail_u16[((v778 / 8) ^ (v750 & 7u)) * 8 + v778 % 8] = ptx::u16_hi(v768);
+                  const uint4 v762 = ptx::ld_relaxed_gpu_b128(&kv_words[v761]);
+                  const uint4 v766 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v761], epoch_target * 2 + 1, v762,
+                      abort, notes, 3, layer, v761);
+                  const u32 v772 = v766.x | v766.y | v766.z;
+                  if (v758 < 16) {
+                    tail_u16[((v758 / 8) ^ (v754 & 7u)) * 8 + v758 % 8] = ptx::u16_lo(v772);
+                    const u32 v782 = v758 + 16;
+                    tail_u16[((v782 / 8) ^ (v754 & 7u)) * 8 + v782 % 8] = ptx::u16_hi(v772);
                   } else {
-                    const u32 v785 = v754 - 16;
-                    tail_u32[((v785 / 4 + 4) ^ (v750 & 7u)) * 4 + v785 % 4] = v768;
+                    const u32 v789 = v758 - 16;
+                    tail_u32[((v789 / 4 + 4) ^ (v754 & 7u)) * 4 + v789 % 4] = v772;
                   }
                 }
               }
               ptx::bar_sync<1, 256>();
               // attention: queries to registers  [attention/attention.go, Attention.stream]
-              const u32 v795 = min(lane / 4, 2u);
-              const bf16x2 v801 = input_bf16x2[v795 * 20 + 816 + lane % 4];
-              const bf16x2 v807 = input_bf16x2[v795 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v813 = input_bf16x2[v795 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v819 = input_bf16x2[v795 * 20 + 816 + lane % 4 + 12];
+              const u32 v799 = min(lane / 4, 2u);
+              const bf16x2 v805 = input_bf16x2[v799 * 20 + 816 + lane % 4];
+              const bf16x2 v811 = input_bf16x2[v799 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v817 = input_bf16x2[v799 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v823 = input_bf16x2[v799 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f, o_2 = 0.0f, o_3 = 0.0f, o_4 = 0.0f, o_5 = 0.0f, o_6 = 0.0f, o_7 = 0.0f, o_8 = 0.0f;
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               // attention: the running state of the new token  [attention/attention.go, Attention.stream]
               if (warp == 7 && split == 1) {
-                const u32 v823 = pos_now % 16;
-                const u32 v824 = lane / 8;
-                const uint4 v832 = ptx::ldmatrix(&tail[(v824 & 1u) ^ (v823 & 7u)]);
-                const float4 v836 = ptx::mma_m16n8k16(v801, 0u, v807, 0u, v832.x, v832.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                const uint4 v848 = ptx::ldmatrix(&tail[((v824 & 1u) + 2) ^ (v823 & 7u)]);
-                const float4 v852 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v848.x, v848.y, v836.x, v836.y, v836.z,
-                    v836.w);
-                const float v863 = lane % 4 * 2 < 1 ? v852.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v870 = fmaxf(fmaxf(fmaxf(m, v863), __uint_as_float(0xff800000u) /* -inf */),
+                const u32 v827 = pos_now % 16;
+                const u32 v828 = lane / 8;
+                const uint4 v836 = ptx::ldmatrix(&tail[(v828 & 1u) ^ (v827 & 7u)]);
+                const float4 v840 = ptx::mma_m16n8k16(v805, 0u, v811, 0u, v836.x, v836.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                const uint4 v852 = ptx::ldmatrix(&tail[((v828 & 1u) + 2) ^ (v827 & 7u)]);
+                const float4 v856 = ptx::mma_m16n8k16(v817, 0u, v823, 0u, v852.x, v852.y, v840.x, v840.y, v840.z,
+                    v840.w);
+                const float v867 = lane % 4 * 2 < 1 ? v856.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v874 = fmaxf(fmaxf(fmaxf(m, v867), __uint_as_float(0xff800000u) /* -inf */),
                     __uint_as_float(0xff800000u) /* -inf */);
-                const float v871 = fmaxf(v870, __uint_as_float(0xff800000u) /* -inf */);
-                const float v872 = __shfl_xor_sync(0xffffffffu, v871, 2u);
-                const float v873 = fmaxf(v871, v872);
-                const float v874 = __shfl_xor_sync(0xffffffffu, v873, 1u);
-                const float v875 = fmaxf(v873, v874);
-                const float decay = ptx::exp2(m - v875);
-                const float v882 = ptx::exp2(v863 - v875);
-                const float v885 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v875);
-                const float v888 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v875);
-                const float v891 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v875);
+                const float v875 = fmaxf(v874, __uint_as_float(0xff800000u) /* -inf */);
+                const float v876 = __shfl_xor_sync(0xffffffffu, v875, 2u);
+                const float v877 = fmaxf(v875, v876);
+                const float v878 = __shfl_xor_sync(0xffffffffu, v877, 1u);
+                const float v879 = fmaxf(v877, v878);
+                const float decay = ptx::exp2(m - v879);
+                const float v886 = ptx::exp2(v867 - v879);
+                const float v889 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v879);
+                const float v892 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v879);
+                const float v895 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v879);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1025,66 +1025,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v875;
-                l = __fmul_rn(l, decay) + v882 + v885 + v888 + v891;
-                const bf16x2 v909 = ptx::pack_bf16(v882, v885);
-                const bf16x2 v910 = ptx::pack_bf16(v888, v891);
-                const u32 v911 = lane / 8;
-                const uint4 v920 = ptx::ldmatrix_trans(&tail[(v911 / 2 + 4) ^ (v823 & 7u)]);
-                const float4 v926 = ptx::mma_m16n8k16(v909, 0u, v910, 0u, v920.x, v920.y, o, o_2, 0.0f, 0.0f);
-                o = v926.x; o_2 = v926.y;
-                const float4 v932 = ptx::mma_m16n8k16(v909, 0u, v910, 0u, v920.z, v920.w, o_3, o_4, 0.0f, 0.0f);
-                o_3 = v932.x; o_4 = v932.y;
-                const uint4 v941 = ptx::ldmatrix_trans(&tail[(v911 / 2 + 6) ^ (v823 & 7u)]);
-                const float4 v947 = ptx::mma_m16n8k16(v909, 0u, v910, 0u, v941.x, v941.y, o_5, o_6, 0.0f, 0.0f);
-                o_5 = v947.x; o_6 = v947.y;
-                const float4 v953 = ptx::mma_m16n8k16(v909, 0u, v910, 0u, v941.z, v941.w, o_7, o_8, 0.0f, 0.0f);
-                o_7 = v953.x; o_8 = v953.y;
+                m = v879;
+                l = __fmul_rn(l, decay) + v886 + v889 + v892 + v895;
+                const bf16x2 v913 = ptx::pack_bf16(v886, v889);
+                const bf16x2 v914 = ptx::pack_bf16(v892, v895);
+                const u32 v915 = lane / 8;
+                const uint4 v924 = ptx::ldmatrix_trans(&tail[(v915 / 2 + 4) ^ (v827 & 7u)]);
+                const float4 v930 = ptx::mma_m16n8k16(v913, 0u, v914, 0u, v924.x, v924.y, o, o_2, 0.0f, 0.0f);
+                o = v930.x; o_2 = v930.y;
+                const float4 v936 = ptx::mma_m16n8k16(v913, 0u, v914, 0u, v924.z, v924.w, o_3, o_4, 0.0f, 0.0f);
+                o_3 = v936.x; o_4 = v936.y;
+                const uint4 v945 = ptx::ldmatrix_trans(&tail[(v915 / 2 + 6) ^ (v827 & 7u)]);
+                const float4 v951 = ptx::mma_m16n8k16(v913, 0u, v914, 0u, v945.x, v945.y, o_5, o_6, 0.0f, 0.0f);
+                o_5 = v951.x; o_6 = v951.y;
+                const float4 v957 = ptx::mma_m16n8k16(v913, 0u, v914, 0u, v945.z, v945.w, o_7, o_8, 0.0f, 0.0f);
+                o_7 = v957.x; o_8 = v957.y;
               }
               // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [attention/attention.go, Attention.stream]
               const u32 chunks = end - first;
-              const u32 v967 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v967;
+              const u32 v971 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v971;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v970 = i_3 / 2;
-                const u32 v971 = i_3 % 2;
-                const u32 v974 = min(blocks - v970 * 2, 2u);
-                const u32 v982 = drain + v970;
-                const u32 stage = v982 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v982 / 23) & 1u));
-                const u32 from = (first + v970) * 32;
-                const u32 v991 = v971 * 16;
-                const u32 v996 = stage * 256 + v971 * 128;
-                const u32 v997 = from + v991;
-                const u32 v998 = min(min(pos_now - from, 32u) - v991, 16u);
-                const u32 v999 = lane / 8;
-                const u32 v1005 = min(lane % 8 + v999 / 2 * 8, v998 - 1);
-                const u32 v1007 = v996 + v1005 * 8;
-                const u32 v1008 = v997 + v1005;
-                const uint4 v1013 = ptx::ldmatrix(&ring[v1007 + ((v999 & 1u) ^ (v1008 & 7u))]);
-                const float4 v1017 = ptx::mma_m16n8k16(v801, 0u, v807, 0u, v1013.x, v1013.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                const float4 v1021 = ptx::mma_m16n8k16(v801, 0u, v807, 0u, v1013.z, v1013.w, 0.0f, 0.0f, 0.0f, 0.0f);
-                const uint4 v1030 = ptx::ldmatrix(&ring[v1007 + (((v999 & 1u) + 2) ^ (v1008 & 7u))]);
-                const float4 v1034 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v1030.x, v1030.y, v1017.x, v1017.y, v1017.z,
-                    v1017.w);
-                const float4 v1038 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v1030.z, v1030.w, v1021.x, v1021.y, v1021.z,
+                const u32 v974 = i_3 / 2;
+                const u32 v975 = i_3 % 2;
+                const u32 v978 = min(blocks - v974 * 2, 2u);
+                const u32 v986 = drain + v974;
+                const u32 stage = v986 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v986 / 23) & 1u));
+                const u32 from = (first + v974) * 32;
+                const u32 v995 = v975 * 16;
+                const u32 v1000 = stage * 256 + v975 * 128;
+                const u32 v1001 = from + v995;
+                const u32 v1002 = min(min(pos_now - from, 32u) - v995, 16u);
+                const u32 v1003 = lane / 8;
+                const u32 v1009 = min(lane % 8 + v1003 / 2 * 8, v1002 - 1);
+                const u32 v1011 = v1000 + v1009 * 8;
+                const u32 v1012 = v1001 + v1009;
+                const uint4 v1017 = ptx::ldmatrix(&ring[v1011 + ((v1003 & 1u) ^ (v1012 & 7u))]);
+                const float4 v1021 = ptx::mma_m16n8k16(v805, 0u, v811, 0u, v1017.x, v1017.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                const float4 v1025 = ptx::mma_m16n8k16(v805, 0u, v811, 0u, v1017.z, v1017.w, 0.0f, 0.0f, 0.0f, 0.0f);
+                const uint4 v1034 = ptx::ldmatrix(&ring[v1011 + (((v1003 & 1u) + 2) ^ (v1012 & 7u))]);
+                const float4 v1038 = ptx::mma_m16n8k16(v817, 0u, v823, 0u, v1034.x, v1034.y, v1021.x, v1021.y, v1021.z,
                     v1021.w);
-                const u32 v1043 = lane % 4 * 2;
-                const float v1045 = v1043 < v998 ? v1034.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1048 = v1043 + 1 < v998 ? v1034.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1051 = v1043 + 8 < v998 ? v1038.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1054 = v1043 + 9 < v998 ? v1038.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1059 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1045), v1048), v1051), v1054);
-                const float v1060 = __shfl_xor_sync(0xffffffffu, v1059, 2u);
-                const float v1061 = fmaxf(v1059, v1060);
-                const float v1062 = __shfl_xor_sync(0xffffffffu, v1061, 1u);
-                const float v1063 = fmaxf(v1061, v1062);
-                const float decay = ptx::exp2(m - v1063);
-                const float v1070 = ptx::exp2(v1045 - v1063);
-                const float v1073 = ptx::exp2(v1048 - v1063);
-                const float v1076 = ptx::exp2(v1051 - v1063);
-                const float v1079 = ptx::exp2(v1054 - v1063);
+                const float4 v1042 = ptx::mma_m16n8k16(v817, 0u, v823, 0u, v1034.z, v1034.w, v1025.x, v1025.y, v1025.z,
+                    v1025.w);
+                const u32 v1047 = lane % 4 * 2;
+                const float v1049 = v1047 < v1002 ? v1038.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1052 = v1047 + 1 < v1002 ? v1038.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1055 = v1047 + 8 < v1002 ? v1042.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1058 = v1047 + 9 < v1002 ? v1042.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1063 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1049), v1052), v1055), v1058);
+                const float v1064 = __shfl_xor_sync(0xffffffffu, v1063, 2u);
+                const float v1065 = fmaxf(v1063, v1064);
+                const float v1066 = __shfl_xor_sync(0xffffffffu, v1065, 1u);
+                const float v1067 = fmaxf(v1065, v1066);
+                const float decay = ptx::exp2(m - v1067);
+                const float v1074 = ptx::exp2(v1049 - v1067);
+                const float v1077 = ptx::exp2(v1052 - v1067);
+                const float v1080 = ptx::exp2(v1055 - v1067);
+                const float v1083 = ptx::exp2(v1058 - v1067);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1093,94 +1093,94 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v1063;
-                l = __fmul_rn(l, decay) + v1070 + v1073 + v1076 + v1079;
-                const bf16x2 v1097 = ptx::pack_bf16(v1070, v1073);
-                const bf16x2 v1098 = ptx::pack_bf16(v1076, v1079);
-                const u32 v1099 = lane / 8;
-                const u32 v1105 = min(lane % 8 + (v1099 & 1u) * 8, v998 - 1);
-                const u32 v1107 = v996 + v1105 * 8;
-                const u32 v1108 = v997 + v1105;
-                const uint4 v1114 = ptx::ldmatrix_trans(&ring[v1107 + ((v1099 / 2 + 4) ^ (v1108 & 7u))]);
-                const float4 v1120 = ptx::mma_m16n8k16(v1097, 0u, v1098, 0u, v1114.x, v1114.y, o, o_2, 0.0f, 0.0f);
-                o = v1120.x; o_2 = v1120.y;
-                const float4 v1126 = ptx::mma_m16n8k16(v1097, 0u, v1098, 0u, v1114.z, v1114.w, o_3, o_4, 0.0f, 0.0f);
-                o_3 = v1126.x; o_4 = v1126.y;
-                const uint4 v1136 = ptx::ldmatrix_trans(&ring[v1107 + ((v1099 / 2 + 6) ^ (v1108 & 7u))]);
-                const float4 v1142 = ptx::mma_m16n8k16(v1097, 0u, v1098, 0u, v1136.x, v1136.y, o_5, o_6, 0.0f, 0.0f);
-                o_5 = v1142.x; o_6 = v1142.y;
-                const float4 v1148 = ptx::mma_m16n8k16(v1097, 0u, v1098, 0u, v1136.z, v1136.w, o_7, o_8, 0.0f, 0.0f);
-                o_7 = v1148.x; o_8 = v1148.y;
+                m = v1067;
+                l = __fmul_rn(l, decay) + v1074 + v1077 + v1080 + v1083;
+                const bf16x2 v1101 = ptx::pack_bf16(v1074, v1077);
+                const bf16x2 v1102 = ptx::pack_bf16(v1080, v1083);
+                const u32 v1103 = lane / 8;
+                const u32 v1109 = min(lane % 8 + (v1103 & 1u) * 8, v1002 - 1);
+                const u32 v1111 = v1000 + v1109 * 8;
+                const u32 v1112 = v1001 + v1109;
+                const uint4 v1118 = ptx::ldmatrix_trans(&ring[v1111 + ((v1103 / 2 + 4) ^ (v1112 & 7u))]);
+                const float4 v1124 = ptx::mma_m16n8k16(v1101, 0u, v1102, 0u, v1118.x, v1118.y, o, o_2, 0.0f, 0.0f);
+                o = v1124.x; o_2 = v1124.y;
+                const float4 v1130 = ptx::mma_m16n8k16(v1101, 0u, v1102, 0u, v1118.z, v1118.w, o_3, o_4, 0.0f, 0.0f);
+                o_3 = v1130.x; o_4 = v1130.y;
+                const uint4 v1140 = ptx::ldmatrix_trans(&ring[v1111 + ((v1103 / 2 + 6) ^ (v1112 & 7u))]);
+                const float4 v1146 = ptx::mma_m16n8k16(v1101, 0u, v1102, 0u, v1140.x, v1140.y, o_5, o_6, 0.0f, 0.0f);
+                o_5 = v1146.x; o_6 = v1146.y;
+                const float4 v1152 = ptx::mma_m16n8k16(v1101, 0u, v1102, 0u, v1140.z, v1140.w, o_7, o_8, 0.0f, 0.0f);
+                o_7 = v1152.x; o_8 = v1152.y;
                 __syncwarp();
                 if (lane == 0) {
-                  ptx::mbar_arrive_n(&empty[stage], (v971 + 1 == v974 ? 8 - v974 : 0u) + 1);
+                  ptx::mbar_arrive_n(&empty[stage], (v975 + 1 == v978 ? 8 - v978 : 0u) + 1);
                 }
               }
-              const u32 v1155 = drain + chunks;
-              drain = v1155 % 23;
-              drain_parity = drain_parity ^ ((v1155 / 23) & 1u);
+              const u32 v1159 = drain + chunks;
+              drain = v1159 % 23;
+              drain_parity = drain_parity ^ ((v1159 / 23) & 1u);
               // attention: the warps' states become one  [attention/attention.go, Attention.Consume]
-              const u32 v1161 = lane / 4;
-              const u32 v1163 = lane % 4 * 2;
-              const float v1165 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v1166 = l + v1165;
-              const float v1167 = __shfl_xor_sync(0xffffffffu, v1166, 1u);
-              if (v1161 < 3) {
-                const u32 v1171 = warp * 3 + v1161;
-                *(float2*)&input[v1171 * 32 + v1163] = make_float2(o, o_2);
-                *(float2*)&input[v1171 * 32 + v1163 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v1171 * 32 + v1163 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v1171 * 32 + v1163 + 24] = make_float2(o_7, o_8);
-                if (v1163 == 0) {
-                  input[v1171 + 768] = m;
-                  input[v1171 + 792] = v1166 + v1167;
+              const u32 v1165 = lane / 4;
+              const u32 v1167 = lane % 4 * 2;
+              const float v1169 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v1170 = l + v1169;
+              const float v1171 = __shfl_xor_sync(0xffffffffu, v1170, 1u);
+              if (v1165 < 3) {
+                const u32 v1175 = warp * 3 + v1165;
+                *(float2*)&input[v1175 * 32 + v1167] = make_float2(o, o_2);
+                *(float2*)&input[v1175 * 32 + v1167 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v1175 * 32 + v1167 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v1175 * 32 + v1167 + 24] = make_float2(o_7, o_8);
+                if (v1167 == 0) {
+                  input[v1175 + 768] = m;
+                  input[v1175 + 792] = v1170 + v1171;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v1196 = tid / 16;
-                const float v1198 = input[v1196 + 768];
-                const float v1201 = input[v1196 + 771];
-                const float v1202 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1198), v1201);
-                const float v1204 = input[v1196 + 774];
-                const float v1207 = input[v1196 + 777];
-                const float v1210 = input[v1196 + 780];
-                const float v1213 = input[v1196 + 783];
-                const float v1216 = input[v1196 + 786];
-                const float v1217 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1202, v1204), v1207), v1210), v1213), v1216);
-                const float v1219 = input[v1196 + 789];
-                const float v1220 = fmaxf(v1217, v1219);
-                const bool v1221 = v1220 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1224 = v1221 ? 0.0f : ptx::exp2(v1198 - v1220);
-                const float2 v1226 = *(const float2*)&input[tid * 2];
-                const float v1235 = v1221 ? 0.0f : ptx::exp2(v1201 - v1220);
-                const float2 v1238 = *(const float2*)&input[tid * 2 + 96];
-                const float v1244 = fmaf(v1235, input[v1196 + 795], fmaf(v1224, input[v1196 + 792], 0.0f));
-                const float v1247 = v1221 ? 0.0f : ptx::exp2(v1204 - v1220);
-                const float2 v1250 = *(const float2*)&input[tid * 2 + 192];
-                const float v1252 = fmaf(v1247, v1250.x, fmaf(v1235, v1238.x, fmaf(v1224, v1226.x, 0.0f)));
-                const float v1253 = fmaf(v1247, v1250.y, fmaf(v1235, v1238.y, fmaf(v1224, v1226.y, 0.0f)));
-                const float v1259 = v1221 ? 0.0f : ptx::exp2(v1207 - v1220);
-                const float2 v1262 = *(const float2*)&input[tid * 2 + 288];
-                const float v1268 = fmaf(v1259, input[v1196 + 801], fmaf(v1247, input[v1196 + 798], v1244));
-                const float v1271 = v1221 ? 0.0f : ptx::exp2(v1210 - v1220);
-                const float2 v1274 = *(const float2*)&input[tid * 2 + 384];
-                const float v1283 = v1221 ? 0.0f : ptx::exp2(v1213 - v1220);
-                const float2 v1286 = *(const float2*)&input[tid * 2 + 480];
-                const float v1288 = fmaf(v1283, v1286.x, fmaf(v1271, v1274.x, fmaf(v1259, v1262.x, v1252)));
-                const float v1289 = fmaf(v1283, v1286.y, fmaf(v1271, v1274.y, fmaf(v1259, v1262.y, v1253)));
-                const float v1292 = fmaf(v1283, input[v1196 + 807], fmaf(v1271, input[v1196 + 804], v1268));
-                const float v1295 = v1221 ? 0.0f : ptx::exp2(v1216 - v1220);
-                const float2 v1298 = *(const float2*)&input[tid * 2 + 576];
-                const float v1307 = v1221 ? 0.0f : ptx::exp2(v1219 - v1220);
-                const float2 v1310 = *(const float2*)&input[tid * 2 + 672];
-                const float v1316 = fmaf(v1307, input[v1196 + 813], fmaf(v1295, input[v1196 + 810], v1292));
-                const float v1318 = v1221 ? 0.0f : ptx::rcp(v1316);
-                const float v1319 = __fmul_rn(fmaf(v1307, v1310.x, fmaf(v1295, v1298.x, v1288)), v1318);
-                const float v1320 = __fmul_rn(fmaf(v1307, v1310.y, fmaf(v1295, v1298.y, v1289)), v1318);
-                const uint4 v1333 = make_uint4(__float_as_uint(v1319), __float_as_uint(v1320),
-                    __float_as_uint(v1220 + ptx::log2(v1316)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1333);
+                const u32 v1200 = tid / 16;
+                const float v1202 = input[v1200 + 768];
+                const float v1205 = input[v1200 + 771];
+                const float v1206 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1202), v1205);
+                const float v1208 = input[v1200 + 774];
+                const float v1211 = input[v1200 + 777];
+                const float v1214 = input[v1200 + 780];
+                const float v1217 = input[v1200 + 783];
+                const float v1220 = input[v1200 + 786];
+                const float v1221 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1206, v1208), v1211), v1214), v1217), v1220);
+                const float v1223 = input[v1200 + 789];
+                const float v1224 = fmaxf(v1221, v1223);
+                const bool v1225 = v1224 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v1228 = v1225 ? 0.0f : ptx::exp2(v1202 - v1224);
+                const float2 v1230 = *(const float2*)&input[tid * 2];
+                const float v1239 = v1225 ? 0.0f : ptx::exp2(v1205 - v1224);
+                const float2 v1242 = *(const float2*)&input[tid * 2 + 96];
+                const float v1248 = fmaf(v1239, input[v1200 + 795], fmaf(v1228, input[v1200 + 792], 0.0f));
+                const float v1251 = v1225 ? 0.0f : ptx::exp2(v1208 - v1224);
+                const float2 v1254 = *(const float2*)&input[tid * 2 + 192];
+                const float v1256 = fmaf(v1251, v1254.x, fmaf(v1239, v1242.x, fmaf(v1228, v1230.x, 0.0f)));
+                const float v1257 = fmaf(v1251, v1254.y, fmaf(v1239, v1242.y, fmaf(v1228, v1230.y, 0.0f)));
+                const float v1263 = v1225 ? 0.0f : ptx::exp2(v1211 - v1224);
+                const float2 v1266 = *(const float2*)&input[tid * 2 + 288];
+                const float v1272 = fmaf(v1263, input[v1200 + 801], fmaf(v1251, input[v1200 + 798], v1248));
+                const float v1275 = v1225 ? 0.0f : ptx::exp2(v1214 - v1224);
+                const float2 v1278 = *(const float2*)&input[tid * 2 + 384];
+                const float v1287 = v1225 ? 0.0f : ptx::exp2(v1217 - v1224);
+                const float2 v1290 = *(const float2*)&input[tid * 2 + 480];
+                const float v1292 = fmaf(v1287, v1290.x, fmaf(v1275, v1278.x, fmaf(v1263, v1266.x, v1256)));
+                const float v1293 = fmaf(v1287, v1290.y, fmaf(v1275, v1278.y, fmaf(v1263, v1266.y, v1257)));
+                const float v1296 = fmaf(v1287, input[v1200 + 807], fmaf(v1275, input[v1200 + 804], v1272));
+                const float v1299 = v1225 ? 0.0f : ptx::exp2(v1220 - v1224);
+                const float2 v1302 = *(const float2*)&input[tid * 2 + 576];
+                const float v1311 = v1225 ? 0.0f : ptx::exp2(v1223 - v1224);
+                const float2 v1314 = *(const float2*)&input[tid * 2 + 672];
+                const float v1320 = fmaf(v1311, input[v1200 + 813], fmaf(v1299, input[v1200 + 810], v1296));
+                const float v1322 = v1225 ? 0.0f : ptx::rcp(v1320);
+                const float v1323 = __fmul_rn(fmaf(v1311, v1314.x, fmaf(v1299, v1302.x, v1292)), v1322);
+                const float v1324 = __fmul_rn(fmaf(v1311, v1314.y, fmaf(v1299, v1302.y, v1293)), v1322);
+                const uint4 v1337 = make_uint4(__float_as_uint(v1323), __float_as_uint(v1324),
+                    __float_as_uint(v1224 + ptx::log2(v1320)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1337);
               }
               ptx::bar_sync<1, 256>();
             }
@@ -1188,14 +1188,14 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1338 = kv_head * 48;
+              const u32 v1342 = kv_head * 48;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1347 = i_3 + v1338;
-                const bool v1348 = tid < words;
+                const u32 v1351 = i_3 + v1342;
+                const bool v1352 = tid < words;
                 float out = 0.0f, out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
                 float sum = 0.0f;
@@ -1204,41 +1204,41 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 24u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1359 = (i_4 + i_5 / words) * 96 + v1347 + i_5 % words;
+                    const u32 v1363 = (i_4 + i_5 / words) * 96 + v1351 + i_5 % words;
                     // a packet of 16 bytes (a partial state of attention): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                    const uint4 v1360 = ptx::ld_relaxed_gpu_b128(&states[v1359]);
-                    const uint4 v1364 = ptx::wait_packet_relaxed_gpu_noted(&states[v1359], epoch_target * 2 + 1, v1360,
-                        abort, notes, 4, layer, v1359);
-                    input_b128[i_5] = v1364;
+                    const uint4 v1364 = ptx::ld_relaxed_gpu_b128(&states[v1363]);
+                    const uint4 v1368 = ptx::wait_packet_relaxed_gpu_noted(&states[v1363], epoch_target * 2 + 1, v1364,
+                        abort, notes, 4, layer, v1363);
+                    input_b128[i_5] = v1368;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1348) {
-                    const float v1365 = top;
+                  if (v1352) {
+                    const float v1369 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1382 = ptx::exp2(v1365 - base);
-                    out = __fmul_rn(out, v1382);
-                    out_2 = __fmul_rn(out_2, v1382);
-                    sum = __fmul_rn(sum, v1382);
+                    const float v1386 = ptx::exp2(v1369 - base);
+                    out = __fmul_rn(out, v1386);
+                    out_2 = __fmul_rn(out_2, v1386);
+                    sum = __fmul_rn(sum, v1386);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1392 = input_b128[i_5 * words + tid];
-                      const float v1402 = ptx::exp2(__uint_as_float(v1392.z) - base);
-                      sum = sum + v1402;
-                      out = fmaf(v1402, __uint_as_float(v1392.x), out);
-                      out_2 = fmaf(v1402, __uint_as_float(v1392.y), out_2);
+                      const uint4 v1396 = input_b128[i_5 * words + tid];
+                      const float v1406 = ptx::exp2(__uint_as_float(v1396.z) - base);
+                      sum = sum + v1406;
+                      out = fmaf(v1406, __uint_as_float(v1396.x), out);
+                      out_2 = fmaf(v1406, __uint_as_float(v1396.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1348) {
-                  const u32 v1417 = v1347 + tid;
-                  const uint4 v1427 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                if (v1352) {
+                  const u32 v1421 = v1351 + tid;
+                  const uint4 v1431 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                       epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1417 % 4 * 24 + v1417 / 4], v1427);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1421 % 4 * 24 + v1421 / 4], v1431);
                 }
               }
             }
@@ -1247,8 +1247,8 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v1430 = tid == 0;
-            if (v1430) {
+            const bool v1434 = tid == 0;
+            if (v1434) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
@@ -1257,24 +1257,24 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[3];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v1445 = token % 8;
-                const u32 swizzle = v1445 >> 1;
+                const u32 v1449 = token % 8;
+                const u32 swizzle = v1449 >> 1;
                 float v = 0.0f, v_2 = 0.0f;
                 if (layer == 0) {
-                  const u32 v1463 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
-                  const bf16x2 v1466 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1445 * 16)
-                      + 150528 + (u64)v1463]);
-                  v = ptx::bf16_lo(v1466);
-                  v_2 = ptx::bf16_hi(v1466);
+                  const u32 v1467 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
+                  const bf16x2 v1470 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1449 * 16)
+                      + 150528 + (u64)v1467]);
+                  v = ptx::bf16_lo(v1470);
+                  v_2 = ptx::bf16_hi(v1470);
                 } else {
-                  const u32 v1469 = row / 2;
-                  const u32 v1473 = v1469 % 2 * 24 + v1469 / 2;
+                  const u32 v1473 = row / 2;
+                  const u32 v1477 = v1473 % 2 * 24 + v1473 / 2;
                   // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v1474 = ptx::ld_relaxed_gpu_b128(&down_words[v1473]);
-                  const uint4 v1479 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1473], (epoch_target - 8) * 2 + 1,
-                      v1474, abort, notes, 5, layer, v1473);
-                  v = __uint_as_float(v1479.x | v1479.z);
-                  v_2 = __uint_as_float(v1479.y);
+                  const uint4 v1478 = ptx::ld_relaxed_gpu_b128(&down_words[v1477]);
+                  const uint4 v1483 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1477], (epoch_target - 8) * 2 + 1,
+                      v1478, abort, notes, 5, layer, v1477);
+                  v = __uint_as_float(v1483.x | v1483.z);
+                  v_2 = __uint_as_float(v1483.y);
                 }
                 early = v;
                 early_2 = v_2;
@@ -1293,8 +1293,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1505 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v1505.x; held_2 = v1505.y; held_3 = v1505.z; held_4 = v1505.w;
+                const uint4 v1509 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1509.x; held_2 = v1509.y; held_3 = v1509.z; held_4 = v1509.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1311,8 +1311,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1530 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v1530.x; held_6 = v1530.y; held_7 = v1530.z; held_8 = v1530.w;
+                const uint4 v1534 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v1534.x; held_6 = v1534.y; held_7 = v1534.z; held_8 = v1534.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1329,8 +1329,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1555 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v1555.x; held_10 = v1555.y; held_11 = v1555.z; held_12 = v1555.w;
+                const uint4 v1559 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v1559.x; held_10 = v1559.y; held_11 = v1559.z; held_12 = v1559.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1341,7 +1341,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_3 ? 0u : next_3;
               drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1430) {
+            if (v1434) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1350,17 +1350,17 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 24) {
-              const u32 v1571 = tid + 24;
-              const u32 v1572 = tid + 48;
-              const u32 v1573 = tid + 72;
+              const u32 v1575 = tid + 24;
+              const u32 v1576 = tid + 48;
+              const u32 v1577 = tid + 72;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (attention's output): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1571]);
-              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1572]);
-              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1573]);
-              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1571,
-                  packet_2, v1572, packet_3, v1573, packet_4);
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1575]);
+              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1576]);
+              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1577]);
+              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1575,
+                  packet_2, v1576, packet_3, v1577, packet_4);
               *(uint4*)&input_u32[tid * 4] = make_uint4(packet.x | packet.y | packet.z, packet_3.x | packet_3.y
                   | packet_3.z, packet_2.x | packet_2.y | packet_2.z, packet_4.x | packet_4.y | packet_4.z);
             }
@@ -1368,55 +1368,55 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             // o: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v1689 = warp * 128;
+            const u32 v1693 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1699 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1707 = ptx::mma_m16n8k16(v1699.x, v1699.y, v1699.z, v1699.w, held, held_2, acc, acc_2,
+              const uint4 v1703 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1711 = ptx::mma_m16n8k16(v1703.x, v1703.y, v1703.z, v1703.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1707.x; acc_2 = v1707.y; acc_3 = v1707.z; acc_4 = v1707.w;
-              const float4 v1715 = ptx::mma_m16n8k16(v1699.x, v1699.y, v1699.z, v1699.w, held_3, held_4, acc_5, acc_6,
+              acc = v1711.x; acc_2 = v1711.y; acc_3 = v1711.z; acc_4 = v1711.w;
+              const float4 v1719 = ptx::mma_m16n8k16(v1703.x, v1703.y, v1703.z, v1703.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1715.x; acc_6 = v1715.y; acc_7 = v1715.z; acc_8 = v1715.w;
+              acc_5 = v1719.x; acc_6 = v1719.y; acc_7 = v1719.z; acc_8 = v1719.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1689 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1693 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1739 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1747 = ptx::mma_m16n8k16(v1739.x, v1739.y, v1739.z, v1739.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1744 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1752 = ptx::mma_m16n8k16(v1744.x, v1744.y, v1744.z, v1744.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1747.x; acc_10 = v1747.y; acc_11 = v1747.z; acc_12 = v1747.w;
-              const float4 v1755 = ptx::mma_m16n8k16(v1739.x, v1739.y, v1739.z, v1739.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1752.x; acc_10 = v1752.y; acc_11 = v1752.z; acc_12 = v1752.w;
+              const float4 v1760 = ptx::mma_m16n8k16(v1744.x, v1744.y, v1744.z, v1744.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1755.x; acc_14 = v1755.y; acc_15 = v1755.z; acc_16 = v1755.w;
+              acc_13 = v1760.x; acc_14 = v1760.y; acc_15 = v1760.z; acc_16 = v1760.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1689 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1693 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1780 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1788 = ptx::mma_m16n8k16(v1780.x, v1780.y, v1780.z, v1780.w, held_9, held_10, acc_17,
+              const uint4 v1786 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1794 = ptx::mma_m16n8k16(v1786.x, v1786.y, v1786.z, v1786.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1788.x; acc_18 = v1788.y; acc_19 = v1788.z; acc_20 = v1788.w;
-              const float4 v1796 = ptx::mma_m16n8k16(v1780.x, v1780.y, v1780.z, v1780.w, held_11, held_12, acc_21,
+              acc_17 = v1794.x; acc_18 = v1794.y; acc_19 = v1794.z; acc_20 = v1794.w;
+              const float4 v1802 = ptx::mma_m16n8k16(v1786.x, v1786.y, v1786.z, v1786.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1796.x; acc_22 = v1796.y; acc_23 = v1796.z; acc_24 = v1796.w;
+              acc_21 = v1802.x; acc_22 = v1802.y; acc_23 = v1802.z; acc_24 = v1802.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1689 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1693 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1816 = half_2 * 1024;
-              const u32 v1818 = v1816 + warp * 128;
+              const u32 v1823 = half_2 * 1024;
+              const u32 v1825 = v1823 + warp * 128;
               // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
@@ -1425,14 +1425,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1835 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v1841 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1849 = ptx::mma_m16n8k16(v1841.x, v1841.y, v1841.z, v1841.w, v1835.x, v1835.y, acc_25,
+                  const uint4 v1843 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v1848 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v1856 = ptx::mma_m16n8k16(v1848.x, v1848.y, v1848.z, v1848.w, v1843.x, v1843.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1849.x; acc_26 = v1849.y; acc_27 = v1849.z; acc_28 = v1849.w;
-                  const float4 v1857 = ptx::mma_m16n8k16(v1841.x, v1841.y, v1841.z, v1841.w, v1835.z, v1835.w, acc_29,
+                  acc_25 = v1856.x; acc_26 = v1856.y; acc_27 = v1856.z; acc_28 = v1856.w;
+                  const float4 v1864 = ptx::mma_m16n8k16(v1848.x, v1848.y, v1848.z, v1848.w, v1843.z, v1843.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1857.x; acc_30 = v1857.y; acc_31 = v1857.z; acc_32 = v1857.w;
+                  acc_29 = v1864.x; acc_30 = v1864.y; acc_31 = v1864.z; acc_32 = v1864.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1443,30 +1443,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1818 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1825 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               // o: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1885 = tid * 2;
-                  const u32 v1886 = v1816 + v1885;
-                  const float2 v1887 = *(const float2*)&partials[v1886];
-                  const float2 v1890 = *(const float2*)&partials[v1886 + 128];
-                  const float2 v1895 = *(const float2*)&partials[v1886 + 256];
-                  const float2 v1900 = *(const float2*)&partials[v1886 + 384];
-                  const float2 v1905 = *(const float2*)&partials[v1886 + 512];
-                  const float2 v1910 = *(const float2*)&partials[v1886 + 640];
-                  const float2 v1915 = *(const float2*)&partials[v1886 + 768];
-                  const float v1917 = v1887.x + v1890.x + v1895.x + v1900.x + v1905.x + v1910.x + v1915.x;
-                  const float v1918 = v1887.y + v1890.y + v1895.y + v1900.y + v1905.y + v1910.y + v1915.y;
-                  const float2 v1920 = *(const float2*)&partials[v1886 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1885;
-                  const u32 v1929 = row / 2;
-                  const uint4 v1941 = make_uint4(__float_as_uint(early + (v1917 + v1920.x)),
-                      __float_as_uint(early_2 + (v1918 + v1920.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1929 % 2 * 24 + v1929 / 2], v1941);
+                  const u32 v1892 = tid * 2;
+                  const u32 v1893 = v1823 + v1892;
+                  const float2 v1894 = *(const float2*)&partials[v1893];
+                  const float2 v1897 = *(const float2*)&partials[v1893 + 128];
+                  const float2 v1902 = *(const float2*)&partials[v1893 + 256];
+                  const float2 v1907 = *(const float2*)&partials[v1893 + 384];
+                  const float2 v1912 = *(const float2*)&partials[v1893 + 512];
+                  const float2 v1917 = *(const float2*)&partials[v1893 + 640];
+                  const float2 v1922 = *(const float2*)&partials[v1893 + 768];
+                  const float v1924 = v1894.x + v1897.x + v1902.x + v1907.x + v1912.x + v1917.x + v1922.x;
+                  const float v1925 = v1894.y + v1897.y + v1902.y + v1907.y + v1912.y + v1917.y + v1922.y;
+                  const float2 v1927 = *(const float2*)&partials[v1893 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1892;
+                  const u32 v1936 = row / 2;
+                  const uint4 v1948 = make_uint4(__float_as_uint(early + (v1924 + v1927.x)),
+                      __float_as_uint(early_2 + (v1925 + v1927.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1936 % 2 * 24 + v1936 / 2], v1948);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1476,15 +1476,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v1946 = tid == 0;
-            if (v1946) {
+            const bool v1953 = tid == 0;
+            if (v1953) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
               if (tid < 24) {
-                const uint2 v1953 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1953.x; gain_2 = v1953.y;
+                const uint2 v1960 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1960.x; gain_2 = v1960.y;
               } else {
                 gain = 0u;
                 gain_2 = 0u;
@@ -1500,8 +1500,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v1971 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v1971.x; held_2 = v1971.y; held_3 = v1971.z; held_4 = v1971.w;
+                const uint4 v1978 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1978.x; held_2 = v1978.y; held_3 = v1978.z; held_4 = v1978.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1518,8 +1518,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v1996 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v1996.x; held_6 = v1996.y; held_7 = v1996.z; held_8 = v1996.w;
+                const uint4 v2003 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2003.x; held_6 = v2003.y; held_7 = v2003.z; held_8 = v2003.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1536,8 +1536,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2021 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v2021.x; held_10 = v2021.y; held_11 = v2021.z; held_12 = v2021.w;
+                const uint4 v2028 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v2028.x; held_10 = v2028.y; held_11 = v2028.z; held_12 = v2028.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1554,8 +1554,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2046 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2046.x; held_14 = v2046.y; held_15 = v2046.z; held_16 = v2046.w;
+                const uint4 v2053 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2053.x; held_14 = v2053.y; held_15 = v2053.z; held_16 = v2053.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1566,117 +1566,117 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1946) {
+            if (v1953) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2064 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2071 = ((i * 2 + layer) & 1u) * 352;
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v2067 = tid * 2;
-            const u32 first = (v2067 & 0xfffffffcu) | ((v2067 & 1u) << 1) | ((v2067 >> 1) & 1u);
+            const u32 v2074 = tid * 2;
+            const u32 first = (v2074 & 0xfffffffcu) | ((v2074 & 1u) << 1) | ((v2074 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v2078 = tid + 24;
+              const u32 v2085 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2078]);
-              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2078, packet_2);
-              const float v2115 = __uint_as_float(packet.x | packet.z);
-              const float v2116 = __uint_as_float(packet.y);
-              const float v2122 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v2123 = __uint_as_float(packet_2.y);
-              const float v2131 = fmaf(v2122, v2122, fmaf(v2116, v2116, fmaf(v2115, v2115, squares)));
-              squares = fmaf(v2123, v2123, v2131);
-              input_bf16x2[first] = ptx::pack_bf16(v2115 * ptx::bf16_lo(gain), v2116 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v2122 * ptx::bf16_lo(gain_2), v2123 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2085]);
+              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2085, packet_2);
+              const float v2122 = __uint_as_float(packet.x | packet.z);
+              const float v2123 = __uint_as_float(packet.y);
+              const float v2129 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v2130 = __uint_as_float(packet_2.y);
+              const float v2138 = fmaf(v2129, v2129, fmaf(v2123, v2123, fmaf(v2122, v2122, squares)));
+              squares = fmaf(v2130, v2130, v2138);
+              input_bf16x2[first] = ptx::pack_bf16(v2122 * ptx::bf16_lo(gain), v2123 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v2129 * ptx::bf16_lo(gain_2), v2130 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v2141 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2142 = squares + v2141;
-            const float v2143 = __shfl_xor_sync(0xffffffffu, v2142, 8u);
-            const float v2144 = v2142 + v2143;
-            const float v2145 = __shfl_xor_sync(0xffffffffu, v2144, 4u);
-            const float v2146 = v2144 + v2145;
-            const float v2147 = __shfl_xor_sync(0xffffffffu, v2146, 2u);
-            const float v2148 = v2146 + v2147;
-            const float v2149 = __shfl_xor_sync(0xffffffffu, v2148, 1u);
+            const float v2148 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2149 = squares + v2148;
+            const float v2150 = __shfl_xor_sync(0xffffffffu, v2149, 8u);
+            const float v2151 = v2149 + v2150;
+            const float v2152 = __shfl_xor_sync(0xffffffffu, v2151, 4u);
+            const float v2153 = v2151 + v2152;
+            const float v2154 = __shfl_xor_sync(0xffffffffu, v2153, 2u);
+            const float v2155 = v2153 + v2154;
+            const float v2156 = __shfl_xor_sync(0xffffffffu, v2155, 1u);
             if (lane == 0) {
-              scratch[warp] = v2148 + v2149;
+              scratch[warp] = v2155 + v2156;
             }
             ptx::bar_sync<1, 256>();
-            const float v2164 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2170 = __fmul_rn(v2164 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2170);
+            const float v2171 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2177 = __fmul_rn(v2171 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2177);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             // gate_up: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2176 = warp * 128;
+            const u32 v2183 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2186 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2194 = ptx::mma_m16n8k16(v2186.x, v2186.y, v2186.z, v2186.w, held, held_2, acc, acc_2,
+              const uint4 v2193 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2201 = ptx::mma_m16n8k16(v2193.x, v2193.y, v2193.z, v2193.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2194.x; acc_2 = v2194.y; acc_3 = v2194.z; acc_4 = v2194.w;
-              const float4 v2202 = ptx::mma_m16n8k16(v2186.x, v2186.y, v2186.z, v2186.w, held_3, held_4, acc_5, acc_6,
+              acc = v2201.x; acc_2 = v2201.y; acc_3 = v2201.z; acc_4 = v2201.w;
+              const float4 v2209 = ptx::mma_m16n8k16(v2193.x, v2193.y, v2193.z, v2193.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2202.x; acc_6 = v2202.y; acc_7 = v2202.z; acc_8 = v2202.w;
+              acc_5 = v2209.x; acc_6 = v2209.y; acc_7 = v2209.z; acc_8 = v2209.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2176 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2183 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2226 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2234 = ptx::mma_m16n8k16(v2226.x, v2226.y, v2226.z, v2226.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2234 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2242 = ptx::mma_m16n8k16(v2234.x, v2234.y, v2234.z, v2234.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2234.x; acc_10 = v2234.y; acc_11 = v2234.z; acc_12 = v2234.w;
-              const float4 v2242 = ptx::mma_m16n8k16(v2226.x, v2226.y, v2226.z, v2226.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2242.x; acc_10 = v2242.y; acc_11 = v2242.z; acc_12 = v2242.w;
+              const float4 v2250 = ptx::mma_m16n8k16(v2234.x, v2234.y, v2234.z, v2234.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2242.x; acc_14 = v2242.y; acc_15 = v2242.z; acc_16 = v2242.w;
+              acc_13 = v2250.x; acc_14 = v2250.y; acc_15 = v2250.z; acc_16 = v2250.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2176 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2183 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2267 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2275 = ptx::mma_m16n8k16(v2267.x, v2267.y, v2267.z, v2267.w, held_9, held_10, acc_17,
+              const uint4 v2276 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2284 = ptx::mma_m16n8k16(v2276.x, v2276.y, v2276.z, v2276.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2275.x; acc_18 = v2275.y; acc_19 = v2275.z; acc_20 = v2275.w;
-              const float4 v2283 = ptx::mma_m16n8k16(v2267.x, v2267.y, v2267.z, v2267.w, held_11, held_12, acc_21,
+              acc_17 = v2284.x; acc_18 = v2284.y; acc_19 = v2284.z; acc_20 = v2284.w;
+              const float4 v2292 = ptx::mma_m16n8k16(v2276.x, v2276.y, v2276.z, v2276.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2283.x; acc_22 = v2283.y; acc_23 = v2283.z; acc_24 = v2283.w;
+              acc_21 = v2292.x; acc_22 = v2292.y; acc_23 = v2292.z; acc_24 = v2292.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2176 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2183 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2308 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2316 = ptx::mma_m16n8k16(v2308.x, v2308.y, v2308.z, v2308.w, held_13, held_14, acc_25,
+              const uint4 v2318 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2326 = ptx::mma_m16n8k16(v2318.x, v2318.y, v2318.z, v2318.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2316.x; acc_26 = v2316.y; acc_27 = v2316.z; acc_28 = v2316.w;
-              const float4 v2324 = ptx::mma_m16n8k16(v2308.x, v2308.y, v2308.z, v2308.w, held_15, held_16, acc_29,
+              acc_25 = v2326.x; acc_26 = v2326.y; acc_27 = v2326.z; acc_28 = v2326.w;
+              const float4 v2334 = ptx::mma_m16n8k16(v2318.x, v2318.y, v2318.z, v2318.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2324.x; acc_30 = v2324.y; acc_31 = v2324.z; acc_32 = v2324.w;
+              acc_29 = v2334.x; acc_30 = v2334.y; acc_31 = v2334.z; acc_32 = v2334.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2176 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2183 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2344 = half_2 * 1024;
-              const u32 v2346 = v2344 + warp * 128;
+              const u32 v2355 = half_2 * 1024;
+              const u32 v2357 = v2355 + warp * 128;
               // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -1685,14 +1685,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2363 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v2369 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v2377 = ptx::mma_m16n8k16(v2369.x, v2369.y, v2369.z, v2369.w, v2363.x, v2363.y, acc_33,
+                  const uint4 v2375 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v2380 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v2388 = ptx::mma_m16n8k16(v2380.x, v2380.y, v2380.z, v2380.w, v2375.x, v2375.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2377.x; acc_34 = v2377.y; acc_35 = v2377.z; acc_36 = v2377.w;
-                  const float4 v2385 = ptx::mma_m16n8k16(v2369.x, v2369.y, v2369.z, v2369.w, v2363.z, v2363.w, acc_37,
+                  acc_33 = v2388.x; acc_34 = v2388.y; acc_35 = v2388.z; acc_36 = v2388.w;
+                  const float4 v2396 = ptx::mma_m16n8k16(v2380.x, v2380.y, v2380.z, v2380.w, v2375.z, v2375.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2385.x; acc_38 = v2385.y; acc_39 = v2385.z; acc_40 = v2385.w;
+                  acc_37 = v2396.x; acc_38 = v2396.y; acc_39 = v2396.z; acc_40 = v2396.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1703,30 +1703,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2346 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2357 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // gate_up: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2413 = tid * 2;
-                  const u32 v2414 = v2344 + v2413;
-                  const float2 v2415 = *(const float2*)&partials[v2414];
-                  const float2 v2418 = *(const float2*)&partials[v2414 + 128];
-                  const float2 v2423 = *(const float2*)&partials[v2414 + 256];
-                  const float2 v2428 = *(const float2*)&partials[v2414 + 384];
-                  const float2 v2433 = *(const float2*)&partials[v2414 + 512];
-                  const float2 v2438 = *(const float2*)&partials[v2414 + 640];
-                  const float2 v2443 = *(const float2*)&partials[v2414 + 768];
-                  const float v2445 = v2415.x + v2418.x + v2423.x + v2428.x + v2433.x + v2438.x + v2443.x;
-                  const float v2446 = v2415.y + v2418.y + v2423.y + v2428.y + v2433.y + v2438.y + v2443.y;
-                  const float2 v2448 = *(const float2*)&partials[v2414 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2413;
-                  const float v2455 = (v2445 + v2448.x) * scale;
-                  const float v2464 = v2455 * ptx::rcp(ptx::exp2(v2455 * -1.442695f) + 1.0f)
-                      * ((v2446 + v2448.y) * scale);
-                  act[v2064 + row / 2] = ptx::bf16_of(v2464);
+                  const u32 v2424 = tid * 2;
+                  const u32 v2425 = v2355 + v2424;
+                  const float2 v2426 = *(const float2*)&partials[v2425];
+                  const float2 v2429 = *(const float2*)&partials[v2425 + 128];
+                  const float2 v2434 = *(const float2*)&partials[v2425 + 256];
+                  const float2 v2439 = *(const float2*)&partials[v2425 + 384];
+                  const float2 v2444 = *(const float2*)&partials[v2425 + 512];
+                  const float2 v2449 = *(const float2*)&partials[v2425 + 640];
+                  const float2 v2454 = *(const float2*)&partials[v2425 + 768];
+                  const float v2456 = v2426.x + v2429.x + v2434.x + v2439.x + v2444.x + v2449.x + v2454.x;
+                  const float v2457 = v2426.y + v2429.y + v2434.y + v2439.y + v2444.y + v2449.y + v2454.y;
+                  const float2 v2459 = *(const float2*)&partials[v2425 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2424;
+                  const float v2466 = (v2456 + v2459.x) * scale;
+                  const float v2475 = v2466 * ptx::rcp(ptx::exp2(v2466 * -1.442695f) + 1.0f)
+                      * ((v2457 + v2459.y) * scale);
+                  act[v2071 + row / 2] = ptx::bf16_of(v2475);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1737,8 +1737,8 @@ mkgen_step(const __grid_constant__ Params p) {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
             // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.SyncWhile]
-            const bool v2470 = tid == 0;
-            if (v2470) {
+            const bool v2481 = tid == 0;
+            if (v2481) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
@@ -1747,14 +1747,14 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[7];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v2482 = row / 2;
-                const u32 v2486 = v2482 % 2 * 24 + v2482 / 2;
+                const u32 v2493 = row / 2;
+                const u32 v2497 = v2493 % 2 * 24 + v2493 / 2;
                 // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                const uint4 v2487 = ptx::ld_relaxed_gpu_b128(&o_words[v2486]);
-                const uint4 v2492 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2486], (epoch_target - 8) * 2 + 1,
-                    v2487, abort, notes, 10, layer, v2486);
-                early = __uint_as_float(v2492.x | v2492.z);
-                early_2 = __uint_as_float(v2492.y);
+                const uint4 v2498 = ptx::ld_relaxed_gpu_b128(&o_words[v2497]);
+                const uint4 v2503 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2497], (epoch_target - 8) * 2 + 1,
+                    v2498, abort, notes, 10, layer, v2497);
+                early = __uint_as_float(v2503.x | v2503.z);
+                early_2 = __uint_as_float(v2503.y);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
@@ -1769,8 +1769,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2515 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held = v2515.x; held_2 = v2515.y; held_3 = v2515.z; held_4 = v2515.w;
+              const uint4 v2526 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held = v2526.x; held_2 = v2526.y; held_3 = v2526.z; held_4 = v2526.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
@@ -1782,8 +1782,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2540 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2540.x; held_6 = v2540.y; held_7 = v2540.z; held_8 = v2540.w;
+                const uint4 v2551 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2551.x; held_6 = v2551.y; held_7 = v2551.z; held_8 = v2551.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1799,8 +1799,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_16 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2564 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held_9 = v2564.x; held_10 = v2564.y; held_11 = v2564.z; held_12 = v2564.w;
+              const uint4 v2575 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held_9 = v2575.x; held_10 = v2575.y; held_11 = v2575.z; held_12 = v2575.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
@@ -1812,8 +1812,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2589 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2589.x; held_14 = v2589.y; held_15 = v2589.z; held_16 = v2589.w;
+                const uint4 v2600 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2600.x; held_14 = v2600.y; held_15 = v2600.z; held_16 = v2600.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1824,7 +1824,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2470) {
+            if (v2481) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1833,80 +1833,80 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 44) {
-              const uint4 v2612 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2612.x, v2612.z, v2612.y, v2612.w);
+              const uint4 v2623 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2623.x, v2623.z, v2623.y, v2623.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
             // down: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2621 = warp * 128;
+            const u32 v2632 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
-            const u32 v2623 = (lane & 3u) * 4;
-            const uint4 v2630 = *(const uint4*)&input_bf16x2[warp * 16 + v2623];
-            const float4 v2638 = ptx::mma_m16n8k16(v2630.x, v2630.y, v2630.z, v2630.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2635 = warp * 4 + (lane & 3u);
+            const uint4 v2641 = *(const uint4*)&input_bf16x2[v2635 * 4];
+            const float4 v2649 = ptx::mma_m16n8k16(v2641.x, v2641.y, v2641.z, v2641.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2638.x; acc_2 = v2638.y; acc_3 = v2638.z; acc_4 = v2638.w;
-            const float4 v2646 = ptx::mma_m16n8k16(v2630.x, v2630.y, v2630.z, v2630.w, held_3, held_4, acc_5, acc_6,
+            acc = v2649.x; acc_2 = v2649.y; acc_3 = v2649.z; acc_4 = v2649.w;
+            const float4 v2657 = ptx::mma_m16n8k16(v2641.x, v2641.y, v2641.z, v2641.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2646.x; acc_6 = v2646.y; acc_7 = v2646.z; acc_8 = v2646.w;
+            acc_5 = v2657.x; acc_6 = v2657.y; acc_7 = v2657.z; acc_8 = v2657.w;
             if (warp < 3) {
-              const uint4 v2658 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2623];
-              const float4 v2666 = ptx::mma_m16n8k16(v2658.x, v2658.y, v2658.z, v2658.w, held_5, held_6, acc, acc_2,
+              const uint4 v2668 = *(const uint4*)&input_bf16x2[(32 + v2635) * 4];
+              const float4 v2676 = ptx::mma_m16n8k16(v2668.x, v2668.y, v2668.z, v2668.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2666.x; acc_2 = v2666.y; acc_3 = v2666.z; acc_4 = v2666.w;
-              const float4 v2674 = ptx::mma_m16n8k16(v2658.x, v2658.y, v2658.z, v2658.w, held_7, held_8, acc_5, acc_6,
+              acc = v2676.x; acc_2 = v2676.y; acc_3 = v2676.z; acc_4 = v2676.w;
+              const float4 v2684 = ptx::mma_m16n8k16(v2668.x, v2668.y, v2668.z, v2668.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2674.x; acc_6 = v2674.y; acc_7 = v2674.z; acc_8 = v2674.w;
+              acc_5 = v2684.x; acc_6 = v2684.y; acc_7 = v2684.z; acc_8 = v2684.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2621 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2632 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
-            const u32 v2690 = (lane & 3u) * 4;
-            const uint4 v2697 = *(const uint4*)&input_bf16x2[warp * 16 + v2690];
-            const float4 v2705 = ptx::mma_m16n8k16(v2697.x, v2697.y, v2697.z, v2697.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2702 = warp * 4 + (lane & 3u);
+            const uint4 v2708 = *(const uint4*)&input_bf16x2[v2702 * 4];
+            const float4 v2716 = ptx::mma_m16n8k16(v2708.x, v2708.y, v2708.z, v2708.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2705.x; acc_10 = v2705.y; acc_11 = v2705.z; acc_12 = v2705.w;
-            const float4 v2713 = ptx::mma_m16n8k16(v2697.x, v2697.y, v2697.z, v2697.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2716.x; acc_10 = v2716.y; acc_11 = v2716.z; acc_12 = v2716.w;
+            const float4 v2724 = ptx::mma_m16n8k16(v2708.x, v2708.y, v2708.z, v2708.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2713.x; acc_14 = v2713.y; acc_15 = v2713.z; acc_16 = v2713.w;
+            acc_13 = v2724.x; acc_14 = v2724.y; acc_15 = v2724.z; acc_16 = v2724.w;
             if (warp < 3) {
-              const uint4 v2725 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2690];
-              const float4 v2733 = ptx::mma_m16n8k16(v2725.x, v2725.y, v2725.z, v2725.w, held_13, held_14, acc_9,
+              const uint4 v2735 = *(const uint4*)&input_bf16x2[(32 + v2702) * 4];
+              const float4 v2743 = ptx::mma_m16n8k16(v2735.x, v2735.y, v2735.z, v2735.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2733.x; acc_10 = v2733.y; acc_11 = v2733.z; acc_12 = v2733.w;
-              const float4 v2741 = ptx::mma_m16n8k16(v2725.x, v2725.y, v2725.z, v2725.w, held_15, held_16, acc_13,
+              acc_9 = v2743.x; acc_10 = v2743.y; acc_11 = v2743.z; acc_12 = v2743.w;
+              const float4 v2751 = ptx::mma_m16n8k16(v2735.x, v2735.y, v2735.z, v2735.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2741.x; acc_14 = v2741.y; acc_15 = v2741.z; acc_16 = v2741.w;
+              acc_13 = v2751.x; acc_14 = v2751.y; acc_15 = v2751.z; acc_16 = v2751.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2621 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2632 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2761 = half_2 * 1024;
-              const u32 v2763 = v2761 + warp * 128;
+              const u32 v2772 = half_2 * 1024;
+              const u32 v2774 = v2772 + warp * 128;
               // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                     acc_23 = 0.0f, acc_24 = 0.0f;
-                const u32 v2768 = (lane & 3u) * 4;
-                const uint4 v2771 = *(const uint4*)&input_bf16x2[warp * 16 + v2768];
+                const u32 v2780 = warp * 4 + (lane & 3u);
+                const uint4 v2782 = *(const uint4*)&input_bf16x2[v2780 * 4];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2785 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                const float4 v2793 = ptx::mma_m16n8k16(v2771.x, v2771.y, v2771.z, v2771.w, v2785.x, v2785.y, acc_17,
+                const uint4 v2796 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                const float4 v2804 = ptx::mma_m16n8k16(v2782.x, v2782.y, v2782.z, v2782.w, v2796.x, v2796.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2793.x; acc_18 = v2793.y; acc_19 = v2793.z; acc_20 = v2793.w;
-                const float4 v2801 = ptx::mma_m16n8k16(v2771.x, v2771.y, v2771.z, v2771.w, v2785.z, v2785.w, acc_21,
+                acc_17 = v2804.x; acc_18 = v2804.y; acc_19 = v2804.z; acc_20 = v2804.w;
+                const float4 v2812 = ptx::mma_m16n8k16(v2782.x, v2782.y, v2782.z, v2782.w, v2796.z, v2796.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2801.x; acc_22 = v2801.y; acc_23 = v2801.z; acc_24 = v2801.w;
+                acc_21 = v2812.x; acc_22 = v2812.y; acc_23 = v2812.z; acc_24 = v2812.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
@@ -1918,15 +1918,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2826 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v2837 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v2833 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2768];
-                  const float4 v2841 = ptx::mma_m16n8k16(v2833.x, v2833.y, v2833.z, v2833.w, v2826.x, v2826.y, acc_17,
+                  const uint4 v2843 = *(const uint4*)&input_bf16x2[(32 + v2780) * 4];
+                  const float4 v2851 = ptx::mma_m16n8k16(v2843.x, v2843.y, v2843.z, v2843.w, v2837.x, v2837.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2841.x; acc_18 = v2841.y; acc_19 = v2841.z; acc_20 = v2841.w;
-                  const float4 v2849 = ptx::mma_m16n8k16(v2833.x, v2833.y, v2833.z, v2833.w, v2826.z, v2826.w, acc_21,
+                  acc_17 = v2851.x; acc_18 = v2851.y; acc_19 = v2851.z; acc_20 = v2851.w;
+                  const float4 v2859 = ptx::mma_m16n8k16(v2843.x, v2843.y, v2843.z, v2843.w, v2837.z, v2837.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2849.x; acc_22 = v2849.y; acc_23 = v2849.z; acc_24 = v2849.w;
+                  acc_21 = v2859.x; acc_22 = v2859.y; acc_23 = v2859.z; acc_24 = v2859.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1937,30 +1937,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap_2 ? 0u : next_2;
                 drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2763 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2774 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               // down: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2877 = tid * 2;
-                  const u32 v2878 = v2761 + v2877;
-                  const float2 v2879 = *(const float2*)&partials[v2878];
-                  const float2 v2882 = *(const float2*)&partials[v2878 + 128];
-                  const float2 v2887 = *(const float2*)&partials[v2878 + 256];
-                  const float2 v2892 = *(const float2*)&partials[v2878 + 384];
-                  const float2 v2897 = *(const float2*)&partials[v2878 + 512];
-                  const float2 v2902 = *(const float2*)&partials[v2878 + 640];
-                  const float2 v2907 = *(const float2*)&partials[v2878 + 768];
-                  const float v2909 = v2879.x + v2882.x + v2887.x + v2892.x + v2897.x + v2902.x + v2907.x;
-                  const float v2910 = v2879.y + v2882.y + v2887.y + v2892.y + v2897.y + v2902.y + v2907.y;
-                  const float2 v2912 = *(const float2*)&partials[v2878 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2877;
-                  const u32 v2921 = row / 2;
-                  const uint4 v2933 = make_uint4(__float_as_uint(early + (v2909 + v2912.x)),
-                      __float_as_uint(early_2 + (v2910 + v2912.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2921 % 2 * 24 + v2921 / 2], v2933);
+                  const u32 v2887 = tid * 2;
+                  const u32 v2888 = v2772 + v2887;
+                  const float2 v2889 = *(const float2*)&partials[v2888];
+                  const float2 v2892 = *(const float2*)&partials[v2888 + 128];
+                  const float2 v2897 = *(const float2*)&partials[v2888 + 256];
+                  const float2 v2902 = *(const float2*)&partials[v2888 + 384];
+                  const float2 v2907 = *(const float2*)&partials[v2888 + 512];
+                  const float2 v2912 = *(const float2*)&partials[v2888 + 640];
+                  const float2 v2917 = *(const float2*)&partials[v2888 + 768];
+                  const float v2919 = v2889.x + v2892.x + v2897.x + v2902.x + v2907.x + v2912.x + v2917.x;
+                  const float v2920 = v2889.y + v2892.y + v2897.y + v2902.y + v2907.y + v2912.y + v2917.y;
+                  const float2 v2922 = *(const float2*)&partials[v2888 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2887;
+                  const u32 v2931 = row / 2;
+                  const uint4 v2943 = make_uint4(__float_as_uint(early + (v2919 + v2922.x)),
+                      __float_as_uint(early_2 + (v2920 + v2922.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2931 % 2 * 24 + v2931 / 2], v2943);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1970,8 +1970,8 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v2938 = tid == 0;
-            if (v2938) {
+            const bool v2948 = tid == 0;
+            if (v2948) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
@@ -1979,8 +1979,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- read ahead of qkv ----
               {
                 if (tid < 24) {
-                  const uint2 v2946 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
-                  gain = v2946.x; gain_2 = v2946.y;
+                  const uint2 v2956 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
+                  gain = v2956.x; gain_2 = v2956.y;
                 } else {
                   gain = 0u;
                   gain_2 = 0u;
@@ -1992,9 +1992,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 i_2 = row % 32 / 2;
                   const float angle = (float)pos_now * inv_freq[i_2];
                   const float turns = -rintf(angle * 0.15915494f);
-                  const float v2968 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
-                  const float cos_2 = ptx::cos(v2968);
-                  const float sin_2 = ptx::sin(v2968);
+                  const float v2978 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
+                  const float cos_2 = ptx::cos(v2978);
+                  const float sin_2 = ptx::sin(v2978);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
@@ -2012,8 +2012,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2987 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  held = v2987.x; held_2 = v2987.y; held_3 = v2987.z; held_4 = v2987.w;
+                  const uint4 v2997 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  held = v2997.x; held_2 = v2997.y; held_3 = v2997.z; held_4 = v2997.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2030,9 +2030,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3012 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3022 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_5 = v3012.x; held_6 = v3012.y; held_7 = v3012.z; held_8 = v3012.w;
+                  held_5 = v3022.x; held_6 = v3022.y; held_7 = v3022.z; held_8 = v3022.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2049,9 +2049,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3037 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3047 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_9 = v3037.x; held_10 = v3037.y; held_11 = v3037.z; held_12 = v3037.w;
+                  held_9 = v3047.x; held_10 = v3047.y; held_11 = v3047.z; held_12 = v3047.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2068,9 +2068,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3062 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3072 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_13 = v3062.x; held_14 = v3062.y; held_15 = v3062.z; held_16 = v3062.w;
+                  held_13 = v3072.x; held_14 = v3072.y; held_15 = v3072.z; held_16 = v3072.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2086,8 +2086,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 // ---- read ahead of lm_head ----
                 {
                   if (tid < 24) {
-                    const uint2 v3081 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3081.x; gain_2 = v3081.y;
+                    const uint2 v3091 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3091.x; gain_2 = v3091.y;
                   } else {
                     gain = 0u;
                     gain_2 = 0u;
@@ -2103,9 +2103,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3099 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3109 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held = v3099.x; held_2 = v3099.y; held_3 = v3099.z; held_4 = v3099.w;
+                    held = v3109.x; held_2 = v3109.y; held_3 = v3109.z; held_4 = v3109.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2122,9 +2122,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3124 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3134 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_5 = v3124.x; held_6 = v3124.y; held_7 = v3124.z; held_8 = v3124.w;
+                    held_5 = v3134.x; held_6 = v3134.y; held_7 = v3134.z; held_8 = v3134.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2141,9 +2141,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3149 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3159 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_9 = v3149.x; held_10 = v3149.y; held_11 = v3149.z; held_12 = v3149.w;
+                    held_9 = v3159.x; held_10 = v3159.y; held_11 = v3159.z; held_12 = v3159.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2160,9 +2160,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3174 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3184 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_13 = v3174.x; held_14 = v3174.y; held_15 = v3174.z; held_16 = v3174.w;
+                    held_13 = v3184.x; held_14 = v3184.y; held_15 = v3184.z; held_16 = v3184.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2192,7 +2192,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0u;
               }
             }
-            if (v2938) {
+            if (v2948) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2204,109 +2204,109 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v3196 = tid * 2;
-            const u32 first = (v3196 & 0xfffffffcu) | ((v3196 & 1u) << 1) | ((v3196 >> 1) & 1u);
+            const u32 v3206 = tid * 2;
+            const u32 first = (v3206 & 0xfffffffcu) | ((v3206 & 1u) << 1) | ((v3206 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v3207 = tid + 24;
+              const u32 v3217 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3207]);
-              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3207, packet_2);
-              const float v3244 = __uint_as_float(packet.x | packet.z);
-              const float v3245 = __uint_as_float(packet.y);
-              const float v3251 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v3252 = __uint_as_float(packet_2.y);
-              const float v3260 = fmaf(v3251, v3251, fmaf(v3245, v3245, fmaf(v3244, v3244, squares)));
-              squares = fmaf(v3252, v3252, v3260);
-              input_bf16x2[first] = ptx::pack_bf16(v3244 * ptx::bf16_lo(gain), v3245 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v3251 * ptx::bf16_lo(gain_2), v3252 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3217]);
+              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3217, packet_2);
+              const float v3254 = __uint_as_float(packet.x | packet.z);
+              const float v3255 = __uint_as_float(packet.y);
+              const float v3261 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v3262 = __uint_as_float(packet_2.y);
+              const float v3270 = fmaf(v3261, v3261, fmaf(v3255, v3255, fmaf(v3254, v3254, squares)));
+              squares = fmaf(v3262, v3262, v3270);
+              input_bf16x2[first] = ptx::pack_bf16(v3254 * ptx::bf16_lo(gain), v3255 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v3261 * ptx::bf16_lo(gain_2), v3262 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v3270 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3271 = squares + v3270;
-            const float v3272 = __shfl_xor_sync(0xffffffffu, v3271, 8u);
-            const float v3273 = v3271 + v3272;
-            const float v3274 = __shfl_xor_sync(0xffffffffu, v3273, 4u);
-            const float v3275 = v3273 + v3274;
-            const float v3276 = __shfl_xor_sync(0xffffffffu, v3275, 2u);
-            const float v3277 = v3275 + v3276;
-            const float v3278 = __shfl_xor_sync(0xffffffffu, v3277, 1u);
+            const float v3280 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3281 = squares + v3280;
+            const float v3282 = __shfl_xor_sync(0xffffffffu, v3281, 8u);
+            const float v3283 = v3281 + v3282;
+            const float v3284 = __shfl_xor_sync(0xffffffffu, v3283, 4u);
+            const float v3285 = v3283 + v3284;
+            const float v3286 = __shfl_xor_sync(0xffffffffu, v3285, 2u);
+            const float v3287 = v3285 + v3286;
+            const float v3288 = __shfl_xor_sync(0xffffffffu, v3287, 1u);
             if (lane == 0) {
-              scratch[warp] = v3277 + v3278;
+              scratch[warp] = v3287 + v3288;
             }
             ptx::bar_sync<1, 256>();
-            const float v3293 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3299 = __fmul_rn(v3293 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3299);
+            const float v3303 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3309 = __fmul_rn(v3303 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3309);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
             // lm_head: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v3305 = warp * 128;
+            const u32 v3315 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3315 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3323 = ptx::mma_m16n8k16(v3315.x, v3315.y, v3315.z, v3315.w, held, held_2, acc, acc_2,
+              const uint4 v3325 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3333 = ptx::mma_m16n8k16(v3325.x, v3325.y, v3325.z, v3325.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3323.x; acc_2 = v3323.y; acc_3 = v3323.z; acc_4 = v3323.w;
-              const float4 v3331 = ptx::mma_m16n8k16(v3315.x, v3315.y, v3315.z, v3315.w, held_3, held_4, acc_5, acc_6,
+              acc = v3333.x; acc_2 = v3333.y; acc_3 = v3333.z; acc_4 = v3333.w;
+              const float4 v3341 = ptx::mma_m16n8k16(v3325.x, v3325.y, v3325.z, v3325.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3331.x; acc_6 = v3331.y; acc_7 = v3331.z; acc_8 = v3331.w;
+              acc_5 = v3341.x; acc_6 = v3341.y; acc_7 = v3341.z; acc_8 = v3341.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3305 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3315 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3355 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3363 = ptx::mma_m16n8k16(v3355.x, v3355.y, v3355.z, v3355.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3366 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3374 = ptx::mma_m16n8k16(v3366.x, v3366.y, v3366.z, v3366.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3363.x; acc_10 = v3363.y; acc_11 = v3363.z; acc_12 = v3363.w;
-              const float4 v3371 = ptx::mma_m16n8k16(v3355.x, v3355.y, v3355.z, v3355.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3374.x; acc_10 = v3374.y; acc_11 = v3374.z; acc_12 = v3374.w;
+              const float4 v3382 = ptx::mma_m16n8k16(v3366.x, v3366.y, v3366.z, v3366.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3371.x; acc_14 = v3371.y; acc_15 = v3371.z; acc_16 = v3371.w;
+              acc_13 = v3382.x; acc_14 = v3382.y; acc_15 = v3382.z; acc_16 = v3382.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3305 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3315 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3396 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3404 = ptx::mma_m16n8k16(v3396.x, v3396.y, v3396.z, v3396.w, held_9, held_10, acc_17,
+              const uint4 v3408 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3416 = ptx::mma_m16n8k16(v3408.x, v3408.y, v3408.z, v3408.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3404.x; acc_18 = v3404.y; acc_19 = v3404.z; acc_20 = v3404.w;
-              const float4 v3412 = ptx::mma_m16n8k16(v3396.x, v3396.y, v3396.z, v3396.w, held_11, held_12, acc_21,
+              acc_17 = v3416.x; acc_18 = v3416.y; acc_19 = v3416.z; acc_20 = v3416.w;
+              const float4 v3424 = ptx::mma_m16n8k16(v3408.x, v3408.y, v3408.z, v3408.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3412.x; acc_22 = v3412.y; acc_23 = v3412.z; acc_24 = v3412.w;
+              acc_21 = v3424.x; acc_22 = v3424.y; acc_23 = v3424.z; acc_24 = v3424.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3305 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3315 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3437 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3445 = ptx::mma_m16n8k16(v3437.x, v3437.y, v3437.z, v3437.w, held_13, held_14, acc_25,
+              const uint4 v3450 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3458 = ptx::mma_m16n8k16(v3450.x, v3450.y, v3450.z, v3450.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3445.x; acc_26 = v3445.y; acc_27 = v3445.z; acc_28 = v3445.w;
-              const float4 v3453 = ptx::mma_m16n8k16(v3437.x, v3437.y, v3437.z, v3437.w, held_15, held_16, acc_29,
+              acc_25 = v3458.x; acc_26 = v3458.y; acc_27 = v3458.z; acc_28 = v3458.w;
+              const float4 v3466 = ptx::mma_m16n8k16(v3450.x, v3450.y, v3450.z, v3450.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3453.x; acc_30 = v3453.y; acc_31 = v3453.z; acc_32 = v3453.w;
+              acc_29 = v3466.x; acc_30 = v3466.y; acc_31 = v3466.z; acc_32 = v3466.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3305 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3315 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3473 = half_2 * 1024;
-              const u32 v3475 = v3473 + warp * 128;
+              const u32 v3487 = half_2 * 1024;
+              const u32 v3489 = v3487 + warp * 128;
               // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -2315,14 +2315,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3492 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v3498 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v3506 = ptx::mma_m16n8k16(v3498.x, v3498.y, v3498.z, v3498.w, v3492.x, v3492.y, acc_33,
+                  const uint4 v3507 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v3512 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v3520 = ptx::mma_m16n8k16(v3512.x, v3512.y, v3512.z, v3512.w, v3507.x, v3507.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3506.x; acc_34 = v3506.y; acc_35 = v3506.z; acc_36 = v3506.w;
-                  const float4 v3514 = ptx::mma_m16n8k16(v3498.x, v3498.y, v3498.z, v3498.w, v3492.z, v3492.w, acc_37,
+                  acc_33 = v3520.x; acc_34 = v3520.y; acc_35 = v3520.z; acc_36 = v3520.w;
+                  const float4 v3528 = ptx::mma_m16n8k16(v3512.x, v3512.y, v3512.z, v3512.w, v3507.z, v3507.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3514.x; acc_38 = v3514.y; acc_39 = v3514.z; acc_40 = v3514.w;
+                  acc_37 = v3528.x; acc_38 = v3528.y; acc_39 = v3528.z; acc_40 = v3528.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2333,66 +2333,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3475 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3489 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // lm_head: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3542 = tid * 2;
-                  const u32 v3543 = v3473 + v3542;
-                  const float2 v3544 = *(const float2*)&partials[v3543];
-                  const float2 v3547 = *(const float2*)&partials[v3543 + 128];
-                  const float2 v3552 = *(const float2*)&partials[v3543 + 256];
-                  const float2 v3557 = *(const float2*)&partials[v3543 + 384];
-                  const float2 v3562 = *(const float2*)&partials[v3543 + 512];
-                  const float2 v3567 = *(const float2*)&partials[v3543 + 640];
-                  const float2 v3572 = *(const float2*)&partials[v3543 + 768];
-                  const float v3574 = v3544.x + v3547.x + v3552.x + v3557.x + v3562.x + v3567.x + v3572.x;
-                  const float v3575 = v3544.y + v3547.y + v3552.y + v3557.y + v3562.y + v3567.y + v3572.y;
-                  const float2 v3577 = *(const float2*)&partials[v3543 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3542;
-                  const float v3584 = __fmul_rn(v3574 + v3577.x, scale);
-                  const float v3585 = __fmul_rn(v3575 + v3577.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3584, v3585);
-                  const bool v3592 = v3584 > best_2 || (v3584 == best_2 && row < best_index_2);
-                  best_2 = v3592 ? v3584 : best_2;
-                  best_index_2 = v3592 ? row : best_index_2;
-                  const u32 v3595 = row + 1;
-                  const bool v3602 = v3585 > best_2 || (v3585 == best_2 && v3595 < best_index_2);
-                  best_2 = v3602 ? v3585 : best_2;
-                  best_index_2 = v3602 ? v3595 : best_index_2;
+                  const u32 v3556 = tid * 2;
+                  const u32 v3557 = v3487 + v3556;
+                  const float2 v3558 = *(const float2*)&partials[v3557];
+                  const float2 v3561 = *(const float2*)&partials[v3557 + 128];
+                  const float2 v3566 = *(const float2*)&partials[v3557 + 256];
+                  const float2 v3571 = *(const float2*)&partials[v3557 + 384];
+                  const float2 v3576 = *(const float2*)&partials[v3557 + 512];
+                  const float2 v3581 = *(const float2*)&partials[v3557 + 640];
+                  const float2 v3586 = *(const float2*)&partials[v3557 + 768];
+                  const float v3588 = v3558.x + v3561.x + v3566.x + v3571.x + v3576.x + v3581.x + v3586.x;
+                  const float v3589 = v3558.y + v3561.y + v3566.y + v3571.y + v3576.y + v3581.y + v3586.y;
+                  const float2 v3591 = *(const float2*)&partials[v3557 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3556;
+                  const float v3598 = __fmul_rn(v3588 + v3591.x, scale);
+                  const float v3599 = __fmul_rn(v3589 + v3591.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3598, v3599);
+                  const bool v3606 = v3598 > best_2 || (v3598 == best_2 && row < best_index_2);
+                  best_2 = v3606 ? v3598 : best_2;
+                  best_index_2 = v3606 ? row : best_index_2;
+                  const u32 v3609 = row + 1;
+                  const bool v3616 = v3599 > best_2 || (v3599 == best_2 && v3609 < best_index_2);
+                  best_2 = v3616 ? v3599 : best_2;
+                  best_index_2 = v3616 ? v3609 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
             // the CTA's largest logit, the lowest index of several  [product/lmhead.go, Argmax.publish]
-            const float v3608 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3610 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3617 = v3608 > best_2 || (v3608 == best_2 && v3610 < best_index_2);
-            best_2 = v3617 ? v3608 : best_2;
-            best_index_2 = v3617 ? v3610 : best_index_2;
-            const float v3621 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3623 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3630 = v3621 > best_2 || (v3621 == best_2 && v3623 < best_index_2);
-            best_2 = v3630 ? v3621 : best_2;
-            best_index_2 = v3630 ? v3623 : best_index_2;
-            const float v3634 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3636 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3643 = v3634 > best_2 || (v3634 == best_2 && v3636 < best_index_2);
-            best_2 = v3643 ? v3634 : best_2;
-            best_index_2 = v3643 ? v3636 : best_index_2;
-            const float v3647 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3649 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3656 = v3647 > best_2 || (v3647 == best_2 && v3649 < best_index_2);
-            best_2 = v3656 ? v3647 : best_2;
-            best_index_2 = v3656 ? v3649 : best_index_2;
-            const float v3660 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3662 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3669 = v3660 > best_2 || (v3660 == best_2 && v3662 < best_index_2);
-            best_2 = v3669 ? v3660 : best_2;
-            best_index_2 = v3669 ? v3662 : best_index_2;
+            const float v3622 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3624 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3631 = v3622 > best_2 || (v3622 == best_2 && v3624 < best_index_2);
+            best_2 = v3631 ? v3622 : best_2;
+            best_index_2 = v3631 ? v3624 : best_index_2;
+            const float v3635 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3637 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3644 = v3635 > best_2 || (v3635 == best_2 && v3637 < best_index_2);
+            best_2 = v3644 ? v3635 : best_2;
+            best_index_2 = v3644 ? v3637 : best_index_2;
+            const float v3648 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3650 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3657 = v3648 > best_2 || (v3648 == best_2 && v3650 < best_index_2);
+            best_2 = v3657 ? v3648 : best_2;
+            best_index_2 = v3657 ? v3650 : best_index_2;
+            const float v3661 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3663 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3670 = v3661 > best_2 || (v3661 == best_2 && v3663 < best_index_2);
+            best_2 = v3670 ? v3661 : best_2;
+            best_index_2 = v3670 ? v3663 : best_index_2;
+            const float v3674 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3676 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3683 = v3674 > best_2 || (v3674 == best_2 && v3676 < best_index_2);
+            best_2 = v3683 ? v3674 : best_2;
+            best_index_2 = v3683 ? v3676 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2402,46 +2402,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3676 = scratch[0];
-              const u32 v3677 = scratch_index[0];
-              const bool v3684 = v3676 > best_3 || (v3676 == best_3 && v3677 < best_index_3);
-              best_3 = v3684 ? v3676 : best_3;
-              best_index_3 = v3684 ? v3677 : best_index_3;
-              const float v3687 = scratch[1];
-              const u32 v3688 = scratch_index[1];
-              const bool v3695 = v3687 > best_3 || (v3687 == best_3 && v3688 < best_index_3);
-              best_3 = v3695 ? v3687 : best_3;
-              best_index_3 = v3695 ? v3688 : best_index_3;
-              const float v3698 = scratch[2];
-              const u32 v3699 = scratch_index[2];
-              const bool v3706 = v3698 > best_3 || (v3698 == best_3 && v3699 < best_index_3);
-              best_3 = v3706 ? v3698 : best_3;
-              best_index_3 = v3706 ? v3699 : best_index_3;
-              const float v3709 = scratch[3];
-              const u32 v3710 = scratch_index[3];
-              const bool v3717 = v3709 > best_3 || (v3709 == best_3 && v3710 < best_index_3);
-              best_3 = v3717 ? v3709 : best_3;
-              best_index_3 = v3717 ? v3710 : best_index_3;
-              const float v3720 = scratch[4];
-              const u32 v3721 = scratch_index[4];
-              const bool v3728 = v3720 > best_3 || (v3720 == best_3 && v3721 < best_index_3);
-              best_3 = v3728 ? v3720 : best_3;
-              best_index_3 = v3728 ? v3721 : best_index_3;
-              const float v3731 = scratch[5];
-              const u32 v3732 = scratch_index[5];
-              const bool v3739 = v3731 > best_3 || (v3731 == best_3 && v3732 < best_index_3);
-              best_3 = v3739 ? v3731 : best_3;
-              best_index_3 = v3739 ? v3732 : best_index_3;
-              const float v3742 = scratch[6];
-              const u32 v3743 = scratch_index[6];
-              const bool v3750 = v3742 > best_3 || (v3742 == best_3 && v3743 < best_index_3);
-              best_3 = v3750 ? v3742 : best_3;
-              best_index_3 = v3750 ? v3743 : best_index_3;
-              const float v3753 = scratch[7];
-              const u32 v3754 = scratch_index[7];
-              const bool v3761 = v3753 > best_3 || (v3753 == best_3 && v3754 < best_index_3);
-              best_3 = v3761 ? v3753 : best_3;
-              best_index_3 = v3761 ? v3754 : best_index_3;
+              const float v3690 = scratch[0];
+              const u32 v3691 = scratch_index[0];
+              const bool v3698 = v3690 > best_3 || (v3690 == best_3 && v3691 < best_index_3);
+              best_3 = v3698 ? v3690 : best_3;
+              best_index_3 = v3698 ? v3691 : best_index_3;
+              const float v3701 = scratch[1];
+              const u32 v3702 = scratch_index[1];
+              const bool v3709 = v3701 > best_3 || (v3701 == best_3 && v3702 < best_index_3);
+              best_3 = v3709 ? v3701 : best_3;
+              best_index_3 = v3709 ? v3702 : best_index_3;
+              const float v3712 = scratch[2];
+              const u32 v3713 = scratch_index[2];
+              const bool v3720 = v3712 > best_3 || (v3712 == best_3 && v3713 < best_index_3);
+              best_3 = v3720 ? v3712 : best_3;
+              best_index_3 = v3720 ? v3713 : best_index_3;
+              const float v3723 = scratch[3];
+              const u32 v3724 = scratch_index[3];
+              const bool v3731 = v3723 > best_3 || (v3723 == best_3 && v3724 < best_index_3);
+              best_3 = v3731 ? v3723 : best_3;
+              best_index_3 = v3731 ? v3724 : best_index_3;
+              const float v3734 = scratch[4];
+              const u32 v3735 = scratch_index[4];
+              const bool v3742 = v3734 > best_3 || (v3734 == best_3 && v3735 < best_index_3);
+              best_3 = v3742 ? v3734 : best_3;
+              best_index_3 = v3742 ? v3735 : best_index_3;
+              const float v3745 = scratch[5];
+              const u32 v3746 = scratch_index[5];
+              const bool v3753 = v3745 > best_3 || (v3745 == best_3 && v3746 < best_index_3);
+              best_3 = v3753 ? v3745 : best_3;
+              best_index_3 = v3753 ? v3746 : best_index_3;
+              const float v3756 = scratch[6];
+              const u32 v3757 = scratch_index[6];
+              const bool v3764 = v3756 > best_3 || (v3756 == best_3 && v3757 < best_index_3);
+              best_3 = v3764 ? v3756 : best_3;
+              best_index_3 = v3764 ? v3757 : best_index_3;
+              const float v3767 = scratch[7];
+              const u32 v3768 = scratch_index[7];
+              const bool v3775 = v3767 > best_3 || (v3767 == best_3 && v3768 < best_index_3);
+              best_3 = v3775 ? v3767 : best_3;
+              best_index_3 = v3775 ? v3768 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2464,37 +2464,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3772 = best[lane];
-                const u32 v3773 = best_index[lane];
-                const bool v3780 = v3772 > best_2 || (v3772 == best_2 && v3773 < best_index_2);
-                best_2 = v3780 ? v3772 : best_2;
-                best_index_2 = v3780 ? v3773 : best_index_2;
+                const float v3786 = best[lane];
+                const u32 v3787 = best_index[lane];
+                const bool v3794 = v3786 > best_2 || (v3786 == best_2 && v3787 < best_index_2);
+                best_2 = v3794 ? v3786 : best_2;
+                best_index_2 = v3794 ? v3787 : best_index_2;
               }
-              const float v3784 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3786 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3793 = v3784 > best_2 || (v3784 == best_2 && v3786 < best_index_2);
-              best_2 = v3793 ? v3784 : best_2;
-              best_index_2 = v3793 ? v3786 : best_index_2;
-              const float v3797 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3799 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3806 = v3797 > best_2 || (v3797 == best_2 && v3799 < best_index_2);
-              best_2 = v3806 ? v3797 : best_2;
-              best_index_2 = v3806 ? v3799 : best_index_2;
-              const float v3810 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3812 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3819 = v3810 > best_2 || (v3810 == best_2 && v3812 < best_index_2);
-              best_2 = v3819 ? v3810 : best_2;
-              best_index_2 = v3819 ? v3812 : best_index_2;
-              const float v3823 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3825 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3832 = v3823 > best_2 || (v3823 == best_2 && v3825 < best_index_2);
-              best_2 = v3832 ? v3823 : best_2;
-              best_index_2 = v3832 ? v3825 : best_index_2;
-              const float v3836 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3838 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3845 = v3836 > best_2 || (v3836 == best_2 && v3838 < best_index_2);
-              best_2 = v3845 ? v3836 : best_2;
-              best_index_2 = v3845 ? v3838 : best_index_2;
+              const float v3798 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3800 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3807 = v3798 > best_2 || (v3798 == best_2 && v3800 < best_index_2);
+              best_2 = v3807 ? v3798 : best_2;
+              best_index_2 = v3807 ? v3800 : best_index_2;
+              const float v3811 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3813 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3820 = v3811 > best_2 || (v3811 == best_2 && v3813 < best_index_2);
+              best_2 = v3820 ? v3811 : best_2;
+              best_index_2 = v3820 ? v3813 : best_index_2;
+              const float v3824 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3826 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3833 = v3824 > best_2 || (v3824 == best_2 && v3826 < best_index_2);
+              best_2 = v3833 ? v3824 : best_2;
+              best_index_2 = v3833 ? v3826 : best_index_2;
+              const float v3837 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3839 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3846 = v3837 > best_2 || (v3837 == best_2 && v3839 < best_index_2);
+              best_2 = v3846 ? v3837 : best_2;
+              best_index_2 = v3846 ? v3839 : best_index_2;
+              const float v3850 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3852 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3859 = v3850 > best_2 || (v3850 == best_2 && v3852 < best_index_2);
+              best_2 = v3859 ? v3850 : best_2;
+              best_index_2 = v3859 ? v3852 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2504,8 +2504,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3857 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3857);
+              const u64 v3871 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3871);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2538,8 +2538,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3889 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3889;
+          const u32 v3903 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3903;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2572,14 +2572,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3926 = warp * 4;
-      const u32 v3927 = notes[v3926];
-      if (notes[0] != 0 && v3927 != 0) {
-        const u32 v3936 = (cta * 9 + warp) * 4;
-        records[v3936] = v3927;
-        records[v3936 + 1] = notes[v3926 + 1];
-        records[v3936 + 2] = notes[v3926 + 2];
-        records[v3936 + 3] = notes[v3926 + 3];
+      const u32 v3940 = warp * 4;
+      const u32 v3941 = notes[v3940];
+      if (notes[0] != 0 && v3941 != 0) {
+        const u32 v3950 = (cta * 9 + warp) * 4;
+        records[v3950] = v3941;
+        records[v3950 + 1] = notes[v3940 + 1];
+        records[v3950 + 2] = notes[v3940 + 2];
+        records[v3950 + 3] = notes[v3940 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -2613,7 +2613,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u64 v3971 = (u64)layer * 18816;
+            const u64 v3985 = (u64)layer * 18816;
             // qkv: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2624,8 +2624,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v3991 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v3991) {
+              const bool v4005 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4005) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2642,7 +2642,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3971 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3985 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2683,12 +2683,12 @@ mkgen_step(const __grid_constant__ Params p) {
               }
             }
             // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [attention/attention.go, Attention.Produce]
-            const u32 v4061 = (pos_now + 31) / 32;
+            const u32 v4075 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v4061 / 2;
-              const u32 end = (split + 1) * v4061 / 2;
+              const u32 first = split * v4075 / 2;
+              const u32 end = (split + 1) * v4075 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -2697,7 +2697,7 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v4082 = page;
+                const u32 v4096 = page;
                 page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
                 // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
                 const u32 stage = fill;
@@ -2707,8 +2707,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 const bool wrap = next == 23;
                 landed = wrap ? 0u : next;
                 landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-                const bool v4108 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v4108) {
+                const bool v4122 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v4122) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
                 const u32 next_2 = led + 1;
@@ -2726,9 +2726,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v4145 = (((u64)layer * (u64)pages + (u64)v4082) * 2 + (u64)kv_head) * 16
+                  const u64 v4159 = (((u64)layer * (u64)pages + (u64)v4096) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4145 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4159 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[stage]);
                 }
                 const u32 next_4 = fill + 1;
@@ -2751,7 +2751,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u64 v4181 = (u64)layer * 18816 + 3840;
+            const u64 v4195 = (u64)layer * 18816 + 3840;
             // o: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2762,8 +2762,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4201 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4201) {
+              const bool v4215 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4215) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2780,7 +2780,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4181 + (u64)(first_tile + i_2) * 192], 3072,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4195 + (u64)(first_tile + i_2) * 192], 3072,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2802,7 +2802,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u64 v4254 = (u64)layer * 18816 + 6144;
+            const u64 v4268 = (u64)layer * 18816 + 6144;
             // gate_up: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2813,8 +2813,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4274 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4274) {
+              const bool v4288 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4288) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2831,7 +2831,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4254 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4268 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2853,7 +2853,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u64 v4327 = (u64)layer * 18816 + 14592;
+            const u64 v4341 = (u64)layer * 18816 + 14592;
             // down: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2864,8 +2864,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4347 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4347) {
+              const bool v4361 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4361) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2882,7 +2882,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4327 + (u64)(first_tile + i_2) * 352], 4096,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4341 + (u64)(first_tile + i_2) * 352], 4096,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2897,8 +2897,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap_5 = next_5 == 23;
               landed = wrap_5 ? 0u : next_5;
               landed_parity = wrap_5 ? landed_parity ^ 1u : landed_parity;
-              const bool v4398 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4398) {
+              const bool v4412 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4412) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_6 = led + 1;
@@ -2915,7 +2915,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4327 + (u64)(first_tile + i_2) * 352 + 256], 1536,
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4341 + (u64)(first_tile + i_2) * 352 + 256], 1536,
                     &full[stage_2], evict_first);
               }
               const u32 next_8 = fill + 1;
@@ -2950,8 +2950,8 @@ mkgen_step(const __grid_constant__ Params p) {
             const bool wrap = next == 23;
             landed = wrap ? 0u : next;
             landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-            const bool v4473 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4473) {
+            const bool v4487 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4487) {
               ptx::mbar_wait(&full[near], near_parity);
             }
             const u32 next_2 = led + 1;
@@ -2980,14 +2980,14 @@ mkgen_step(const __grid_constant__ Params p) {
       }
     }
     if (lane == 0) {
-      const u32 v4508 = warp * 4;
-      const u32 v4509 = notes[v4508];
-      if (notes[0] != 0 && v4509 != 0) {
-        const u32 v4518 = (cta * 9 + warp) * 4;
-        records[v4518] = v4509;
-        records[v4518 + 1] = notes[v4508 + 1];
-        records[v4518 + 2] = notes[v4508 + 2];
-        records[v4518 + 3] = notes[v4508 + 3];
+      const u32 v4522 = warp * 4;
+      const u32 v4523 = notes[v4522];
+      if (notes[0] != 0 && v4523 != 0) {
+        const u32 v4532 = (cta * 9 + warp) * 4;
+        records[v4532] = v4523;
+        records[v4532 + 1] = notes[v4522 + 1];
+        records[v4532 + 2] = notes[v4522 + 2];
+        records[v4532 + 3] = notes[v4522 + 3];
       }
     }
   }
