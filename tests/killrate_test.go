@@ -133,15 +133,15 @@ func (s shippedAs) build(t *testing.T, c models.Config, families []family) (all 
 // longPrefill is the tokens of a prefill step of run and serve.
 const longPrefill = 1024
 
-// prefills builds the prefill kernels beside one of n rows: of steps of that many tokens, 0 for the default, and of
-// short ones.
+// prefills builds the prefill kernels beside one of n rows: of steps of that many tokens, 0 for the default, and those
+// of fewer beside it.
 func (s shippedAs) prefills(t *testing.T, c models.Config, n, tokens int, add func(what string, k *ir.Kernel)) {
 	t.Helper()
 	all, err := megakernel.BuildPrefills(buildOf(t, c, megakernel.Options{Tokens: n, Weights: s.weights, Head: s.head,
 		KV: s.kv}), tokens, s.activations)
 	require.NoError(t, err)
-	for i, p := range all {
-		add([...]string{"prefill", "prefill of short prompts"}[i], p.IR)
+	for _, p := range all {
+		add(fmt.Sprintf("prefill of %d tokens", p.Options.Tokens), p.IR)
 	}
 }
 
