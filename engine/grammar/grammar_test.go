@@ -78,6 +78,10 @@ func TestSchemasOfClients(t *testing.T) {
 			"$id":{"$ref":"#/$defs/a"},"x":{"$id":"#x","$ref":"#/$defs/a"},"more":{"$ref":"#"}}}}`,
 			[]string{`[{"$id":2,"x":2,"more":{"x":2,"more":{}}}]`},
 			[]string{`[{"$id":1}]`, `[{"x":1}]`, `[{"more":[]}]`, `[{"more":{"x":1}}]`}},
+		// So they are where a path leads through it from outside.
+		{`{"$defs":{"a":{"const":1},"b":{"$id":"x","$defs":{"a":{"const":2},"c":{"items":{"$ref":"#/$defs/a"}}}}},
+			"properties":{"x":{"$ref":"#/$defs/b/$defs/c"},"y":{"anyOf":[{"$ref":"#/$defs/b/$defs/c"},{"$ref":"#/$defs/a"}]}}}`,
+			[]string{`{"x":[2],"y":[2,2]}`, `{"y":1}`}, []string{`{"x":[1]}`, `{"y":2}`}},
 		// A name with a slash is no path.
 		{`{"properties":{"a":{"items":{"items":{"const":1}}},"a/items":{"items":{"const":2}}}}`,
 			[]string{`{"a":[[1]],"a/items":[2]}`}, []string{`{"a/items":[1]}`, `{"a":[[2]]}`}},

@@ -51,32 +51,43 @@ func step(name string) string {
 	return "/" + strings.NewReplacer("~", "~0", "/", "~1", "%", "%25").Replace(name)
 }
 
-// pointed follows a reference from the schema at base: "#", or "#/" and a JSON pointer. It returns the path from the
-// root, too.
-func pointed(root json.RawMessage, base, ref string) (at json.RawMessage, path string, err error) {
-	path, ok := strings.CutPrefix(ref, "#")
-	if !ok || path != "" && path[0] != '/' {
-		return nil, "", fmt.Errorf("$ref: found %q, want # or #/ and a path within the schema", ref)
+// target is a schema that a reference leads to.
+type target struct {
+	raw  json.RawMessage
+	path string // from the root, its steps written as step does
+	base string // path of the schema around it that references in it are relative to
+}
+
+// pointed follows a reference from the schema at base: "#", or "#/" and a JSON pointer, which may lead into a schema
+// with an $id of its own.
+func pointed(root json.RawMessage, base, ref string) (target, error) {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if !ok || pointer != "" && pointer[0] != '/' {
+		return target{}, fmt.Errorf("$ref: found %q, want # or #/ and a path within the schema", ref)
 	}
-	path, at = base+path, root
-	for _, step := range strings.Split(path, "/")[1:] {
-		if plain, err := url.PathUnescape(step); err == nil {
-			step = plain
+	to := target{raw: root, path: "#", base: "#"}
+	for _, name := range strings.Split(base+pointer, "/")[1:] {
+		if plain, err := url.PathUnescape(name); err == nil {
+			name = plain
 		}
-		step = strings.ReplaceAll(strings.ReplaceAll(step, "~1", "/"), "~0", "~")
+		name = strings.ReplaceAll(strings.ReplaceAll(name, "~1", "/"), "~0", "~")
 		var list []json.RawMessage
-		if o, ok := readObject(at); ok {
-			at = o.values[step]
-		} else if i, err := strconv.Atoi(step); err == nil && json.Unmarshal(at, &list) == nil && i >= 0 && i < len(list) {
-			at = list[i]
-		} else {
-			at = nil
+		var next json.RawMessage
+		if o, ok := readObject(to.raw); ok {
+			if next = o.values[name]; o.resource() {
+				to.base = to.path
+			}
+		} else if json.Unmarshal(to.raw, &list) == nil {
+			if i, err := strconv.Atoi(name); err == nil && 0 <= i && i < len(list) {
+				next = list[i]
+			}
 		}
-		if at == nil {
-			return nil, "", fmt.Errorf("$ref: %q is not in the schema", ref)
+		if next == nil {
+			return target{}, fmt.Errorf("$ref: %q is not in the schema", ref)
 		}
+		to.raw, to.path = next, to.path+step(name)
 	}
-	return at, path, nil
+	return to, nil
 }
 
 // texts reads a string or a list of strings.

@@ -68,7 +68,7 @@ func compile(raw json.RawMessage) (c *schemas, root int32, err error) {
 	if !json.Valid(raw) {
 		return nil, 0, &Error{"#", "it is no JSON"}
 	}
-	root = c.ref(raw, "#")
+	root = c.ref(target{raw, "#", "#"})
 	if c.err == nil {
 		if err := c.prune(root); err != nil {
 			c.refuse("#", "%v", err)
@@ -78,9 +78,13 @@ func compile(raw json.RawMessage) (c *schemas, root int32, err error) {
 	return c, root, c.err
 }
 
-// ref is the rule of the schema at a path, which references lead to.
-func (c *schemas) ref(raw json.RawMessage, path string) int32 {
-	return c.rule("ref "+path, func(s int32) int32 { return c.value(s, raw, path) })
+// ref is the rule of a schema that references lead to.
+func (c *schemas) ref(to target) int32 {
+	return c.rule("ref "+to.path, func(s int32) int32 {
+		defer func(outer string) { c.base = outer }(c.base)
+		c.base = to.base
+		return c.value(s, to.raw, to.path)
+	})
 }
 
 // value is a way through any value of a schema.
@@ -143,12 +147,12 @@ func (c *schemas) combined(from int32, o object, how, at string) int32 {
 			c.refuse(at, "$ref: found %s, want a string", short(o.values[how]))
 			return from
 		}
-		target, path, err := pointed(c.root, c.base, ref)
+		to, err := pointed(c.root, c.base, ref)
 		if err != nil {
 			c.refuse(at, "%v", err)
 			return from
 		}
-		return c.call(from, c.ref(target, path))
+		return c.call(from, c.ref(to))
 	}
 	var all []json.RawMessage
 	if json.Unmarshal(o.values[how], &all) != nil || len(all) == 0 {
@@ -183,7 +187,7 @@ func (c *schemas) checkTypes(o object, all []json.RawMessage, how, at string) {
 	}
 }
 
-// resolved is what a schema refers to, if it does.
+// resolved is what a schema refers to, if it does and references there are relative to the same schema.
 func (c *schemas) resolved(raw json.RawMessage) json.RawMessage {
 	for range 10 {
 		o, _ := readObject(raw)
@@ -191,11 +195,11 @@ func (c *schemas) resolved(raw json.RawMessage) json.RawMessage {
 		if !o.has("$ref") || o.resource() || json.Unmarshal(o.values["$ref"], &ref) != nil {
 			return raw
 		}
-		to, _, err := pointed(c.root, c.base, ref)
-		if err != nil {
+		to, err := pointed(c.root, c.base, ref)
+		if err != nil || to.base != c.base {
 			return raw
 		}
-		raw = to
+		raw = to.raw
 	}
 	return raw
 }
