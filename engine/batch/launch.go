@@ -12,8 +12,8 @@ import (
 
 // Step runs one launch, if there are jobs. It returns ctx's error when ctx ended,
 // with which no job ends, or why the launch failed, with which all jobs ended that
-// ran; those in the queue go on. A job whose next token is too much for the kernel even alone ends
-// with the stepper's error, and Step returns nil.
+// ran; those in the queue go on. A job whose next token is too much for the kernel even
+// alone ends with the stepper's error, and Step returns nil.
 func (s *Scheduler) Step(ctx context.Context) error {
 	if s.closed {
 		panic("BUG: a step of a closed scheduler")

@@ -19,8 +19,8 @@ func (j *job) pieceAt(i int) int {
 	return 1
 }
 
-// rest is how many tokens of that piece are left from token i on. A piece that is too much for the kernel even alone
-// comes in halves, whatever else runs.
+// rest is how many tokens are left, from token i on, of the piece that token i belongs to: fewer than pieceAt where a
+// piece that is too much for the kernel even alone comes in halves, whatever else runs.
 func (j *job) rest(i int) int {
 	if n := j.pieceAt(i); n == j.piece && i < j.prompt {
 		return n - i%n

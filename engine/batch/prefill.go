@@ -6,13 +6,14 @@ import (
 )
 
 // A Prefiller's launch has the prompt with the fewest tokens left, so that first tokens come as early as they can on
-// average, and in every fourth one the oldest prompt, which no others can hold up; where it takes several sequences, a
-// row of each that decodes, and further prompts while there are rows left. Who cannot ride along, since the stepper
-// does not choose its token in such a launch, has a part in the next one, which is of a step's rows. There a prompt's
-// last token is fed, too, where the token behind it is drawn, has log-probabilities, penalties or a mask: the kernel
-// chooses in a step, while the host takes 2 to 10 ms for all logits of a large vocabulary.
+// average. Every fourth one has the oldest prompt instead, which no others can hold up. Where it takes several
+// sequences it has a row of each that decodes, too, and further prompts while there are rows left. With Options.Piece
+// it has one piece alone (sharePieces). Who cannot ride along, since the stepper does not choose its token in such a
+// launch, has a part in the next one, which is of a step's rows. There a prompt's last token is fed, too, where the
+// token behind it is drawn, has log-probabilities, penalties or a mask: the kernel chooses in a step, while the host
+// takes 2 to 10 ms for all logits of a large vocabulary.
 
-// oldestFirst is how many launches it takes until the oldest prompt comes first.
+// oldestFirst is of how many launches of prompts the oldest prompt comes first in one.
 const oldestFirst = 4
 
 // prefill is such a launch of some of the parts, each with a row so far; nil where there is none to be.
@@ -42,7 +43,6 @@ func (s *Scheduler) prefill(parts []part) []part {
 	if first < 0 {
 		return nil
 	}
-	s.prefills++
 	rows, limit := map[*job]int{}, st.PrefillRows()
 	for _, j := range riders {
 		rows[j] = 1
@@ -82,15 +82,24 @@ func (j *job) held(st Prefiller) int {
 	return 1
 }
 
+// beyondStep reports whether a launch has more rows than a step: it is a Prefiller's.
+func (s *Scheduler) beyondStep(parts []part) bool {
+	rows := 0
+	for _, p := range parts {
+		rows += p.rows
+	}
+	return rows > s.o.Stepper.Rows()
+}
+
 // leavesOut reports whether a launch is a Prefiller's and the next one is to be of those that it leaves out: of all
 // others where it is of one sequence, else of those that decode or have one token left to feed.
 func (s *Scheduler) leavesOut(parts []part) bool {
-	rows, in := 0, map[*job]int{}
+	in := map[*job]int{}
 	for _, p := range parts {
-		rows, in[p.j] = rows+p.rows, p.rows
+		in[p.j] = p.rows
 	}
 	st, ok := s.o.Stepper.(Prefiller)
-	if !ok || rows <= st.Rows() {
+	if !ok || !s.beyondStep(parts) {
 		return false
 	}
 	return st.PrefillSequences() == 1 ||

@@ -55,7 +55,7 @@ type Scheduler struct {
 	owed    []*job   // that have taken tokens since their HandOut
 	scoring *scoring // of the last launch; nil: its clients have all
 
-	prefills  int  // launches of a Prefiller that were planned
+	prefills  int  // launches of a Prefiller
 	prefilled bool // the last launch was a Prefiller's, and others had no part in it
 }
 

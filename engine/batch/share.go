@@ -72,7 +72,9 @@ func (s *Scheduler) plan() (parts []part, steps int) {
 		parts = s.share()
 		steps = s.steps(parts)
 		if s.reserve(parts, steps) || undraft(parts) && s.reserve(parts, steps) {
-			s.turn++
+			if s.turn++; s.beyondStep(parts) {
+				s.prefills++
+			}
 			s.prefilled = s.leavesOut(parts)
 			return parts, steps
 		}
