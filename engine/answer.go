@@ -204,6 +204,7 @@ func (a *answer) result() Result {
 // full ends the answer because no more than limit tokens fit.
 func (a *answer) full(limit int, o *Options) error {
 	a.res.Finish = KVFull
-	return &FullError{Prompt: a.res.Usage.Prompt, Chosen: len(a.res.Tokens), Limit: limit,
-		Positions: limit == o.Kernel.Config.MaxPositions}
+	positions := limit == o.Kernel.Config.MaxPositions
+	return &FullError{Prompt: a.res.Usage.Prompt, Chosen: len(a.res.Tokens), Limit: limit, Positions: positions,
+		Pinned: !positions && o.Pin > 0 && limit == o.positions()}
 }

@@ -40,14 +40,15 @@ type Options struct {
 	// PrefillChunk is how many tokens a launch of a prefill kernel has at most while other requests generate, of a
 	// prompt with cached tokens, where the others have generating ones together; with Pin, of none cached, always.
 	// More than Kernel has rows, and no more than such a kernel takes. nil for megakernel.PrefillBeside of the
-	// machine that it predicts for: launches that keep those waiting for at most megakernel.Gap that generate.
+	// machine that it predicts for: launches that keep those waiting for at most megakernel.Gap that generate, or for
+	// two launches of the smallest kernel.
 	PrefillChunk func(cached, generating int) int
 	Weights      runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text         *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 
 	// KVTokens is how many tokens the KV cache has room for, rounded up to whole
 	// pages; 0 for DefaultKVTokens. A sequence never grows beyond the model's
-	// MaxPositions.
+	// MaxPositions, nor with Pin beyond what the kernel has parts for (kv.Limits.PinnedTokens).
 	KVTokens int
 	// TokensPerLaunch is how many tokens a launch chooses at most; 0 for
 	// DefaultTokensPerLaunch. Generation has launches of one where the host chooses: with penalties or a

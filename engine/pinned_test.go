@@ -208,6 +208,11 @@ func TestPinnedPromptsOfMorePartsThanAPieceMayHave(t *testing.T) {
 			want = got.Tokens
 		}
 		require.Equal(t, want, got.Tokens)
+
+		var full *FullError
+		_, err = e.Generate(t.Context(), Request{Tokens: make([]int, e.KVTokens()+1), MaxTokens: 1}, nil)
+		require.ErrorAs(t, err, &full)
+		require.Equal(t, FullError{Prompt: e.KVTokens() + 1, Limit: e.KVTokens(), Pinned: true}, *full)
 		require.NoError(t, e.Close())
 	}
 }

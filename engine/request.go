@@ -121,19 +121,23 @@ type Piece struct {
 // NoToken is the Token of a Piece that only has text.
 const NoToken = -1
 
-// FullError says that the KV cache has no room for a token, or that the model was
-// not made for its position.
+// FullError says that the KV cache has no room for a token, that the model was not made for its position, or that the
+// kernel has no room for another part of a sequence with Pin.
 type FullError struct {
 	Prompt    int  // tokens of the prompt
 	Chosen    int  // tokens chosen until then
 	Limit     int  // tokens that fit
 	Positions bool // the limit is the model's, not the cache's
+	Pinned    bool // the limit is the kernel's, with Pin (kv.Limits.PinnedTokens); a greater Pin has a greater one
 }
 
 func (e *FullError) Error() string {
 	limit := fmt.Sprintf("the KV cache has room for %d tokens", e.Limit)
-	if e.Positions {
+	switch {
+	case e.Positions:
 		limit = fmt.Sprintf("the model was made for %d positions", e.Limit)
+	case e.Pinned:
+		limit = fmt.Sprintf("a sequence cut at fixed places has room for %d tokens (more with longer parts)", e.Limit)
 	}
 	if e.Chosen == 0 {
 		return fmt.Sprintf("%s, the prompt has %d", limit, e.Prompt)
