@@ -34,3 +34,17 @@ func TestZerosOfIdleLanesTakeNoStage(t *testing.T) {
 		require.Equal(t, stages, mk.Plan.Stages, "%s, %+v", c.model, c.o)
 	}
 }
+
+// Where only a stage less would make room for them there are none.
+func TestNoZerosOfIdleLanesWithoutRoom(t *testing.T) {
+	o := Options{Weights: "e4m3"}
+	ample := build(t, "llama3.2-1b", o)
+	for more, want := range map[int]int{16: ample.idle, -16: 0} {
+		o.SharedLimit = ample.Plan.SharedBytes + more
+		mk := build(t, "llama3.2-1b", o)
+		require.Equal(t, ample.Plan.Stages, mk.Plan.Stages)
+		require.Equal(t, want, mk.idle)
+		require.Equal(t, want > 0, mk.idleAt(mk.matrix(0)) > 0)
+		require.LessOrEqual(t, mk.Plan.SharedBytes, o.SharedLimit)
+	}
+}

@@ -28,7 +28,8 @@ type GEMV struct {
 	// Prefetch holds chunks in registers before X is there: then Hold must precede every Consume; nil: none.
 	Prefetch *RegisterPrefetch
 
-	// Idle is where zeros lie in X, in pairs, as many as a chunk has columns: see idleLanes. 0: nowhere.
+	// Idle is where zeros lie in X, in pairs and a multiple of 4, as many elements as a chunk has columns: see idleLanes.
+	// 0: there are none.
 	Idle int
 
 	Exchanged bool // plants a fault where weights are integers: high and low bytes of the input
@@ -130,6 +131,9 @@ func (g *GEMV) problem(e *grid.Env, r *pipeline.Ring) string {
 			"%s: Fixed is not for a token of %d elements and %d bits", g.Name, g.M.KPadded, g.M.Format.Bits()),
 		rule.Need(g.Fixed != nil || int(g.X.Len()) >= g.M.KPadded,
 			"%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
+		rule.Need(g.Idle == 0 || g.Idle%4 == 0 && int(g.X.Len()) >= 2*g.Idle+min(g.M.ChunkK, g.M.KPadded),
+			"%s: the input X has %d elements, want %d zeros from element %d on, a multiple of 8", g.Name, g.X.Len(),
+			min(g.M.ChunkK, g.M.KPadded), 2*g.Idle),
 		rule.Need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers),
 			"%s: Part has %d elements, want %d for %d consumer warps",
 			g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers),
@@ -260,9 +264,9 @@ func (g *GEMV) accumulators(k *dsl.Kernel) (acc [][]*dsl.Var[dsl.F32]) {
 // further it is a chunk later.
 type place struct{ first, chunk u32 }
 
-// HasIdleLanes is whether products of one row with weights of a format have lanes whose part of B nobody needs, and
-// which read zeros where there are some (GEMV.Idle): of weights that are widened to f16, whose clock falls by the power
-// they take. Other formats would have such lanes, too; they read copies.
+// HasIdleLanes reports whether products of one row with weights of a format have lanes whose part of B nobody needs,
+// and which read zeros where there are some (GEMV.Idle). So it is of weights that are widened to f16, whose kernels
+// take so much power that the SMs' clock falls. Other formats have such lanes, too; theirs read copies.
 func HasIdleLanes(f pipeline.Format) bool { return inHalf(f) }
 
 // inputPlace is a lane's place. As B its column is lane/4, and even columns have the first k group of e4m3; as A its
@@ -277,9 +281,9 @@ func (g *GEMV) inputPlace(e *grid.Env) place {
 	return idleLanes(e, lanes, g.Idle, own)
 }
 
-// idleLanes is own in the first lanes of a warp, and a place of zeros in the others where there is one, at word idle:
-// in these an operand has columns or rows of which the products are not used. Multiplied by zero they take less power
-// than as copies of others, and power is what the SMs' clock falls by.
+// idleLanes returns own in the first lanes of a warp, and in the others the place of the zeros, at word idle, where
+// there are some. The others have columns or rows of an operand of which the products are not used. Zeros take less
+// power there than copies of the first lanes' input, and at the limit of power the SMs' clock falls.
 func idleLanes(e *grid.Env, lanes, idle int, own place) place {
 	if idle == 0 {
 		return own
