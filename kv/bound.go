@@ -36,10 +36,10 @@ func (l *Limits) PinnedPartials(r *Request) int {
 	return n * l.KVHeads
 }
 
-// PinnedTokens is how many tokens a sequence has room for that is cut at multiples of pin, a row a launch, in a class
-// without window.
+// PinnedTokens returns for how many tokens of a sequence that is cut at multiples of pin there is room where it runs
+// alone, a row a launch, in a class without window. Below 1 there is no room.
 func (l *Limits) PinnedTokens(pin int) int {
-	items := l.CTAs*l.ItemsPerCTA - ceilDiv(l.Rows-1, l.tile())*l.KVHeads // rows of nobody have one a KV head, too
+	items := l.CTAs*l.ItemsPerCTA - ceilDiv(l.Rows-1, l.tile())*l.KVHeads // tiles of rows without a sequence, FillRows
 	return min(l.Partials, items) / l.KVHeads * pin
 }
 

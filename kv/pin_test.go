@@ -64,7 +64,7 @@ func TestAPinnedResultIsAlwaysMerged(t *testing.T) {
 		"or it would take another way in a launch in which it grows into a second part")
 }
 
-// A sequence alone may be as long as PinnedTokens says, and no part longer.
+// A sequence alone may have as many tokens in the cache as PinnedTokens says, and none more.
 func TestPinnedTokensHaveRoomAlone(t *testing.T) {
 	for _, l := range []Limits{h200(),
 		{CTAs: 3, KVHeads: 2, Group: 4, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 40, Partials: 1000,

@@ -6,8 +6,8 @@ import (
 	"github.com/mkgen/mkgen/tasks/product"
 )
 
-// idleBytes is how many zeros products of one row with weights of e4m3 want behind their input in shared memory, for
-// lanes whose part of an operand nobody needs (product.GEMV.Idle): as many as a chunk's input has bytes.
+// idleBytes is how many bytes of zeros products of one row with weights of e4m3 want behind their input in shared
+// memory, for lanes whose part of an operand nobody needs (product.GEMV.Idle): as many as the input of a chunk.
 func (mk *Kernel) idleBytes() int {
 	if mk.Ragged() || mk.Options.graph() {
 		return 0
@@ -21,7 +21,7 @@ func (mk *Kernel) idleBytes() int {
 	return pipeline.CeilDiv(most, 16) * 16
 }
 
-// planIdle plans again with room for idleBytes, where that takes no stage.
+// planIdle plans again with room for idleBytes, where that takes no stage. 16 bytes more align where the zeros begin.
 func (mk *Kernel) planIdle() error {
 	n := mk.idleBytes()
 	if n == 0 || mk.Plan.SharedBytes+n+16 > mk.Plan.SharedLimit {
@@ -31,7 +31,7 @@ func (mk *Kernel) planIdle() error {
 	return mk.planRing()
 }
 
-// idleAt is where the zeros for products of matrix m lie in the region of their input, in words; 0: nowhere.
+// idleAt is where the zeros for products of matrix m lie in the region of their input, in words; 0: there are none.
 func (mk *Kernel) idleAt(m *pipeline.MatrixPlan) int {
 	if mk.idle == 0 || !product.HasIdleLanes(m.Format) {
 		return 0
@@ -44,7 +44,8 @@ func (mk *Kernel) firstIdle() int {
 	return (mk.Plan.Region(regionInput).Bytes - mk.idle) / 4
 }
 
-// clearIdle writes the zeros. All threads of a CTA run it, and a barrier follows.
+// clearIdle writes the zeros, once a launch: nothing else is written there. All threads of a CTA run it, and the
+// prologue's barrier follows.
 func (f *single) clearIdle() {
 	k, zeros := f.k, dsl.View[dsl.U32](f.shared)
 	n := f.mk.idle / 16

@@ -155,8 +155,8 @@ func (p *Prefill) byHead() bool {
 	return a.QKNorm.Kind != models.NoNorm && !a.QKNormWide
 }
 
-// The kernels beside one of long prompts: of short prompts, with the tokens of a CTA's tile, and of what a prompt may
-// take of the time of those that decode.
+// Tokens a step of the kernels beside that of long prompts: smallPrefill, a CTA's tile, is for short prompts, and
+// mediumPrefill for prompts beside sequences that decode, whose launches are to be short.
 const (
 	smallPrefill  = 128
 	mediumPrefill = 512

@@ -54,7 +54,7 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 }
 
 // Gap is how long a sequence that decodes waits for its next token at most while a prompt is read, by prediction, in
-// seconds.
+// seconds; but see PrefillBeside of kernels whose smallest launches are long.
 const Gap = 20e-3
 
 // launchTime is what a launch takes beside its kernel, with what the host does before the next one, in seconds.
@@ -64,14 +64,15 @@ const launchTime = 0.5e-3
 // more than Gap: most of a small launch is what every launch takes, reading weights and making codes bf16.
 const gapOverLeast = 2
 
-// besideOver is what launches beside sequences that decode took over the prediction: a prompt of 8192 tokens of
-// qwen3-8b in launches of 512 on an H200 (docs/prefill.md).
+// besideOver is what launches beside sequences that decode are counted to take over the prediction. An H200 took 7 %
+// more for a prompt of 8192 tokens of qwen3-8b in launches of 512 (docs/prefill.md).
 const besideOver = 1.08
 
 // PrefillBeside returns how many tokens a launch of the prefill kernels has at most while other sequences decode
-// with mk, of a prompt behind cached ones, those that decode having decoding tokens in the cache together: as many,
-// in whole tiles, as take Gap by prediction, or twice a launch of the smallest kernel alone, and at least those of
-// that. Kernels of several sequences take those that decode along; else a step of mk is in the gap, too.
+// with mk, of a prompt behind cached ones, those that decode having decoding tokens in the cache together. They are as
+// many, in whole tiles, as take Gap by prediction, or where that is more as take gapOverLeast launches of the smallest
+// kernel without cached tokens, and at least as many as the smallest kernel has. Kernels of several sequences take
+// those that decode along; else a step of mk is in the gap, too.
 func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cached, decoding int) int {
 	kernels = slices.SortedFunc(slices.Values(kernels), func(a, b *Prefill) int {
 		return a.Options.Tokens - b.Options.Tokens

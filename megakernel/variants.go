@@ -74,7 +74,7 @@ func (mk *Kernel) variant(s attentionSpec, b *buffers, t Tables) *attention.Vari
 	return mk.windowed(s, b, t, attention.SlidingWindow)
 }
 
-// windowed is variant with another sliding window.
+// windowed is variant, whose sliding windows are what slides makes.
 func (mk *Kernel) windowed(s attentionSpec, b *buffers, t Tables,
 	slides func(window, sinks int) *attention.Variant) *attention.Variant {
 	var parts []*attention.Variant
@@ -158,8 +158,8 @@ func (b *builder) eachClass(s attention.Step, body func(class int)) {
 	attention.Turns(b.mk.pattern).Each(b.k, s.Layer, name, body)
 }
 
-// layerAttention returns the variants of attention that a kernel of one row has code for, and what calls body with
-// the number of the one of the step's layer: those of the classes, or one where these differ in their windows only.
+// layerAttention returns the variants of attention that a kernel of one row has code for: those of the classes, or one
+// where the classes differ in their windows only. each calls body with the number of the variant of the step's layer.
 func (f *single) layerAttention() (vs []*attention.Variant, each func(s attention.Step, body func(i int))) {
 	specs := f.mk.specs
 	i := slices.IndexFunc(specs, func(s attentionSpec) bool { return s.has(termWindow) })
@@ -178,7 +178,7 @@ func (f *single) layerAttention() (vs []*attention.Variant, each func(s attentio
 	return []*attention.Variant{v}, func(_ attention.Step, body func(i int)) { body(0) }
 }
 
-// ofClass is a number that the class of the step's layer has.
+// ofClass is number of the class of the step's layer.
 func (b *builder) ofClass(s attention.Step, number func(s attentionSpec) int) dsl.Val[dsl.U32] {
 	v := b.k.U32(number(b.mk.specs[0]))
 	for class := 1; class < len(b.mk.specs); class++ {

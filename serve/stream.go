@@ -46,9 +46,8 @@ func (e *events) done() *Error {
 	return nil
 }
 
-// streamed answers with one event a token; the last of a choice says how it ended, of a choice of calls in one event
-// more. A failure before the first
-// event is an ordinary error, after it an event.
+// streamed answers with one event a token; the last of a choice says how it ended. A choice of calls says so in an
+// event of its own, behind that of the calls. A failure before the first event is an ordinary error, after it an event.
 func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, reply *reply, from <-chan event) *Error {
 	out := newEvents(w)
 	for left := reply.choices; left > 0; {

@@ -96,7 +96,7 @@ func (r *runFlags) prefillTokens(of *megakernel.Kernel) (n int, asked bool) {
 	return 0, false
 }
 
-const prefillChunkUsage = "tokens of a prompt that a prefill kernel feeds at a time while other requests run, with --pin-split always: fewer keep those waiting less that generate (default as many as keep them waiting for at most 20 ms, by prediction)"
+const prefillChunkUsage = "tokens of a prompt that a prefill kernel feeds at a time while other requests run, with --pin-split always: fewer keep those waiting less that generate (default as many as keep them waiting for at most 20 ms, by prediction, or for two of the smallest launches)"
 
 // addPrefill builds the prefill kernels beside the others, opens devices for them and adds both to the engine's
 // options.

@@ -57,7 +57,7 @@ type Variant struct {
 	// Window or more positions before the query: chunks of such keys are not even
 	// read. 0: no window.
 	Window, Sinks int
-	// Windows, unless nil, is the window of a step's layer, up to Window.
+	// Windows, unless nil, is the window of a step's layer, 1 to Window, instead of Window.
 	Windows func(s Step) u32
 
 	// Means is the variant in float64.

@@ -22,8 +22,8 @@ func SlidingWindow(window, sinks int) *Variant {
 		Means: Meaning{Mask: func(q, k Place) bool { return k.Position+window > q.Position || k.Position < sinks }}}
 }
 
-// LayerWindows is SlidingWindow without sinks, of a window that the step's layer has, of at most most keys. It has no
-// meaning in float64: that is each layer's own.
+// LayerWindows is SlidingWindow without sinks whose window depends on the step's layer: of(s) keys, most at most. It
+// has no meaning in float64, which each layer's own SlidingWindow has.
 func LayerWindows(of func(s Step) dsl.Val[dsl.U32], most int) *Variant {
 	return &Variant{Name: "sliding windows by layer", Window: most, Windows: of,
 		Mask: func(q *Query, k *Key) dsl.Pred { return k.Position.Add(of(q.Step)).Gt(q.Position) }}

@@ -161,7 +161,7 @@ func passedValues(k *dsl.Kernel, f pipeline.Format, p pair) (lo, hi f32) {
 
 // RowScales are the scales of a matrix's rows, two at a time from an even row on: weights are the
 // packed weights, in which the matrix begins at from, in 16-byte elements. It is nil where the format has none. They
-// are what lies in memory, so that nothing waits for a load before a product has need of it: see scaled.
+// are returned as they lie in memory: whatever were computed of them here would wait for the load (see scaled).
 func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128],
 	from dsl.Val[dsl.U64]) func(row u32) []f32 {
 	if m.Format.ScaleBytes() == 0 {
@@ -205,9 +205,9 @@ func (g *GEMV) scaled(k *dsl.Kernel, ahead []*dsl.Var[dsl.F32], row u32, y0, y1 
 	return scaled(k, g.M.Format, func(u32) []f32 { return []f32{ahead[0].Get(), ahead[1].Get()} }, row, y0, y1)
 }
 
-// scaled are dot products of rows row and row+1 of a format's weights, times what scales says of the rows, if there are
-// scales, and what makes up for inputScale: units of input in fixed point are whole. Scales are loaded here at the
-// latest, and multiplied here first: a multiplication where they are asked for ahead would wait for them there.
+// scaled returns the dot products y0 and y1 of rows row and row+1 of a format's weights times the rows' scales, where
+// scales is not nil, and divided by inputScale where the input was multiplied by it. Scales are multiplied nowhere
+// before: where they are loaded ahead, a multiplication would wait for the load.
 func scaled(k *dsl.Kernel, f pipeline.Format, scales func(row u32) []f32, row u32, y0, y1 f32) (f32, f32) {
 	if scales == nil && !inHalf(f) {
 		return y0, y1

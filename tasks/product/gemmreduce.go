@@ -44,9 +44,9 @@ func (g *GEMM) newReduction(e *grid.Env) *reduction {
 	return m
 }
 
-// ahead loads the scales of the pair of rows that this thread finishes in the round that begins behind tile from of a
-// batch by so many tiles: before the batch's products, or behind the round before. Where a thread finishes several
-// pairs they come late.
+// ahead loads the scales of the pair of rows that this thread finishes in the round that begins with tile from + behind
+// of a batch: before the batch's products, or behind the round before. Where a thread finishes several pairs a round
+// each pair's are loaded where they are used.
 func (m *reduction) ahead(first, from u32, behind int, tiles, n u32) {
 	if m.scales == nil {
 		return
