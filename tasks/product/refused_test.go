@@ -47,6 +47,8 @@ func TestWhatProductsRefuse(t *testing.T) {
 		{"gemv", "w: the input X has 96 elements, want 128 for 100 columns padded", gemv(func(r *rig.Rig, g *product.GEMV) {
 			g.X = dsl.Shared[dsl.BF16](r.K, "short", 96, dsl.Align(16))
 		})},
+		{"gemv", "w: the input X has 128 elements, want 64 zeros from element 96 on, a multiple of 8",
+			gemv(func(_ *rig.Rig, g *product.GEMV) { g.Idle = 48 })},
 		{"gemv", "w: Part has 256 elements, want 512 for 2 consumer warps", gemv(func(r *rig.Rig, g *product.GEMV) {
 			g.Part.Buf = dsl.Shared[dsl.F32](r.K, "short", 256, dsl.Align(16))
 		})},
