@@ -150,7 +150,6 @@ func (g *GEMM) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, shar
 	if g.inShared() {
 		s := g.newSharedSums(e)
 		g.eachBatch(k, share, func(first, tiles u32) {
-			m.ahead(dsl.Optional(share.First.Add(first)), k.U32(0), 0, tiles, n)
 			g.eachChunk(k, func(chunk u32, columns int) {
 				s.multiply(c, r, x, tiles, chunk, columns, func() { x.advance(chunk) })
 			})
@@ -160,7 +159,6 @@ func (g *GEMM) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, shar
 	}
 	g.eachBatch(k, share, func(first, tiles u32) {
 		acc := g.accumulators(k)
-		m.ahead(dsl.Optional(share.First.Add(first)), k.U32(0), 0, tiles, n)
 		g.eachChunk(k, func(chunk u32, columns int) {
 			x.advance(chunk)
 			if g.M.Together > 1 {

@@ -27,43 +27,17 @@ func ColumnPartialsLen(consumers, padded, tiles int) int {
 type reduction struct {
 	g        *GEMM
 	e        *grid.Env
-	half     *dsl.Var[dsl.U32]   // of Part, for the next round
-	tiles    int                 // of a round
-	perWarp  int                 // elements of Part a warp has in a half
-	elements int                 // of a tile
-	scales   []*dsl.Var[dsl.F32] // of a thread's pair of rows in the next round, see ahead
+	half     *dsl.Var[dsl.U32] // of Part, for the next round
+	tiles    int               // of a round
+	perWarp  int               // elements of Part a warp has in a half
+	elements int               // of a tile
 }
 
 func (g *GEMM) newReduction(e *grid.Env) *reduction {
 	m := &reduction{g: g, e: e, half: dsl.NewVar(e.K.U32(0), "half"), tiles: roundTiles(e.Consumers, g.In.Padded())}
 	m.elements = 2 * tilePairs(g.In.Padded())
 	m.perWarp = m.tiles * m.elements
-	if g.Scales != nil && m.tiles*tilePairs(g.In.Padded()) <= e.Threads() {
-		m.scales = dsl.NewArray(e.K.F32(0), 2, "scale")
-	}
 	return m
-}
-
-// ahead loads the scales of the pair of rows that this thread finishes in the round that begins with tile from + behind
-// of a batch: before the batch's products, or behind the round before. Where a thread finishes several pairs a round
-// each pair's are loaded where they are used.
-func (m *reduction) ahead(first, from u32, behind int, tiles, n u32) {
-	if m.scales == nil {
-		return
-	}
-	m.g.pair(m.e, m.e.Tid, first, from.AddC(behind), tiles, n, func(row, _ u32) {
-		for i, v := range m.g.Scales(row) {
-			m.scales[i].Set(v)
-		}
-	})
-}
-
-// scalesOf are what ahead has loaded, or come now.
-func (m *reduction) scalesOf() func(row u32) []f32 {
-	if m.scales == nil {
-		return m.g.Scales
-	}
-	return func(u32) []f32 { return []f32{m.scales[0].Get(), m.scales[1].Get()} }
 }
 
 // run sums and finishes the tiles of a batch, first being its first row tile. One
@@ -96,7 +70,6 @@ func (m *reduction) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpil
 				m.handOn(row, token, y0, y1, epilogue)
 			})
 		})
-		m.ahead(first, from, m.tiles, tiles, n)
 		m.half.Set(m.half.Get().XorC(1))
 	}, dsl.Unroll(1))
 }
@@ -107,7 +80,7 @@ func (m *reduction) handOn(row, token u32, y0, y1 f32, epilogue ColumnEpilogue) 
 		back := m.e.K.F32(p.back())
 		y0, y1 = y0.Mul(back), y1.Mul(back)
 	}
-	y0, y1 = scaled(m.e.K, m.g.M.Format, m.scalesOf(), row, y0, y1)
+	y0, y1 = scaled(m.e.K, m.g.M.Format, m.g.Scales, row, y0, y1)
 	epilogue(row, token, y0, y1)
 }
 

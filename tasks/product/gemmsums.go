@@ -193,7 +193,6 @@ func (s *sharedSums) finish(m *reduction, first, tiles, n u32, epilogue ColumnEp
 				m.handOn(row, token, y0, y1, epilogue)
 			})
 		})
-		m.ahead(first, from, m.tiles, tiles, n)
 	}, dsl.Unroll(1))
 	if s.g.M.Batches() > 1 {
 		s.e.Sync()
