@@ -113,19 +113,18 @@ func (f *figuresRun) summary(said string) (all []string) {
 func TestFiguresRunInOrderAndShareReferences(t *testing.T) {
 	t.Parallel()
 	f := newFigures(t)
-	figures := "decode-llama3-8b-short decode-llama3.2-1b decode-llama3-8b-choices"
+	figures := "decode-llama3-8b-choices decode-llama3.2-1b steps-llama3-8b-rows16-choices"
 	said, err := f.run(figures)
 	require.NoError(t, err, said)
-	require.Equal(t, []string{"0 reference llama3-8b", "0 bench decode-llama3-8b-short 1", "0 reference llama3.2-1b",
-		"0 bench decode-llama3.2-1b 2", "0 bench decode-llama3-8b-choices 1"}, f.noted(),
+	require.Equal(t, []string{"0 reference llama3-8b", "0 bench decode-llama3-8b-choices 1", "0 reference llama3.2-1b",
+		"0 bench decode-llama3.2-1b 2", "0 bench steps-llama3-8b-rows16-choices 1"}, f.noted(),
 		"8B's reference is made once; 1B's is deleted behind its only figure")
 	require.Equal(t, []string{
-		"decode-llama3-8b-short 296.6 / 296.6 / 296.6 tok/s, 96.8 / 96.8 / 96.8 % passed",
+		"decode-llama3-8b-choices 296.6 tok/s, 96.8 %; of greedy's speed: sampled 99.0 % passed",
 		"decode-llama3.2-1b 296.6 / 296.6 / 296.6 tok/s, 96.8 / 96.8 / 96.8 % passed",
-		"decode-llama3-8b-choices 296.6 tok/s, 96.8 %; of greedy's speed: sampled 99.0 % passed"}, f.summary(said))
-	first := []string{"decode-llama3-8b-choices-cases.json", "decode-llama3-8b-choices.json",
-		"decode-llama3-8b-short-cases.json", "decode-llama3-8b-short.json", "decode-llama3.2-1b-cases.json",
-		"decode-llama3.2-1b.json"}
+		"steps-llama3-8b-rows16-choices 296.6 tok/s, 96.8 %; of greedy's speed: sampled 99.0 % passed"}, f.summary(said))
+	first := []string{"decode-llama3-8b-choices-cases.json", "decode-llama3-8b-choices.json", "decode-llama3.2-1b-cases.json",
+		"decode-llama3.2-1b.json", "steps-llama3-8b-rows16-choices-cases.json", "steps-llama3-8b-rows16-choices.json"}
 	require.Equal(t, first, f.written())
 
 	said, err = f.run(figures)
