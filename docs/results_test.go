@@ -100,23 +100,26 @@ var shareAt = regexp.MustCompile(`([\d.]+) % at (\d+)`)
 // Every row with divergences and shares is a record's. Served figures and attention alone have other columns.
 func TestRowsOfResultsAreOfRecords(t *testing.T) {
 	all, cases, gates := records(t, "h?00/*.json"), 0, 0
-	rows(t, "results.md", func(line int, row map[string]string) {
+	check := func(page string, line int, row map[string]string) {
 		_, speed := row["tok/s"]
 		_, share := row["share"]
 		kl, gated := row[divergences]
 		if speed && share {
 			cases++
-			require.True(t, anyCase(all, row), "results.md:%d: no record has %v", line, row)
+			require.True(t, anyCase(all, row), "%s:%d: no record has %v", page, line, row)
 		} else if gated {
 			gates++
 			found := false
 			for _, r := range all {
 				found = found || r.hasShares(kl, row["share at context"])
 			}
-			require.True(t, found, "results.md:%d: no record has %v", line, row)
+			require.True(t, found, "%s:%d: no record has %v", page, line, row)
 		}
-	})
-	require.Greater(t, cases, 30)
+	}
+	for _, page := range []string{"results.md", "families.md"} {
+		rows(t, page, func(line int, row map[string]string) { check(page, line, row) })
+	}
+	require.Greater(t, cases, 40)
 	require.Greater(t, gates, 10)
 }
 
