@@ -84,6 +84,11 @@ func (r *TileRing) Producer() *TileProducer {
 	return p
 }
 
+// Until polls until word i of flags is want.
+func (p *TileProducer) Until(flags dsl.Buf[dsl.U32], i, want dsl.Val[dsl.U32], what string) {
+	p.r.watch.Until(p.r.k, flags, i, dsl.EQ, want, what, dsl.Acquire(dsl.GPUScope))
+}
+
 // alone runs body in the first producer warp.
 func (p *TileProducer) alone(body func()) {
 	if p.first == nil {

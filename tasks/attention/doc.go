@@ -18,7 +18,7 @@
 //
 // For prompts:
 //
-//	prefill*.go                                   hundreds of tokens a step, on wgmma; the copies of their keys and values
+//	prefill*.go                                   hundreds of tokens a step, on wgmma; gathers and copies of their keys and values
 package attention
 
 import "github.com/mkgen/mkgen/dsl"

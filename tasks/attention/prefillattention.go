@@ -40,6 +40,9 @@ type PrefillAttention struct {
 	// Variant changes scores, or is without softmax; nil for neither. Of its hooks there are Prepare and Logits.
 	Variant *Variant
 
+	// Blocks, unless nil, copies the small pages of the cache into what attention reads. KV is its Layout then.
+	Blocks *PrefillBlocks
+
 	// OutputScale, unless nil, is what outputs of a KV head are multiplied by.
 	OutputScale func(s Step, kvHead u32) f32
 
@@ -90,6 +93,9 @@ func (t *PrefillAttention) Problem() string {
 			PrefillPage),
 		rule.Need(t.whole() || t.Producers >= 1, "prefill attention: pages of %d tokens and %d producer warps, want at least 1",
 			t.KV.Page, t.Producers),
+		rule.Sound(t.Blocks.problem()),
+		rule.Need(t.Blocks == nil || t.Window == nil,
+			"prefill attention: copies of small pages beside a window, want one of them"),
 		rule.Need(t.block() >= blockTokens, "prefill attention: stages of %d bytes, want room for the keys of %d tokens",
 			t.Stage, blockTokens))
 }
@@ -186,6 +192,7 @@ type prefillPieces struct {
 	begin   *prefill.Begin
 	window  u32 // with PrefillAttention.Window
 	sinks   u32 // with PrefillAttention.Sinks
+	first   u32 // the sequence's block, with PrefillAttention.Blocks
 }
 
 // queryRow is a token's row of queries and outputs.
@@ -206,6 +213,9 @@ func (p *prefillPieces) has(token u32) dsl.Pred {
 
 // page is the sequence's i-th page.
 func (p *prefillPieces) page(i u32) u32 {
+	if p.t.Blocks != nil {
+		return p.first.Add(i)
+	}
 	if p.begin != nil {
 		i = p.begin.Entry.Add(i)
 	}
@@ -285,8 +295,13 @@ func (t *PrefillAttention) Produce(e *grid.Env, c *pipeline.TileProducer, s Step
 		p.gather(c)
 		return
 	}
+	if t.Blocks != nil {
+		p.first = t.Blocks.First(span)
+	}
 	p.each(func(piece prefillPiece) {
+		await := p.awaiter(c, piece)
 		k.For(piece.start, piece.blocks, func(b u32) {
+			await(b)
 			p.copyPages(c, piece, 0, p.at(piece, b, 1))
 			k.If(b.Ne(piece.start), func() { p.copyPages(c, piece, 1, p.at(piece, b.SubC(1), 1)) })
 		}, dsl.Unroll(1))

@@ -32,6 +32,7 @@ type promptAttention struct {
 	window, sinks           int     // tokens that a query sees, and of the sequence's first; window 0: all
 	cap                     float64
 	alibi                   bool    // behind the cap
+	copies                  bool    // small pages are copied into blocks
 	sigmoid                 float64 // the bias of attention without softmax, unless it is 0
 }
 
@@ -108,6 +109,12 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		{heads: 16, kvHeads: 2, d: 64, page: 8, pos: 300, n: 9, groups: 1, cluster: 1, sms: 1, block: 128, alibi: true},
 		{heads: 2, kvHeads: 1, d: 256, page: 8, pos: 9, n: 33, groups: 1, cluster: 2, sms: 2, block: 16, sigmoid: -3,
 			alibi: true, window: 20, sinks: 2},
+		// small pages that are copied into blocks
+		{heads: 2, kvHeads: 2, d: 64, page: 1, pos: 0, n: 390, groups: 1, cluster: 1, sms: 2, block: 128, copies: true},
+		{heads: 4, kvHeads: 2, d: 128, page: 1, pos: 70, n: 190, groups: 1, cluster: 2, sms: 4, block: 128, copies: true},
+		{heads: 6, kvHeads: 3, d: 16, page: 2, pos: 5, n: 140, groups: 1, cluster: 1, sms: 2, block: 16, copies: true},
+		{heads: 4, kvHeads: 1, d: 80, page: 4, pos: 37, n: 116, groups: 1, cluster: 2, sms: 2, block: 32, copies: true},
+		{heads: 2, kvHeads: 1, d: 256, page: 1, pos: 5, n: 20, groups: 1, cluster: 1, sms: 1, block: 64, copies: true},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
 			r, q, kv, out := c.build(t)
@@ -161,11 +168,11 @@ func (c promptAttention) build(t *testing.T) (r *rig.Rig, q []half.BF16, kv [2][
 	q = rig.Normals(rng, c.n*c.heads*c.d, cmp.Or(c.loud, 1))
 	out = prefill.Activations{K: c.heads * c.d, T: (c.n + padded - 1) / padded * padded}
 	stage := (c.block*max(2*c.d, 128) + 1023) / 1024 * 1024
-	a := &attention.PrefillAttention{Heads: c.heads, KV: layout, Q: rig.In[dsl.BF16](r, "q", rig.BF16Bytes(q), len(q)),
-		Out: out,
-		To: rig.InOut[dsl.BF16](r, "to", make([]byte, 2*out.Len()),
-			out.Len()), Groups: c.groups, Cluster: c.cluster, Stage: stage,
-		Producers: layout.Producers()}
+	blocks, reads := c.blocks(r, layout)
+	a := &attention.PrefillAttention{Heads: c.heads, KV: reads, Blocks: blocks,
+		Q: rig.In[dsl.BF16](r, "q", rig.BF16Bytes(q), len(q)), Out: out,
+		To:     rig.InOut[dsl.BF16](r, "to", make([]byte, 2*out.Len()), out.Len()),
+		Groups: c.groups, Cluster: c.cluster, Stage: stage, Producers: reads.Producers()}
 	s := attention.Step{Pos: r.Scalar("pos", uint32(c.pos)), Pages: r.Scalar("pages", uint32(pages)), Layer: r.K.U32(1),
 		Table: rig.In[dsl.U32](r, "table", rig.U32Bytes(words...), 0),
 		Cache: rig.In[dsl.B128](r, "kv", rig.BF16Bytes(cache), 0)}
@@ -173,7 +180,11 @@ func (c promptAttention) build(t *testing.T) (r *rig.Rig, q []half.BF16, kv [2][
 	if n := a.QueryBytes(); n > 0 {
 		a.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024))
 	}
-	a.Map(k, s.Cache)
+	if blocks != nil {
+		a.Map(k, blocks.To)
+	} else {
+		a.Map(k, s.Cache)
+	}
 	a.Variant = c.variant(r)
 	if c.window > 0 {
 		a.Window = func(attention.Step) dsl.Val[dsl.U32] { return k.U32(c.window) }
@@ -182,7 +193,7 @@ func (c promptAttention) build(t *testing.T) (r *rig.Rig, q []half.BF16, kv [2][
 		a.Sinks = func(attention.Step) dsl.Val[dsl.U32] { return k.U32(c.sinks) }
 	}
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: max(c.stages, 3), Bytes: stage, Warps: consumers,
-		Cluster: c.cluster, Producers: layout.Producers()}, nil)
+		Cluster: c.cluster, Producers: reads.Producers()}, nil)
 	turns := a.Turns(k, nil)
 	k.If(r.Env.Tid.EqC(0), func() {
 		turns.Init()
@@ -204,6 +215,9 @@ func (c promptAttention) build(t *testing.T) (r *rig.Rig, q []half.BF16, kv [2][
 			a.Produce(r.Env, ring.Producer(), s, prefill.Span{N: n}, padded,
 				func() {})
 		})
+		if blocks != nil {
+			k.If(r.Env.Warp.GeC(consumers+1), func() { blocks.Copy(r.Env, s, prefill.Span{N: n}) })
+		}
 	}})
 	k.ClusterBarrier()
 	return r, q, kv, out
