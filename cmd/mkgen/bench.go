@@ -115,8 +115,9 @@ written.
 
 --prefill-attention measures, instead, causal attention alone, as the prefill
 kernel has it: of n prompts at once, of the lengths in --contexts, with the
-heads of the model and pages of --page tokens. Outputs are compared with
-float64 on a sample; bench/attention.py puts PyTorch beside it.
+heads of the model and pages of --page tokens. It copies pages of fewer than 8
+tokens, which the prefill kernel gathers. Outputs are compared with float64 on
+a sample; bench/attention.py puts PyTorch beside it.
 
 --serve measures, instead, a server (mkgen serve, or any that answers OpenAI's
 interface) by a load generator, bench_serving of sglang: time to the first

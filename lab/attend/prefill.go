@@ -45,7 +45,8 @@ func (v PrefillVariant) String() string {
 }
 
 // Prefill is a kernel of nothing but the causal attention of prompts, made of the parts of a prefill kernel: sequences
-// of equal length, none of whose tokens is cached before.
+// of equal length, none of whose tokens is cached before. Without a window it copies small pages into blocks, which
+// prefill kernels do not do yet: they gather them.
 type Prefill struct {
 	Config PrefillConfig // nothing left open
 	Stages int           // of the ring
@@ -56,6 +57,8 @@ type Prefill struct {
 const (
 	BufferPrefillQ     = "q"          // in: [sequences][tokens][Heads][HeadDim] bf16, times log2(e)/√HeadDim; tokens: Room
 	BufferPrefillTable = "page_table" // in: [sequences][pages of a sequence]
+	BufferBlocks       = "blocks"     // of Blocks, where small pages are copied
+	BufferBlockParts   = "parts"      // [Blocks][KVHeads] words beside it, zero before launch 1
 	BufferSlopes       = "slopes"     // in, with ALiBi: [Heads] float32, attention.ALiBiSlopes
 )
 
@@ -81,7 +84,7 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 	}
 	if c.Cluster == 0 {
 		c.Cluster = 1
-		if c.SMs%2 == 0 && c.Page >= attention.PrefillPage {
+		if c.SMs%2 == 0 && (c.Page >= attention.PrefillPage || c.copies()) {
 			c.Cluster = 2
 		}
 	}
@@ -91,12 +94,15 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 			"want at least 1, at most 2, and a multiple", c.KVHeads, c.Groups, c.Cluster, c.SMs)
 	}
 	p := &Prefill{Config: c}
-	block, queries := prefillBlock, attention.PrefillQueryBytes(c.HeadDim, c.Groups)
-	if queries > 0 {
+	block, beside := prefillBlock, attention.PrefillQueryBytes(c.HeadDim, c.Groups)
+	if beside > 0 {
 		block /= 2
 	}
+	if c.copies() {
+		beside += attention.CopierBytes
+	}
 	stage := (block*2*c.HeadDim + 1023) / 1024 * 1024
-	p.Stages = min(6, (c.Shared-prefillReserve-queries)/stage)
+	p.Stages = min(6, (c.Shared-prefillReserve-beside)/stage)
 	k := dsl.New("mkgen_prefill_attention", dsl.Options{Warps: 4*c.Groups + 4, Grid: c.SMs, Cluster: c.Cluster,
 		SharedLimit: c.Shared, Doc: []string{
 			fmt.Sprintf("Causal attention of prompts: %d query and %d KV heads of %d; KV pages of %d tokens.", c.Heads,
@@ -105,6 +111,22 @@ func BuildPrefill(c PrefillConfig) (*Prefill, error) {
 	var err error
 	p.IR, err = k.Finish()
 	return p, err
+}
+
+// copies reports whether small pages are copied into blocks: with a window most of a sequence is not read.
+func (c *PrefillConfig) copies() bool { return c.Page < attention.PrefillPage && c.Variant.Window == 0 }
+
+// Blocks returns the number of blocks that sequences of n tokens are copied to; 0 where they are not copied.
+func (p *Prefill) Blocks(sequences, n int) int {
+	if !p.Config.copies() {
+		return 0
+	}
+	return sequences * pipeline.CeilDiv(n, attention.BlockTokens)
+}
+
+// BlockBytes returns the size of a block, of all KV heads.
+func (p *Prefill) BlockBytes() int {
+	return attention.BlockTokens * p.Config.KVHeads * p.Layout().TokenBytes()
 }
 
 // Layout is that of the cache, of one layer.
@@ -120,12 +142,17 @@ func (p *Prefill) Room(n int) int {
 
 func (p *Prefill) padded() int { return prefill.Tokens(p.Config.Groups) * p.Config.Cluster }
 
-// Scalars are the parameters of a launch over sequences of n tokens, and a cache of the given pages.
-func (p *Prefill) Scalars(sequences, n, pages int) map[string]uint64 {
+// Scalars are the parameters of a launch over sequences of n tokens, and a cache of the given pages. Launches count
+// from 1.
+func (p *Prefill) Scalars(launch, sequences, n, pages int) map[string]uint64 {
 	page := p.Config.Page
-	return map[string]uint64{"sequences": uint64(sequences), "tokens": uint64(n), "room": uint64(p.Room(n)),
+	scalars := map[string]uint64{"sequences": uint64(sequences), "tokens": uint64(n), "room": uint64(p.Room(n)),
 		"pages":   uint64(pages),
 		"entries": uint64((n + page - 1) / page)}
+	if p.Config.copies() {
+		scalars["launch"] = uint64(uint32(launch))
+	}
+	return scalars
 }
 
 // vary puts the variant in.
@@ -154,16 +181,18 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 	s := attention.Step{Pos: k.U32(0), Layer: k.U32(0), Pages: scalar("pages", "of the cache"),
 		Table: dsl.Global[dsl.U32](k, BufferPrefillTable, 0, dsl.ReadOnly(), dsl.Doc("pages of the prompts, in order")),
 		Cache: dsl.Global[dsl.B128](k, BufferCache, 0, dsl.ReadOnly(), dsl.Align(128), dsl.Doc("the KV cache"))}
-	att := &attention.PrefillAttention{Heads: c.Heads, KV: p.Layout(), Out: prefill.Activations{K: c.Heads * c.HeadDim},
+	blocks, kv, cache := p.blocks(k, s.Cache, scalar)
+	att := &attention.PrefillAttention{Heads: c.Heads, KV: kv, Blocks: blocks,
+		Out:    prefill.Activations{K: c.Heads * c.HeadDim},
 		Q:      dsl.Global[dsl.BF16](k, BufferPrefillQ, 0, dsl.ReadOnly(), dsl.Align(16), dsl.Doc("queries, scaled")),
 		To:     dsl.Global[dsl.BF16](k, BufferOut, 0, dsl.Align(16), dsl.Doc("outputs, as tiles of 8 tokens")),
-		Groups: c.Groups, Cluster: c.Cluster, Stage: stage, Producers: p.Layout().Producers()}
+		Groups: c.Groups, Cluster: c.Cluster, Stage: stage, Producers: kv.Producers()}
 	k.Assert(sequences.GeC(1).And(n.GeC(1)), "a launch has at least one prompt of at least one token")
 	if n := att.QueryBytes(); n > 0 {
 		att.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024))
 	}
 	p.vary(k, att)
-	att.Map(k, s.Cache)
+	att.Map(k, cache)
 	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: stage, Warps: consumers,
 		Cluster: c.Cluster, Producers: att.Producers}, nil)
 	turns := att.Turns(k, nil)
@@ -176,6 +205,10 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 		clusters := c.SMs / c.Cluster
 		by := max(1, int(spread*float64(clusters)))
 		k.For(k.U32(0), sequences, func(q dsl.Val[dsl.U32]) {
+			if blocks != nil {
+				each := dsl.Optional(n.AddC(attention.BlockTokens - 1).DivC(attention.BlockTokens))
+				blocks.First = func(prefill.Span) dsl.Val[dsl.U32] { return q.Mul(each) }
+			}
 			turned := *e // the same CTAs, dealt out from another one on
 			turned.CTA = e.CTA.Add(q.MulC(by).RemC(clusters).MulC(c.Cluster)).RemC(c.SMs)
 			body(&turned, prefill.Span{N: n, Begin: &prefill.Begin{Row: dsl.Optional(q.Mul(room)),
@@ -197,6 +230,28 @@ func (p *Prefill) assemble(k *dsl.Kernel, stage int) {
 			prod := ring.Producer()
 			each(func(e *grid.Env, span prefill.Span) { att.Produce(e, prod, s, span, p.padded(), func() {}) })
 		})
+		if blocks != nil {
+			k.If(e.Warp.GeC(consumers+1), func() {
+				each(func(e *grid.Env, span prefill.Span) { blocks.Copy(e, s, span) })
+			})
+		}
 	}})
 	k.ClusterBarrier()
+}
+
+// blocks declares what small pages are copied into, nil where they are not, and returns what attention reads: a layout
+// and a buffer.
+func (p *Prefill) blocks(k *dsl.Kernel, cache dsl.Buf[dsl.B128],
+	scalar func(name, doc string) dsl.Val[dsl.U32]) (*attention.PrefillBlocks, attention.KVLayout, dsl.Buf[dsl.B128]) {
+	if !p.Config.copies() {
+		return nil, p.Layout(), cache
+	}
+	launch := scalar("launch", "number of the launch, from 1")
+	b := &attention.PrefillBlocks{KV: p.Layout(),
+		To: dsl.Global[dsl.B128](k, BufferBlocks, 0, dsl.Align(128), dsl.Doc("copies of keys and values, in blocks")),
+		Ready: dsl.Global[dsl.U32](k, BufferBlockParts, 0, dsl.Doc("parts of each block that have been copied, of all "+
+			"launches")),
+		Slots: dsl.Shared[dsl.B128](k, "slots", attention.CopierBytes/16, dsl.Doc("copies under way")),
+		Times: func(attention.Step) dsl.Val[dsl.U32] { return launch }}
+	return b, b.Layout(), b.To
 }

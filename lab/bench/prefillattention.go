@@ -84,6 +84,7 @@ type attentionRun struct {
 	noise, scaled []half.BF16 // scaled: what queries are cut from
 	dev           Loaded
 	table         []uint32
+	launches      int // so far
 }
 
 func (r *attentionRun) measure(ctx context.Context) (_ *AttentionCase, err error) {
@@ -125,7 +126,8 @@ func seenPairs(n, window int) float64 {
 }
 
 func (r *attentionRun) launch() (time.Duration, error) {
-	if err := r.dev.Start(r.mk.Scalars(r.s.Sequences, r.n, len(r.table))); err != nil {
+	r.launches++
+	if err := r.dev.Start(r.mk.Scalars(r.launches, r.s.Sequences, r.n, len(r.table))); err != nil {
 		return 0, err
 	}
 	if err := r.dev.Wait(); err != nil {
@@ -164,6 +166,8 @@ func (r *attentionRun) fill() error {
 	sizes := map[string]int64{attend.BufferPrefillQ: 2 * rows * int64(c.Heads*c.HeadDim),
 		attend.BufferOut:          2 * rows * int64(c.Heads*c.HeadDim),
 		attend.BufferPrefillTable: int64(4 * len(r.table)),
+		attend.BufferBlocks:       int64(r.mk.Blocks(r.s.Sequences, r.n)) * int64(r.mk.BlockBytes()),
+		attend.BufferBlockParts:   int64(4 * r.mk.Blocks(r.s.Sequences, r.n) * c.KVHeads),
 		attend.BufferCache:        int64(len(r.table)) * int64(layout.PageBytes())}
 	for _, b := range r.mk.IR.Globals() {
 		if b.Map != nil {
