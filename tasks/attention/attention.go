@@ -50,6 +50,8 @@ type Attention struct {
 	// that has one merges a share of the row, without it is a phase of its own.
 	Merge *Merge
 	LL    *grid.LL
+	// Unsplit is when states are not to be merged, with LL and without Work.
+	Unsplit Unsplit
 	// Variant is what is not plain causal attention; nil is that.
 	Variant *Variant
 
@@ -156,6 +158,9 @@ func (t *Attention) problem(e *grid.Env, r *pipeline.Ring) string {
 		if p := t.Work.problem(t.Class); p != "" {
 			return p
 		}
+	}
+	if p := t.Unsplit.problem(t); p != "" {
+		return p
 	}
 	return rule.First(
 		rule.Need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers),

@@ -19,7 +19,7 @@ func (t *Attention) Phase() dsl.Pred {
 // written, so that nobody waits for somebody who waits.
 func (t *Attention) mergeStates(e *grid.Env, s Step) {
 	if t.Work == nil {
-		t.eachSplit(e, func(it *item) { t.mergeShare(e, s, it) })
+		t.ifSplit(e, s, func() { t.eachSplit(e, func(it *item) { t.mergeShare(e, s, it) }) })
 		return
 	}
 	k, w := e.K, t.Work

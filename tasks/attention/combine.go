@@ -238,9 +238,9 @@ func (st *state) store(n u32, lse f32, each func(put put)) {
 }
 
 // combineSplit is combine without Work: all warps' states of a few rows at once,
-// into the partial state of (split, head).
+// into the partial state of (split, head), or the head's output.
 func (st *state) combineSplit() {
-	e, t, it := st.e, st.t, st.it
+	e, t := st.e, st.t
 	group, d := t.part(), t.KV.D
 	maxima, sums := e.Consumers*group*d, e.Consumers*group*(d+1)
 	st.publish(maxima, sums)
@@ -248,12 +248,10 @@ func (st *state) combineSplit() {
 	e.EachConsumer(group*d/2, func(i u32) {
 		row := dsl.Optional(i.DivC(d / 2))
 		part := st.mergeWarps(i, row, maxima, sums)
-		at := it.split.MulC(t.Heads).Add(st.query).MulC(d / 2).Add(i)
-		store := func() { part.store(t.LL, e, t.States, at) }
 		if t.Group()%group == 0 {
-			store()
+			st.storeSplit(i, part)
 		} else {
-			e.K.If(row.Lt(st.heads), store)
+			e.K.If(row.Lt(st.heads), func() { st.storeSplit(i, part) })
 		}
 	})
 	e.Sync() // the next item, or the next op, writes Scratch again

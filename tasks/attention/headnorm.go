@@ -129,7 +129,7 @@ func (t *Attention) fetchNormed(e *grid.Env, s Step, it *item) {
 			k.If(row.Lt(heads), fetch)
 		}
 	}
-	k.If(it.split.EqC(t.Splits-1), func() {
+	k.If(it.hasOwn(), func() {
 		k.If(e.Warp.EqC(e.Consumers-1), func() { t.fetchKey(e, s, it, sums[1]) })
 		t.fetchOwn(e, s, it.kvHead, t.part()*dsl.WarpSize)
 	})

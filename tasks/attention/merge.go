@@ -33,7 +33,7 @@ type Merge struct {
 	Format pipeline.Format // of the weights that are multiplied with the output, without a table
 
 	// LastBias is added to the last split's log-sum-exp; it is 0 but where a
-	// fault is planted.
+	// fault is planted. Steps without splits (Unsplit) merge nothing, so it has no effect there.
 	LastBias float64
 }
 

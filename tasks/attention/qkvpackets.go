@@ -95,7 +95,7 @@ func (t *Attention) fetchPackets(e *grid.Env, s Step, it *item) {
 			k.If(i.DivC(d/2).Lt(heads), fetch)
 		}
 	})
-	k.If(it.split.EqC(t.Splits-1), func() { t.fetchOwn(e, s, it.kvHead, t.part()*d/2) })
+	k.If(it.hasOwn(), func() { t.fetchOwn(e, s, it.kvHead, t.part()*d/2) })
 	e.Sync()
 }
 

@@ -7,13 +7,13 @@ import (
 )
 
 // ownToken adds the step's one new token, without Work, to the state of the last
-// warp of the last split.
+// warp of the last split, or of the item that has all of its KV head.
 func (st *state) ownToken() {
 	e, t := st.e, st.t
 	if t.Work != nil {
 		return
 	}
-	own := e.Warp.EqC(e.Consumers - 1).And(st.it.split.EqC(t.Splits - 1))
+	own := e.Warp.EqC(e.Consumers - 1).And(st.it.hasOwn())
 	e.K.If(own, func() {
 		if t.Packets == nil {
 			t.fetchTail(e, st.step, st.it.kvHead)

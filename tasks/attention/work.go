@@ -83,8 +83,9 @@ type item struct {
 	window     *skipped
 
 	// Without Work.
-	split u32
-	part  func() u32 // which of the group's parts
+	split   u32
+	part    func() u32 // which of the group's parts
+	unsplit *dsl.Pred  // whether its KV head is one SM's: see Attention.unsplit
 
 	// With Work.
 	at   u32 // the first of its words
@@ -129,11 +130,14 @@ func (t *Attention) eachItem(e *grid.Env, s Step, body func(it *item)) {
 		return
 	}
 	chunks, window := t.chunks(s, s.Cached, e.K.U32(0), s.Pos)
+	unsplit := t.unsplit(s)
 	t.eachSplit(e, func(it *item) {
-		it.cached, it.window = s.Cached, window
-		first, end := it.split.Mul(chunks).DivC(t.Splits), it.split.AddC(1).Mul(chunks).DivC(t.Splits)
-		it.first, it.end = first.Named("first"), end.Named("end")
-		body(it)
+		it.cached, it.window, it.unsplit = s.Cached, window, unsplit
+		it.ifWorks(func() {
+			first, end := it.chunksOf(chunks)
+			it.first, it.end = first.Named("first"), end.Named("end")
+			body(it)
+		})
 	})
 }
 
