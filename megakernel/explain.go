@@ -166,6 +166,7 @@ func (mk *Kernel) reportKV(r *report) {
 	if t.Parts() > 1 {
 		r.text("A KV head's %d query heads are %d items, each of which reads the KV for itself.", t.Group(), t.Parts())
 	}
+	mk.reportUnsplit(r)
 }
 
 // reportPlanned is what a plan may have.

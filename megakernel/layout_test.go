@@ -164,7 +164,7 @@ func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
 	require.Equal(t, layoutModel(&mk.Config), l.Model)
 	require.Equal(t, Options{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes,
 		InFlight: mk.Plan.InFlight, Leads: pipeline.ThrottlesText(mk.Plan.Throttles), Held: 5,
-		Consumers: 8, Tokens: 1, KV: "bf16", Watchdog: WatchGrid,
+		Unsplit: 256, Consumers: 8, Tokens: 1, KV: "bf16", Watchdog: WatchGrid,
 		Queries: SyncWords, Vectors: string(SyncCounted), Merge: MergeWords}, l.Options)
 	require.NotEqual(t, "none", l.Options.Leads)
 	other := readLayout(t, build(t, "tiny", Options{SMs: 4, Tokens: 2, Leads: "none"})).Options

@@ -30,6 +30,10 @@ type Options struct {
 	Splits     int `json:"splits,omitempty"`
 	Stages     int `json:"stages,omitempty"`      // ring depth; default: as many as fit
 	StageBytes int `json:"stage_bytes,omitempty"` // bytes a stage; default chosen by the planner
+	// Unsplit is up to how many cached tokens one SM works on all of a KV head, so that no partial states meet; with one
+	// row, LL packets for Merge and several splits only. Default two blocks of 16 tokens a consumer warp, 256 of 8 warps,
+	// but at most 128 KiB of a KV head's K and V. UnsplitNone is never.
+	Unsplit int `json:"unsplit,omitempty"`
 	// bulk copies outstanding; default 3, or 4 of one row where every product is long
 	InFlight int `json:"in_flight,omitempty"`
 
@@ -324,7 +328,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
-	return o, nil
+	return o, o.completeUnsplit(c)
 }
 
 // completeSyncs chooses those around attention where a step has several rows: a barrier

@@ -127,6 +127,8 @@ var optionTable = []Option{
 			fill := mk.planning(func(o *Options) { o.Splits = 0 }).Splits
 			return numbers(fill/2, fill, 2*fill, 8, 16, 32)
 		}},
+	{Field: "Unsplit", Flag: "unsplit", Group: OptionTuning, Zero: true, Most: maxPositions,
+		Usage: "cached tokens up to which one SM works on all of a KV head, so that no partial states are merged (default 32 a consumer warp, but at most 128 KiB of a KV head; 0 with one split, --merge phase or --rows)"},
 	{Field: "Queries", Flag: "queries", Group: OptionTuning, Searched: StepsOfOneRow,
 		Usage:  "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them (default what costs least: words on an H200; with --rows barrier)",
 		Values: func(*Kernel) []string { return texts(Syncs()) }},
@@ -212,7 +214,7 @@ func (r Option) most() int {
 // Given is whether the option is not left open, or, of what is true or false, true.
 func (r Option) Given(o Options) bool { return !r.field(&o).IsZero() }
 
-// Get returns the option's value as Set takes it: of a number that is left open "0", of Held where none are held "0".
+// Get returns the option's value as Set takes it: of a number that is left open "0", of Held and Unsplit where they are none "0".
 func (r Option) Get(o Options) string {
 	switch f := r.field(&o); f.Kind() {
 	case reflect.Int:
@@ -270,7 +272,7 @@ func (o Options) Recorded() Options {
 	if o.Launch == LaunchSingle {
 		o.Launch = ""
 	}
-	o.MLP, o.Held = o.OtherMLP(), max(0, o.Held)
+	o.MLP, o.Held, o.Unsplit = o.OtherMLP(), max(0, o.Held), max(0, o.Unsplit)
 	o.SharedLimit, o.Trace, o.Probe, o.Fault = 0, 0, false, NoFault
 	return o
 }
@@ -281,7 +283,8 @@ func (o Options) Recorded() Options {
 func (mk *Kernel) laidOut() Options {
 	o := mk.Options
 	files := o.Recorded()
-	o.Weights, o.Head, o.Launch, o.MLP, o.Held = files.Weights, files.Head, files.Launch, files.MLP, files.Held
+	o.Weights, o.Head, o.Launch, o.MLP = files.Weights, files.Head, files.Launch, files.MLP
+	o.Held, o.Unsplit = files.Held, files.Unsplit
 	o.Leads = pipeline.ThrottlesText(mk.Plan.Throttles)
 	return o
 }

@@ -47,12 +47,12 @@ func TestOptionsAreSetAndReadAsText(t *testing.T) {
 		}
 		return err
 	}
-	for flag, text := range map[string]string{"sms": "7", "held": "0", "kv": "e4m3", "queries": "words",
+	for flag, text := range map[string]string{"sms": "7", "held": "0", "unsplit": "0", "kv": "e4m3", "queries": "words",
 		"selection": "true", "rows": "16"} {
 		require.NoError(t, set(flag, text))
 	}
-	require.Equal(t, megakernel.Options{SMs: 7, Held: megakernel.HeldNone, KV: "e4m3", Queries: megakernel.SyncWords,
-		Selection: true, Tokens: 16}, o)
+	require.Equal(t, megakernel.Options{SMs: 7, Held: megakernel.HeldNone, Unsplit: megakernel.UnsplitNone, KV: "e4m3",
+		Queries: megakernel.SyncWords, Selection: true, Tokens: 16}, o)
 	for flag, text := range map[string]string{"sms": "0", "stages": "-1", "held": "9", "rows": "17", "page": "x",
 		"selection": "perhaps", "splits": "4294967297"} {
 		require.Error(t, set(flag, text), flag)

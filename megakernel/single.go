@@ -167,7 +167,7 @@ func (f *single) layerPhases() []phase {
 			Packets: to.output(0), Variant: v, Format: of(MatrixO)}
 		f.plant(qkv, merge)
 		if o.Merge == MergeWords {
-			att.LL, att.Merge = f.packets(0), merge
+			att.LL, att.Merge, att.Unsplit = f.packets(0), merge, f.mk.unsplit()
 		}
 		atts, merges = append(atts, att), append(merges, merge)
 	}

@@ -62,7 +62,7 @@ the share of the GPU's streaming ceiling, which is measured right before, and of
 single steps the median, the 99th percentile and the longest. It prints a table
 and draws a heat map.
 
-Batch 1 is decoded by the kernel of one row, to which --splits, --merge, --held,
+Batch 1 is decoded by the kernel of one row, to which --splits, --unsplit, --merge, --held,
 --queries and --vectors go. A larger batch has a kernel of as many rows, or with
 --rows N all have that of N. All sequences have the same context. All kernels
 are compiled before the first of them runs.
@@ -103,7 +103,7 @@ speed.`,
 }
 
 // ofOneRow are the flags that only the kernel of one row heeds.
-var ofOneRow = []string{"splits", "merge", "held", "queries", "vectors"}
+var ofOneRow = []string{"splits", "unsplit", "merge", "held", "queries", "vectors"}
 
 // check refuses what does not go together, and completes what is open.
 func (s *sweepFlags) check(cmd *cobra.Command) error {
@@ -242,7 +242,7 @@ func (s *sweepFlags) optionsOf(config models.Config, rows int) megakernel.Option
 	if o.Tokens = rows; rows == 1 {
 		o.Selection = false
 	} else {
-		o.Splits, o.Merge, o.Held, o.Queries, o.Vectors = 0, megakernel.MergePhase, 0, "", ""
+		o.Splits, o.Unsplit, o.Merge, o.Held, o.Queries, o.Vectors = 0, 0, megakernel.MergePhase, 0, "", ""
 	}
 	if s.of != nil {
 		o = o.ForMachine(config, s.of)

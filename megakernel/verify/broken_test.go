@@ -62,7 +62,7 @@ var (
 func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 	for _, test := range []broken{
 		{"missing barrier", mutant("remove bar.sync", "o", "product/vector.go"),
-			map[string][]place{"data race": {inputLoad, inputStore}}},
+			map[string][]place{"data race": {inputLoad, inputStore}, "uninitialised read": {inputLoad}}},
 		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "qkv", "product/gemv.go"),
 			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad},
 				"deadlock": {ringFullWait}, "mbarrier phase skipped": {}}},

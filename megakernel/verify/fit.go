@@ -54,7 +54,9 @@ func fit(real *megakernel.Kernel, asked megakernel.Options, steps int) (*megaker
 		if err != nil {
 			return nil, err
 		}
-		if n := positions(small, steps); n > c.MaxPositions {
+		if n := cachedTokens(small); o.Unsplit > 0 && o.Unsplit != n {
+			o.Unsplit = n // the first step's KV heads are one SM's each, and later steps have splits
+		} else if n := positions(small, steps); n > c.MaxPositions {
 			c.MaxPositions = n // only the session asks for it
 		} else if !adjust(&c, &o, small, real, asked) {
 			return small, nil
@@ -121,22 +123,36 @@ func even(p *pipeline.Plan) bool {
 	return true
 }
 
-// turns is how often the ring goes round in the first launch, on the SM that
-// copies least.
+// turns is how often the ring goes round in a launch, on the SM that copies least.
 func turns(mk *megakernel.Kernel) int { return copies(mk) / mk.Options.Stages }
 
-// copies is how many chunks the SM with the fewest copies in the first launch.
+// copies is how many chunks the SM with the fewest copies in the first launch, or, if that is fewer, in the second,
+// where the first has no splits.
 func copies(mk *megakernel.Kernel) int {
-	cached := pipeline.CeilDiv(cachedTokens(mk), mk.ChunkTokens()) // chunks of a KV head
-	fewest := math.MaxInt
+	context, fewest := cachedTokens(mk), math.MaxInt
 	for sm := range mk.Options.SMs {
-		kv := 0
-		for item := sm; !mk.Ragged() && item < mk.KV.Heads*mk.Options.Splits; item += mk.Options.SMs {
-			split := item / mk.KV.Heads
-			kv += (split+1)*cached/mk.Options.Splits - split*cached/mk.Options.Splits
+		kv := kvCopies(mk, sm, context)
+		if _, unsplit := mk.UnsplitIn(context); unsplit {
+			kv = min(kv, kvCopies(mk, sm, context+1))
 		}
 		layer := int(mk.Plan.ChunkCount(sm, 0)) + kv
 		fewest = min(fewest, mk.Config.Layers*layer+int(mk.Plan.ChunkCount(sm, pipeline.FinalLayer)))
 	}
 	return fewest
+}
+
+// kvCopies is how many chunks of the cache an SM copies in a layer without a window.
+func kvCopies(mk *megakernel.Kernel, sm, cached int) (n int) {
+	chunks := pipeline.CeilDiv(cached, mk.ChunkTokens()) // of a KV head
+	items, splits := mk.AttentionItems(), mk.Options.Splits
+	all, unsplit := mk.UnsplitIn(cached)
+	for item := sm; !mk.Ragged() && item < items*splits; item += mk.Options.SMs {
+		switch split := item / items; {
+		case !unsplit:
+			n += (split+1)*chunks/splits - split*chunks/splits
+		case split == all:
+			n += chunks
+		}
+	}
+	return n
 }

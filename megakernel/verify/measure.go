@@ -83,7 +83,11 @@ func (m *measured) memory(x *session, before []byte) error {
 		return err
 	}
 	c := &x.t.mk.Config
-	m.countSplits(attention.StateLSE(states, c.HeadDim), c.Heads)
+	if _, unsplit := x.t.mk.UnsplitIn(x.t.context + x.t.steps - 1); unsplit {
+		m.splits = 1 // the last step wrote no states
+	} else {
+		m.countSplits(attention.StateLSE(states, c.HeadDim), c.Heads)
+	}
 	counter, err := words("barrier")
 	if err != nil {
 		return err

@@ -104,6 +104,7 @@ func compare(real, small *megakernel.Kernel, context int) (equal []Fact, shrunk 
 	size("SMs", func(k *megakernel.Kernel) int { return k.Options.SMs })
 	if !real.Ragged() {
 		size("KV splits", func(k *megakernel.Kernel) int { return k.Options.Splits })
+		size("cached tokens without splits", func(k *megakernel.Kernel) int { return max(0, k.Options.Unsplit) })
 	}
 	size("layers", func(k *megakernel.Kernel) int { return k.Config.Layers })
 	size("hidden size", func(k *megakernel.Kernel) int { return k.Config.Hidden })

@@ -45,6 +45,10 @@ func widen(real *megakernel.Kernel) (*megakernel.Kernel, int, error) {
 			return nil, 0, err
 		}
 		context := longContext(mk)
+		if o.Unsplit > 0 && o.Unsplit != context {
+			o.Unsplit = context // of the first step alone, as in the small kernel
+			continue
+		}
 		if n := context + max(wideSteps, freeSteps); n > c.MaxPositions {
 			c.MaxPositions = n
 			continue

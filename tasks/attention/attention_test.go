@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -26,13 +27,16 @@ type attend struct {
 	scale                   float64 // of queries and keys; 0: 1
 	kv                      attention.KVType
 	meet                    string // who merges: "" all, behind a barrier, or "words", all that have one
+	unsplit                 attention.Unsplit
+	bias                    float64 // planted in the merge
 }
 
 func (c attend) String() string {
 	return fmt.Sprintf("%d x %d heads of %d, page %d, %d cached, %d splits, %d a stage, %d SMs, %d warps%s",
 		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers,
 		map[bool]string{true: ", e4m3"}[c.kv == attention.KVE4M3]+
-			map[bool]string{true: ", merged by " + c.meet}[c.meet != ""])
+			map[bool]string{true: ", merged by " + c.meet}[c.meet != ""]+
+			map[bool]string{true: fmt.Sprintf(", unsplit %v", c.unsplit)}[c.unsplit.Tokens > 0])
 }
 
 func (c attend) withDefaults() attend {
@@ -121,7 +125,10 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig.Rig) *attention.Variant)
 	att.Scratch = dsl.Shared[dsl.F32](r.K, "attention_scratch", att.ScratchLen(s.consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.K, "tail", l.TokenUnits())
 	merge := &attention.Merge{Heads: heads, D: s.d, Splits: s.splits, States: att.States,
-		Out: rig.Out[dsl.BF16](r, "attn", heads*s.d), Variant: v}
+		Out: rig.Out[dsl.BF16](r, "attn", heads*s.d), Variant: v, LastBias: s.bias}
+	if s.meet == "words" {
+		att.Merge, att.LL, att.Unsplit = merge, &grid.LL{}, s.unsplit
+	}
 	cached, pages := r.Scalar("cached", uint32(s.cached)), r.Scalar("pages", uint32(s.pages))
 	step := attention.Step{Pos: cached, Cached: cached, Pages: pages, Layer: r.K.U32(1),
 		Table: rig.In[dsl.U32](r, "table", rig.U32Bytes(s.table...), len(s.table)),
@@ -137,7 +144,7 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig.Rig) *attention.Variant)
 	r.Body(func(c *pipeline.Consumer) {
 		bar := grid.NewGridBarrier(r.Env, counter, r.K.U32(0))
 		if s.meet == "words" {
-			att.Merge, att.LL = merge, &grid.LL{Flag: bar.Flag}
+			att.LL.Flag = bar.Flag
 		}
 		layers(func() {
 			att.Consume(r.Env, c, r.Ring, step)
@@ -182,7 +189,12 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 	heads := s.kvHeads * s.group
 	part, lse := statesOf(got["states"], s.d)
 	chunks := (s.cached + s.perStage - 1) / s.perStage
-	for sp := range s.splits {
+	split := s.splits
+	if s.meet == "words" && s.cached <= s.unsplit.Tokens && s.unsplit.Tokens > 0 {
+		split = 0
+		require.Zero(t, slices.Max(append(got["states"], 0)), "a state was written")
+	}
+	for sp := range split {
 		from := sp * chunks / s.splits * s.perStage
 		to := min((sp+1)*chunks/s.splits*s.perStage, s.cached)
 		if sp == s.splits-1 {

@@ -6,6 +6,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
 	"github.com/mkgen/mkgen/tasks/internal/rig"
 )
 
@@ -80,6 +81,13 @@ func TestWhatAttentionRefuses(t *testing.T) {
 			onAttention(func(_ *rig.Rig, a *attention.Attention) { a.Heads = 6 })},
 		{"attention", "attention: Tail has 4 elements, want 8",
 			onAttention(func(r *rig.Rig, a *attention.Attention) { a.Tail = dsl.Shared[dsl.B128](r.K, "short", 4) })},
+		{"attention", "attention: unsplit up to 9 tokens, but states meet in another phase; want LL and Merge",
+			onAttention(func(_ *rig.Rig, a *attention.Attention) { a.Unsplit.Tokens = 9 })},
+		{"attention", "attention: unsplit up to -1 tokens, want 0 to 1048576",
+			onAttention(func(_ *rig.Rig, a *attention.Attention) { a.Unsplit.Tokens = -1 })},
+		{"attention", "attention: unsplit in split 1 of 1", onAttention(func(_ *rig.Rig, a *attention.Attention) {
+			a.Unsplit, a.LL, a.Merge = attention.Unsplit{Tokens: 9, Split: 1}, &grid.LL{}, &attention.Merge{}
+		})},
 		{"merge", "merge: 0 splits of 2 heads of 16, want at least 1 of each, and an even head", vector(func(r *rig.Rig) {
 			m := attention.Merge{Heads: 2, D: 16, States: rig.In[dsl.B128](r, "in", nil, 16),
 				Out: rig.Out[dsl.BF16](r, "out", 32)}

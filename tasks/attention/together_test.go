@@ -112,7 +112,9 @@ func TestHeadOnSMsWithoutRows(t *testing.T) {
 // pages.
 func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
 	for _, c := range []appended{{heads: 4, kvHeads: 2, d: 32}, {heads: 4, kvHeads: 2, d: 32, words: true},
-		{heads: 6, kvHeads: 2, d: 48, words: true}, {heads: 17, kvHeads: 1, d: 16, words: true}} {
+		{heads: 6, kvHeads: 2, d: 48, words: true}, {heads: 17, kvHeads: 1, d: 16, words: true},
+		{heads: 4, kvHeads: 2, d: 32, words: true, unsplit: attention.Unsplit{Tokens: 11}},
+		{heads: 17, kvHeads: 1, d: 16, words: true, unsplit: attention.Unsplit{Tokens: 11, Split: 1}}} {
 		t.Run(fmt.Sprintf("%+v", c), c.check)
 	}
 }
@@ -122,6 +124,7 @@ func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
 type appended struct {
 	heads, kvHeads, d int
 	words             bool
+	unsplit           attention.Unsplit // the launches of up to so many cached tokens
 }
 
 func (c appended) check(t *testing.T) {
@@ -142,7 +145,7 @@ func (c appended) check(t *testing.T) {
 	barriers := 2
 	if c.words {
 		barriers, words = 1, &grid.LL{}
-		att.LL, att.Merge = words, merge
+		att.LL, att.Merge, att.Unsplit = words, merge, c.unsplit
 		q.Packets = &attention.QKVPackets{LL: words, Q: rig.InOut[dsl.B128](r, "q_words", nil, heads*d/2),
 			KV: rig.InOut[dsl.B128](r, "kv_words", nil, kvHeads*d)}
 		att.Packets = q.Packets

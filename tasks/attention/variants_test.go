@@ -198,6 +198,7 @@ func TestVariantsOfAttentionOfOneSequence(t *testing.T) {
 			}
 			c = c.withDefaults()
 			c.meet = meetings[(i+j)%2]
+			c.unsplit.Tokens = i / 2 % 2 * 1000 // where states meet in words
 			t.Run(f.name+" "+c.String(), func(t *testing.T) {
 				s := newScene(c)
 				s.checkVariant(t, f)
