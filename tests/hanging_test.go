@@ -54,7 +54,7 @@ func newHanging(t *testing.T, watchdog megakernel.Watchdog, sms, consumers, voca
 	require.NoError(t, err)
 	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, vocab, models.NoToken, nil
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2,
-		Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
+		Unsplit: megakernel.UnsplitNone, Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
 	require.NoError(t, err)
 	return hangingSubject(t, mk.IR, func(_ context.Context, sim *runtime.Sim) error {
 		s, err := runtime.NewSequence(mk, sim, synth.NewWeights(1, mk.Config), 2, nil, 0)

@@ -95,13 +95,19 @@ func newEven(t *testing.T, o megakernel.Options) *subject {
 	return subjectOf(t, smallConfig(t, func(c *models.Config) { c.Hidden, c.Vocab = 128, 160 }), o, 2)
 }
 
-// subjectOf is a kernel that runs n steps, the last of them in one launch.
+// subjectOf is a kernel that runs n steps, the last of them in one launch. Where Unsplit is left open the first step
+// has no splits, and the others have.
 func subjectOf(t *testing.T, c models.Config, o megakernel.Options, steps int) *subject {
 	t.Helper()
-	mk, err := megakernel.Build(c, o)
-	require.NoError(t, err)
+	mk := buildOf(t, c, o)
 	trial, err := verify.NewTrial(mk, steps)
 	require.NoError(t, err)
+	if o.Unsplit == 0 && mk.Options.Unsplit > 0 {
+		o.Unsplit = trial.Context()
+		mk = buildOf(t, c, o)
+		trial, err = verify.NewTrial(mk, steps)
+		require.NoError(t, err)
+	}
 	good, err := trial.Run(t.Context(), mk.IR, 1)
 	require.NoError(t, err)
 	require.Empty(t, good.Findings)
