@@ -67,7 +67,8 @@ from run to run with --mlp fused.
                   --held chunks of the next product are taken into registers
                   while consumers wait for its input
   the CTA         --consumers warps
-  attention       --splits parts of the KV cache
+  attention       --splits parts of the KV cache, and all of a KV head in one
+                  SM while at most --unsplit tokens are cached
   syncs           how --queries, partial states (--merge) and --vectors go
                   from SM to SM; what stands between the MLP's halves
                   (--mlp)

@@ -62,10 +62,10 @@ the share of the GPU's streaming ceiling, which is measured right before, and of
 single steps the median, the 99th percentile and the longest. It prints a table
 and draws a heat map.
 
-Batch 1 is decoded by the kernel of one row, to which --splits, --unsplit, --merge, --held,
---queries and --vectors go. A larger batch has a kernel of as many rows, or with
---rows N all have that of N. All sequences have the same context. All kernels
-are compiled before the first of them runs.
+Batch 1 is decoded by the kernel of one row, to which --splits, --unsplit,
+--merge, --held, --queries and --vectors go. A larger batch has a kernel of as
+many rows, or with --rows N all have that of N. All sequences have the same
+context. All kernels are compiled before the first of them runs.
 
 What does not fit, into the model's positions or the GPU's memory, or fails, is
 shown with the reason. The file of -o is written after every case: what it holds

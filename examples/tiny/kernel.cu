@@ -948,297 +948,309 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- attention ----
           {
             const u32 v718 = (pos_now + 31) / 32;
+            const bool unsplit = pos_now < 257;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v718 / 2;
-              const u32 end = (split + 1) * v718 / 2;
-              if (tid < 48) {
-                const u32 v730 = kv_head * 48 + tid;
-                // a packet of 16 bytes (a query): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                const uint4 v731 = ptx::ld_relaxed_gpu_b128(&query_words[v730]);
-                const uint4 v735 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v730], epoch_target * 2 + 1, v731,
-                    abort, notes, 2, layer, v730);
-                const u32 v741 = v735.x | v735.y | v735.z;
-                const u32 v743 = tid % 16;
-                const u32 v745 = tid / 16 * 20 + 816;
-                input_u16[v745 * 2 + v743] = ptx::u16_lo(v741);
-                input_u16[v745 * 2 + v743 + 16] = ptx::u16_hi(v741);
-              }
-              if (split == 1) {
-                const u32 v754 = pos_now % 16;
-                const u32 v758 = (tid < 64 ? tid + 256 : tid) - 64;
-                if (v758 < 32) {
-                  const u32 v761 = kv_head * 32 + v758;
-                  // a packet of 16 bytes (the token's own key or value): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v762 = ptx::ld_relaxed_gpu_b128(&kv_words[v761]);
-                  const uint4 v766 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v761], epoch_target * 2 + 1, v762,
-                      abort, notes, 3, layer, v761);
-                  const u32 v772 = v766.x | v766.y | v766.z;
-                  if (v758 < 16) {
-                    tail_u16[((v758 / 8) ^ (v754 & 7u)) * 8 + v758 % 8] = ptx::u16_lo(v772);
-                    const u32 v782 = v758 + 16;
-                    tail_u16[((v782 / 8) ^ (v754 & 7u)) * 8 + v782 % 8] = ptx::u16_hi(v772);
-                  } else {
-                    const u32 v789 = v758 - 16;
-                    tail_u32[((v789 / 4 + 4) ^ (v754 & 7u)) * 4 + v789 % 4] = v772;
+              if (!unsplit || split == 0) {
+                const u32 first = unsplit ? 0u : split * v718 / 2;
+                const u32 end = unsplit ? v718 : (split + 1) * v718 / 2;
+                if (tid < 48) {
+                  const u32 v736 = kv_head * 48 + tid;
+                  // a packet of 16 bytes (a query): it is there when its last word is the flag  [grid/ll.go, LL.Load]
+                  const uint4 v737 = ptx::ld_relaxed_gpu_b128(&query_words[v736]);
+                  const uint4 v741 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v736], epoch_target * 2 + 1, v737,
+                      abort, notes, 2, layer, v736);
+                  const u32 v747 = v741.x | v741.y | v741.z;
+                  const u32 v749 = tid % 16;
+                  const u32 v751 = tid / 16 * 20 + 816;
+                  input_u16[v751 * 2 + v749] = ptx::u16_lo(v747);
+                  input_u16[v751 * 2 + v749 + 16] = ptx::u16_hi(v747);
+                }
+                if (unsplit || split == 1) {
+                  const u32 v761 = pos_now % 16;
+                  const u32 v765 = (tid < 64 ? tid + 256 : tid) - 64;
+                  if (v765 < 32) {
+                    const u32 v768 = kv_head * 32 + v765;
+                    // a packet of 16 bytes (the token's own key or value): it is there when its last word is the flag  [grid/ll.go, LL.Load]
+                    const uint4 v769 = ptx::ld_relaxed_gpu_b128(&kv_words[v768]);
+                    const uint4 v773 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v768], epoch_target * 2 + 1, v769,
+                        abort, notes, 3, layer, v768);
+                    const u32 v779 = v773.x | v773.y | v773.z;
+                    if (v765 < 16) {
+                      tail_u16[((v765 / 8) ^ (v761 & 7u)) * 8 + v765 % 8] = ptx::u16_lo(v779);
+                      const u32 v789 = v765 + 16;
+                      tail_u16[((v789 / 8) ^ (v761 & 7u)) * 8 + v789 % 8] = ptx::u16_hi(v779);
+                    } else {
+                      const u32 v796 = v765 - 16;
+                      tail_u32[((v796 / 4 + 4) ^ (v761 & 7u)) * 4 + v796 % 4] = v779;
+                    }
                   }
                 }
-              }
-              ptx::bar_sync<1, 256>();
-              // attention: queries to registers  [attention/attention.go, Attention.stream]
-              const u32 v799 = min(lane / 4, 2u);
-              const bf16x2 v805 = input_bf16x2[v799 * 20 + 816 + lane % 4];
-              const bf16x2 v811 = input_bf16x2[v799 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v817 = input_bf16x2[v799 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v823 = input_bf16x2[v799 * 20 + 816 + lane % 4 + 12];
-              float o = 0.0f, o_2 = 0.0f, o_3 = 0.0f, o_4 = 0.0f, o_5 = 0.0f, o_6 = 0.0f, o_7 = 0.0f, o_8 = 0.0f;
-              float m = __uint_as_float(0xff800000u) /* -inf */;
-              float l = 0.0f;
-              // attention: the running state of the new token  [attention/attention.go, Attention.stream]
-              if (warp == 7 && split == 1) {
-                const u32 v827 = pos_now % 16;
-                const u32 v828 = lane / 8;
-                const uint4 v836 = ptx::ldmatrix(&tail[(v828 & 1u) ^ (v827 & 7u)]);
-                const float4 v840 = ptx::mma_m16n8k16(v805, 0u, v811, 0u, v836.x, v836.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                const uint4 v852 = ptx::ldmatrix(&tail[((v828 & 1u) + 2) ^ (v827 & 7u)]);
-                const float4 v856 = ptx::mma_m16n8k16(v817, 0u, v823, 0u, v852.x, v852.y, v840.x, v840.y, v840.z,
-                    v840.w);
-                const float v867 = lane % 4 * 2 < 1 ? v856.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v874 = fmaxf(fmaxf(fmaxf(m, v867), __uint_as_float(0xff800000u) /* -inf */),
-                    __uint_as_float(0xff800000u) /* -inf */);
-                const float v875 = fmaxf(v874, __uint_as_float(0xff800000u) /* -inf */);
-                const float v876 = __shfl_xor_sync(0xffffffffu, v875, 2u);
-                const float v877 = fmaxf(v875, v876);
-                const float v878 = __shfl_xor_sync(0xffffffffu, v877, 1u);
-                const float v879 = fmaxf(v877, v878);
-                const float decay = ptx::exp2(m - v879);
-                const float v886 = ptx::exp2(v867 - v879);
-                const float v889 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v879);
-                const float v892 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v879);
-                const float v895 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v879);
-                o = __fmul_rn(o, decay);
-                o_2 = __fmul_rn(o_2, decay);
-                o_3 = __fmul_rn(o_3, decay);
-                o_4 = __fmul_rn(o_4, decay);
-                o_5 = __fmul_rn(o_5, decay);
-                o_6 = __fmul_rn(o_6, decay);
-                o_7 = __fmul_rn(o_7, decay);
-                o_8 = __fmul_rn(o_8, decay);
-                m = v879;
-                l = __fmul_rn(l, decay) + v886 + v889 + v892 + v895;
-                const bf16x2 v913 = ptx::pack_bf16(v886, v889);
-                const bf16x2 v914 = ptx::pack_bf16(v892, v895);
-                const u32 v915 = lane / 8;
-                const uint4 v924 = ptx::ldmatrix_trans(&tail[(v915 / 2 + 4) ^ (v827 & 7u)]);
-                const float4 v930 = ptx::mma_m16n8k16(v913, 0u, v914, 0u, v924.x, v924.y, o, o_2, 0.0f, 0.0f);
-                o = v930.x; o_2 = v930.y;
-                const float4 v936 = ptx::mma_m16n8k16(v913, 0u, v914, 0u, v924.z, v924.w, o_3, o_4, 0.0f, 0.0f);
-                o_3 = v936.x; o_4 = v936.y;
-                const uint4 v945 = ptx::ldmatrix_trans(&tail[(v915 / 2 + 6) ^ (v827 & 7u)]);
-                const float4 v951 = ptx::mma_m16n8k16(v913, 0u, v914, 0u, v945.x, v945.y, o_5, o_6, 0.0f, 0.0f);
-                o_5 = v951.x; o_6 = v951.y;
-                const float4 v957 = ptx::mma_m16n8k16(v913, 0u, v914, 0u, v945.z, v945.w, o_7, o_8, 0.0f, 0.0f);
-                o_7 = v957.x; o_8 = v957.y;
-              }
-              // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [attention/attention.go, Attention.stream]
-              const u32 chunks = end - first;
-              const u32 v971 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v971;
-              #pragma unroll 1
-              for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v974 = i_3 / 2;
-                const u32 v975 = i_3 % 2;
-                const u32 v978 = min(blocks - v974 * 2, 2u);
-                const u32 v986 = drain + v974;
-                const u32 stage = v986 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v986 / 23) & 1u));
-                const u32 from = (first + v974) * 32;
-                const u32 v995 = v975 * 16;
-                const u32 v1000 = stage * 256 + v975 * 128;
-                const u32 v1001 = from + v995;
-                const u32 v1002 = min(min(pos_now - from, 32u) - v995, 16u);
-                const u32 v1003 = lane / 8;
-                const u32 v1009 = min(lane % 8 + v1003 / 2 * 8, v1002 - 1);
-                const u32 v1011 = v1000 + v1009 * 8;
-                const u32 v1012 = v1001 + v1009;
-                const uint4 v1017 = ptx::ldmatrix(&ring[v1011 + ((v1003 & 1u) ^ (v1012 & 7u))]);
-                const float4 v1021 = ptx::mma_m16n8k16(v805, 0u, v811, 0u, v1017.x, v1017.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                const float4 v1025 = ptx::mma_m16n8k16(v805, 0u, v811, 0u, v1017.z, v1017.w, 0.0f, 0.0f, 0.0f, 0.0f);
-                const uint4 v1034 = ptx::ldmatrix(&ring[v1011 + (((v1003 & 1u) + 2) ^ (v1012 & 7u))]);
-                const float4 v1038 = ptx::mma_m16n8k16(v817, 0u, v823, 0u, v1034.x, v1034.y, v1021.x, v1021.y, v1021.z,
-                    v1021.w);
-                const float4 v1042 = ptx::mma_m16n8k16(v817, 0u, v823, 0u, v1034.z, v1034.w, v1025.x, v1025.y, v1025.z,
-                    v1025.w);
-                const u32 v1047 = lane % 4 * 2;
-                const float v1049 = v1047 < v1002 ? v1038.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1052 = v1047 + 1 < v1002 ? v1038.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1055 = v1047 + 8 < v1002 ? v1042.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1058 = v1047 + 9 < v1002 ? v1042.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1063 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1049), v1052), v1055), v1058);
-                const float v1064 = __shfl_xor_sync(0xffffffffu, v1063, 2u);
-                const float v1065 = fmaxf(v1063, v1064);
-                const float v1066 = __shfl_xor_sync(0xffffffffu, v1065, 1u);
-                const float v1067 = fmaxf(v1065, v1066);
-                const float decay = ptx::exp2(m - v1067);
-                const float v1074 = ptx::exp2(v1049 - v1067);
-                const float v1077 = ptx::exp2(v1052 - v1067);
-                const float v1080 = ptx::exp2(v1055 - v1067);
-                const float v1083 = ptx::exp2(v1058 - v1067);
-                o = __fmul_rn(o, decay);
-                o_2 = __fmul_rn(o_2, decay);
-                o_3 = __fmul_rn(o_3, decay);
-                o_4 = __fmul_rn(o_4, decay);
-                o_5 = __fmul_rn(o_5, decay);
-                o_6 = __fmul_rn(o_6, decay);
-                o_7 = __fmul_rn(o_7, decay);
-                o_8 = __fmul_rn(o_8, decay);
-                m = v1067;
-                l = __fmul_rn(l, decay) + v1074 + v1077 + v1080 + v1083;
-                const bf16x2 v1101 = ptx::pack_bf16(v1074, v1077);
-                const bf16x2 v1102 = ptx::pack_bf16(v1080, v1083);
-                const u32 v1103 = lane / 8;
-                const u32 v1109 = min(lane % 8 + (v1103 & 1u) * 8, v1002 - 1);
-                const u32 v1111 = v1000 + v1109 * 8;
-                const u32 v1112 = v1001 + v1109;
-                const uint4 v1118 = ptx::ldmatrix_trans(&ring[v1111 + ((v1103 / 2 + 4) ^ (v1112 & 7u))]);
-                const float4 v1124 = ptx::mma_m16n8k16(v1101, 0u, v1102, 0u, v1118.x, v1118.y, o, o_2, 0.0f, 0.0f);
-                o = v1124.x; o_2 = v1124.y;
-                const float4 v1130 = ptx::mma_m16n8k16(v1101, 0u, v1102, 0u, v1118.z, v1118.w, o_3, o_4, 0.0f, 0.0f);
-                o_3 = v1130.x; o_4 = v1130.y;
-                const uint4 v1140 = ptx::ldmatrix_trans(&ring[v1111 + ((v1103 / 2 + 6) ^ (v1112 & 7u))]);
-                const float4 v1146 = ptx::mma_m16n8k16(v1101, 0u, v1102, 0u, v1140.x, v1140.y, o_5, o_6, 0.0f, 0.0f);
-                o_5 = v1146.x; o_6 = v1146.y;
-                const float4 v1152 = ptx::mma_m16n8k16(v1101, 0u, v1102, 0u, v1140.z, v1140.w, o_7, o_8, 0.0f, 0.0f);
-                o_7 = v1152.x; o_8 = v1152.y;
-                __syncwarp();
-                if (lane == 0) {
-                  ptx::mbar_arrive_n(&empty[stage], (v975 + 1 == v978 ? 8 - v978 : 0u) + 1);
+                ptx::bar_sync<1, 256>();
+                // attention: queries to registers  [attention/attention.go, Attention.stream]
+                const u32 v806 = min(lane / 4, 2u);
+                const bf16x2 v812 = input_bf16x2[v806 * 20 + 816 + lane % 4];
+                const bf16x2 v818 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 4];
+                const bf16x2 v824 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 8];
+                const bf16x2 v830 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 12];
+                float o = 0.0f, o_2 = 0.0f, o_3 = 0.0f, o_4 = 0.0f, o_5 = 0.0f, o_6 = 0.0f, o_7 = 0.0f, o_8 = 0.0f;
+                float m = __uint_as_float(0xff800000u) /* -inf */;
+                float l = 0.0f;
+                // attention: the running state of the new token  [attention/attention.go, Attention.stream]
+                if (warp == 7 && (unsplit || split == 1)) {
+                  const u32 v835 = pos_now % 16;
+                  const u32 v836 = lane / 8;
+                  const uint4 v844 = ptx::ldmatrix(&tail[(v836 & 1u) ^ (v835 & 7u)]);
+                  const float4 v848 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v844.x, v844.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const uint4 v860 = ptx::ldmatrix(&tail[((v836 & 1u) + 2) ^ (v835 & 7u)]);
+                  const float4 v864 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v860.x, v860.y, v848.x, v848.y, v848.z,
+                      v848.w);
+                  const float v875 = lane % 4 * 2 < 1 ? v864.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v882 = fmaxf(fmaxf(fmaxf(m, v875), __uint_as_float(0xff800000u) /* -inf */),
+                      __uint_as_float(0xff800000u) /* -inf */);
+                  const float v883 = fmaxf(v882, __uint_as_float(0xff800000u) /* -inf */);
+                  const float v884 = __shfl_xor_sync(0xffffffffu, v883, 2u);
+                  const float v885 = fmaxf(v883, v884);
+                  const float v886 = __shfl_xor_sync(0xffffffffu, v885, 1u);
+                  const float v887 = fmaxf(v885, v886);
+                  const float decay = ptx::exp2(m - v887);
+                  const float v894 = ptx::exp2(v875 - v887);
+                  const float v897 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v887);
+                  const float v900 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v887);
+                  const float v903 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v887);
+                  o = __fmul_rn(o, decay);
+                  o_2 = __fmul_rn(o_2, decay);
+                  o_3 = __fmul_rn(o_3, decay);
+                  o_4 = __fmul_rn(o_4, decay);
+                  o_5 = __fmul_rn(o_5, decay);
+                  o_6 = __fmul_rn(o_6, decay);
+                  o_7 = __fmul_rn(o_7, decay);
+                  o_8 = __fmul_rn(o_8, decay);
+                  m = v887;
+                  l = __fmul_rn(l, decay) + v894 + v897 + v900 + v903;
+                  const bf16x2 v921 = ptx::pack_bf16(v894, v897);
+                  const bf16x2 v922 = ptx::pack_bf16(v900, v903);
+                  const u32 v923 = lane / 8;
+                  const uint4 v932 = ptx::ldmatrix_trans(&tail[(v923 / 2 + 4) ^ (v835 & 7u)]);
+                  const float4 v938 = ptx::mma_m16n8k16(v921, 0u, v922, 0u, v932.x, v932.y, o, o_2, 0.0f, 0.0f);
+                  o = v938.x; o_2 = v938.y;
+                  const float4 v944 = ptx::mma_m16n8k16(v921, 0u, v922, 0u, v932.z, v932.w, o_3, o_4, 0.0f, 0.0f);
+                  o_3 = v944.x; o_4 = v944.y;
+                  const uint4 v953 = ptx::ldmatrix_trans(&tail[(v923 / 2 + 6) ^ (v835 & 7u)]);
+                  const float4 v959 = ptx::mma_m16n8k16(v921, 0u, v922, 0u, v953.x, v953.y, o_5, o_6, 0.0f, 0.0f);
+                  o_5 = v959.x; o_6 = v959.y;
+                  const float4 v965 = ptx::mma_m16n8k16(v921, 0u, v922, 0u, v953.z, v953.w, o_7, o_8, 0.0f, 0.0f);
+                  o_7 = v965.x; o_8 = v965.y;
                 }
-              }
-              const u32 v1159 = drain + chunks;
-              drain = v1159 % 23;
-              drain_parity = drain_parity ^ ((v1159 / 23) & 1u);
-              // attention: the warps' states become one  [attention/attention.go, Attention.Consume]
-              const u32 v1165 = lane / 4;
-              const u32 v1167 = lane % 4 * 2;
-              const float v1169 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v1170 = l + v1169;
-              const float v1171 = __shfl_xor_sync(0xffffffffu, v1170, 1u);
-              if (v1165 < 3) {
-                const u32 v1175 = warp * 3 + v1165;
-                *(float2*)&input[v1175 * 32 + v1167] = make_float2(o, o_2);
-                *(float2*)&input[v1175 * 32 + v1167 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v1175 * 32 + v1167 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v1175 * 32 + v1167 + 24] = make_float2(o_7, o_8);
-                if (v1167 == 0) {
-                  input[v1175 + 768] = m;
-                  input[v1175 + 792] = v1170 + v1171;
+                // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [attention/attention.go, Attention.stream]
+                const u32 chunks = end - first;
+                const u32 v979 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+                const u32 blocks = chunks == 0 ? chunks : v979;
+                #pragma unroll 1
+                for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
+                  const u32 v982 = i_3 / 2;
+                  const u32 v983 = i_3 % 2;
+                  const u32 v986 = min(blocks - v982 * 2, 2u);
+                  const u32 v994 = drain + v982;
+                  const u32 stage = v994 % 23;
+                  ptx::mbar_wait(&full[stage], drain_parity ^ ((v994 / 23) & 1u));
+                  const u32 from = (first + v982) * 32;
+                  const u32 v1003 = v983 * 16;
+                  const u32 v1008 = stage * 256 + v983 * 128;
+                  const u32 v1009 = from + v1003;
+                  const u32 v1010 = min(min(pos_now - from, 32u) - v1003, 16u);
+                  const u32 v1011 = lane / 8;
+                  const u32 v1017 = min(lane % 8 + v1011 / 2 * 8, v1010 - 1);
+                  const u32 v1019 = v1008 + v1017 * 8;
+                  const u32 v1020 = v1009 + v1017;
+                  const uint4 v1025 = ptx::ldmatrix(&ring[v1019 + ((v1011 & 1u) ^ (v1020 & 7u))]);
+                  const float4 v1029 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1025.x, v1025.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const float4 v1033 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1025.z, v1025.w, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const uint4 v1042 = ptx::ldmatrix(&ring[v1019 + (((v1011 & 1u) + 2) ^ (v1020 & 7u))]);
+                  const float4 v1046 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1042.x, v1042.y, v1029.x, v1029.y,
+                      v1029.z, v1029.w);
+                  const float4 v1050 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1042.z, v1042.w, v1033.x, v1033.y,
+                      v1033.z, v1033.w);
+                  const u32 v1055 = lane % 4 * 2;
+                  const float v1057 = v1055 < v1010 ? v1046.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1060 = v1055 + 1 < v1010 ? v1046.y : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1063 = v1055 + 8 < v1010 ? v1050.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1066 = v1055 + 9 < v1010 ? v1050.y : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1071 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1057), v1060), v1063), v1066);
+                  const float v1072 = __shfl_xor_sync(0xffffffffu, v1071, 2u);
+                  const float v1073 = fmaxf(v1071, v1072);
+                  const float v1074 = __shfl_xor_sync(0xffffffffu, v1073, 1u);
+                  const float v1075 = fmaxf(v1073, v1074);
+                  const float decay = ptx::exp2(m - v1075);
+                  const float v1082 = ptx::exp2(v1057 - v1075);
+                  const float v1085 = ptx::exp2(v1060 - v1075);
+                  const float v1088 = ptx::exp2(v1063 - v1075);
+                  const float v1091 = ptx::exp2(v1066 - v1075);
+                  o = __fmul_rn(o, decay);
+                  o_2 = __fmul_rn(o_2, decay);
+                  o_3 = __fmul_rn(o_3, decay);
+                  o_4 = __fmul_rn(o_4, decay);
+                  o_5 = __fmul_rn(o_5, decay);
+                  o_6 = __fmul_rn(o_6, decay);
+                  o_7 = __fmul_rn(o_7, decay);
+                  o_8 = __fmul_rn(o_8, decay);
+                  m = v1075;
+                  l = __fmul_rn(l, decay) + v1082 + v1085 + v1088 + v1091;
+                  const bf16x2 v1109 = ptx::pack_bf16(v1082, v1085);
+                  const bf16x2 v1110 = ptx::pack_bf16(v1088, v1091);
+                  const u32 v1111 = lane / 8;
+                  const u32 v1117 = min(lane % 8 + (v1111 & 1u) * 8, v1010 - 1);
+                  const u32 v1119 = v1008 + v1117 * 8;
+                  const u32 v1120 = v1009 + v1117;
+                  const uint4 v1126 = ptx::ldmatrix_trans(&ring[v1119 + ((v1111 / 2 + 4) ^ (v1120 & 7u))]);
+                  const float4 v1132 = ptx::mma_m16n8k16(v1109, 0u, v1110, 0u, v1126.x, v1126.y, o, o_2, 0.0f, 0.0f);
+                  o = v1132.x; o_2 = v1132.y;
+                  const float4 v1138 = ptx::mma_m16n8k16(v1109, 0u, v1110, 0u, v1126.z, v1126.w, o_3, o_4, 0.0f, 0.0f);
+                  o_3 = v1138.x; o_4 = v1138.y;
+                  const uint4 v1148 = ptx::ldmatrix_trans(&ring[v1119 + ((v1111 / 2 + 6) ^ (v1120 & 7u))]);
+                  const float4 v1154 = ptx::mma_m16n8k16(v1109, 0u, v1110, 0u, v1148.x, v1148.y, o_5, o_6, 0.0f, 0.0f);
+                  o_5 = v1154.x; o_6 = v1154.y;
+                  const float4 v1160 = ptx::mma_m16n8k16(v1109, 0u, v1110, 0u, v1148.z, v1148.w, o_7, o_8, 0.0f, 0.0f);
+                  o_7 = v1160.x; o_8 = v1160.y;
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_n(&empty[stage], (v983 + 1 == v986 ? 8 - v986 : 0u) + 1);
+                  }
                 }
+                const u32 v1167 = drain + chunks;
+                drain = v1167 % 23;
+                drain_parity = drain_parity ^ ((v1167 / 23) & 1u);
+                // attention: the warps' states become one  [attention/attention.go, Attention.Consume]
+                const u32 v1173 = lane / 4;
+                const u32 v1175 = lane % 4 * 2;
+                const float v1177 = __shfl_xor_sync(0xffffffffu, l, 2u);
+                const float v1178 = l + v1177;
+                const float v1179 = __shfl_xor_sync(0xffffffffu, v1178, 1u);
+                if (v1173 < 3) {
+                  const u32 v1183 = warp * 3 + v1173;
+                  *(float2*)&input[v1183 * 32 + v1175] = make_float2(o, o_2);
+                  *(float2*)&input[v1183 * 32 + v1175 + 8] = make_float2(o_3, o_4);
+                  *(float2*)&input[v1183 * 32 + v1175 + 16] = make_float2(o_5, o_6);
+                  *(float2*)&input[v1183 * 32 + v1175 + 24] = make_float2(o_7, o_8);
+                  if (v1175 == 0) {
+                    input[v1183 + 768] = m;
+                    input[v1183 + 792] = v1178 + v1179;
+                  }
+                }
+                ptx::bar_sync<1, 256>();
+                if (tid < 48) {
+                  const u32 v1208 = tid / 16;
+                  const float v1210 = input[v1208 + 768];
+                  const float v1213 = input[v1208 + 771];
+                  const float v1214 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1210), v1213);
+                  const float v1216 = input[v1208 + 774];
+                  const float v1219 = input[v1208 + 777];
+                  const float v1222 = input[v1208 + 780];
+                  const float v1225 = input[v1208 + 783];
+                  const float v1228 = input[v1208 + 786];
+                  const float v1229 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1214, v1216), v1219), v1222), v1225), v1228);
+                  const float v1231 = input[v1208 + 789];
+                  const float v1232 = fmaxf(v1229, v1231);
+                  const bool v1233 = v1232 == __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1236 = v1233 ? 0.0f : ptx::exp2(v1210 - v1232);
+                  const float2 v1238 = *(const float2*)&input[tid * 2];
+                  const float v1247 = v1233 ? 0.0f : ptx::exp2(v1213 - v1232);
+                  const float2 v1250 = *(const float2*)&input[tid * 2 + 96];
+                  const float v1256 = fmaf(v1247, input[v1208 + 795], fmaf(v1236, input[v1208 + 792], 0.0f));
+                  const float v1259 = v1233 ? 0.0f : ptx::exp2(v1216 - v1232);
+                  const float2 v1262 = *(const float2*)&input[tid * 2 + 192];
+                  const float v1264 = fmaf(v1259, v1262.x, fmaf(v1247, v1250.x, fmaf(v1236, v1238.x, 0.0f)));
+                  const float v1265 = fmaf(v1259, v1262.y, fmaf(v1247, v1250.y, fmaf(v1236, v1238.y, 0.0f)));
+                  const float v1271 = v1233 ? 0.0f : ptx::exp2(v1219 - v1232);
+                  const float2 v1274 = *(const float2*)&input[tid * 2 + 288];
+                  const float v1280 = fmaf(v1271, input[v1208 + 801], fmaf(v1259, input[v1208 + 798], v1256));
+                  const float v1283 = v1233 ? 0.0f : ptx::exp2(v1222 - v1232);
+                  const float2 v1286 = *(const float2*)&input[tid * 2 + 384];
+                  const float v1295 = v1233 ? 0.0f : ptx::exp2(v1225 - v1232);
+                  const float2 v1298 = *(const float2*)&input[tid * 2 + 480];
+                  const float v1300 = fmaf(v1295, v1298.x, fmaf(v1283, v1286.x, fmaf(v1271, v1274.x, v1264)));
+                  const float v1301 = fmaf(v1295, v1298.y, fmaf(v1283, v1286.y, fmaf(v1271, v1274.y, v1265)));
+                  const float v1304 = fmaf(v1295, input[v1208 + 807], fmaf(v1283, input[v1208 + 804], v1280));
+                  const float v1307 = v1233 ? 0.0f : ptx::exp2(v1228 - v1232);
+                  const float2 v1310 = *(const float2*)&input[tid * 2 + 576];
+                  const float v1319 = v1233 ? 0.0f : ptx::exp2(v1231 - v1232);
+                  const float2 v1322 = *(const float2*)&input[tid * 2 + 672];
+                  const float v1328 = fmaf(v1319, input[v1208 + 813], fmaf(v1307, input[v1208 + 810], v1304));
+                  const float v1330 = v1233 ? 0.0f : ptx::rcp(v1328);
+                  const float v1331 = __fmul_rn(fmaf(v1319, v1322.x, fmaf(v1307, v1310.x, v1300)), v1330);
+                  const float v1332 = __fmul_rn(fmaf(v1319, v1322.y, fmaf(v1307, v1310.y, v1301)), v1330);
+                  if (unsplit) {
+                    const u32 v1336 = kv_head * 48 + tid;
+                    const uint4 v1346 = make_uint4(ptx::pack_bf16(v1331, v1332), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&attn_words[v1336 % 4 * 24 + v1336 / 4], v1346);
+                  } else {
+                    const uint4 v1357 = make_uint4(__float_as_uint(v1331), __float_as_uint(v1332),
+                        __float_as_uint(v1232 + ptx::log2(v1328)), epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1357);
+                  }
+                }
+                ptx::bar_sync<1, 256>();
               }
-              ptx::bar_sync<1, 256>();
-              if (tid < 48) {
-                const u32 v1200 = tid / 16;
-                const float v1202 = input[v1200 + 768];
-                const float v1205 = input[v1200 + 771];
-                const float v1206 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1202), v1205);
-                const float v1208 = input[v1200 + 774];
-                const float v1211 = input[v1200 + 777];
-                const float v1214 = input[v1200 + 780];
-                const float v1217 = input[v1200 + 783];
-                const float v1220 = input[v1200 + 786];
-                const float v1221 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1206, v1208), v1211), v1214), v1217), v1220);
-                const float v1223 = input[v1200 + 789];
-                const float v1224 = fmaxf(v1221, v1223);
-                const bool v1225 = v1224 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1228 = v1225 ? 0.0f : ptx::exp2(v1202 - v1224);
-                const float2 v1230 = *(const float2*)&input[tid * 2];
-                const float v1239 = v1225 ? 0.0f : ptx::exp2(v1205 - v1224);
-                const float2 v1242 = *(const float2*)&input[tid * 2 + 96];
-                const float v1248 = fmaf(v1239, input[v1200 + 795], fmaf(v1228, input[v1200 + 792], 0.0f));
-                const float v1251 = v1225 ? 0.0f : ptx::exp2(v1208 - v1224);
-                const float2 v1254 = *(const float2*)&input[tid * 2 + 192];
-                const float v1256 = fmaf(v1251, v1254.x, fmaf(v1239, v1242.x, fmaf(v1228, v1230.x, 0.0f)));
-                const float v1257 = fmaf(v1251, v1254.y, fmaf(v1239, v1242.y, fmaf(v1228, v1230.y, 0.0f)));
-                const float v1263 = v1225 ? 0.0f : ptx::exp2(v1211 - v1224);
-                const float2 v1266 = *(const float2*)&input[tid * 2 + 288];
-                const float v1272 = fmaf(v1263, input[v1200 + 801], fmaf(v1251, input[v1200 + 798], v1248));
-                const float v1275 = v1225 ? 0.0f : ptx::exp2(v1214 - v1224);
-                const float2 v1278 = *(const float2*)&input[tid * 2 + 384];
-                const float v1287 = v1225 ? 0.0f : ptx::exp2(v1217 - v1224);
-                const float2 v1290 = *(const float2*)&input[tid * 2 + 480];
-                const float v1292 = fmaf(v1287, v1290.x, fmaf(v1275, v1278.x, fmaf(v1263, v1266.x, v1256)));
-                const float v1293 = fmaf(v1287, v1290.y, fmaf(v1275, v1278.y, fmaf(v1263, v1266.y, v1257)));
-                const float v1296 = fmaf(v1287, input[v1200 + 807], fmaf(v1275, input[v1200 + 804], v1272));
-                const float v1299 = v1225 ? 0.0f : ptx::exp2(v1220 - v1224);
-                const float2 v1302 = *(const float2*)&input[tid * 2 + 576];
-                const float v1311 = v1225 ? 0.0f : ptx::exp2(v1223 - v1224);
-                const float2 v1314 = *(const float2*)&input[tid * 2 + 672];
-                const float v1320 = fmaf(v1311, input[v1200 + 813], fmaf(v1299, input[v1200 + 810], v1296));
-                const float v1322 = v1225 ? 0.0f : ptx::rcp(v1320);
-                const float v1323 = __fmul_rn(fmaf(v1311, v1314.x, fmaf(v1299, v1302.x, v1292)), v1322);
-                const float v1324 = __fmul_rn(fmaf(v1311, v1314.y, fmaf(v1299, v1302.y, v1293)), v1322);
-                const uint4 v1337 = make_uint4(__float_as_uint(v1323), __float_as_uint(v1324),
-                    __float_as_uint(v1224 + ptx::log2(v1320)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1337);
-              }
-              ptx::bar_sync<1, 256>();
             }
             // attention: merge the states of all splits as their packets arrive  [attention/attention.go, Attention.Consume]
-            for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
-              const u32 kv_head = i_2 % 2;
-              const u32 split = i_2 / 2;
-              const u32 v1342 = kv_head * 48;
-              const u32 share = split * 48 / 2;
-              const u32 share_end = (split + 1) * 48 / 2;
-              #pragma unroll 1
-              for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
-                const u32 words = min(share_end - i_3, 256u);
-                const u32 v1351 = i_3 + v1342;
-                const bool v1352 = tid < words;
-                float out = 0.0f, out_2 = 0.0f;
-                float top = __uint_as_float(0xff800000u) /* -inf */;
-                float sum = 0.0f;
+            const bool unsplit_2 = pos_now < 257;
+            if (!unsplit_2) {
+              for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
+                const u32 kv_head = i_2 % 2;
+                const u32 split = i_2 / 2;
+                const u32 v1364 = kv_head * 48;
+                const u32 share = split * 48 / 2;
+                const u32 share_end = (split + 1) * 48 / 2;
                 #pragma unroll 1
-                for (u32 i_4 = 0; i_4 < 2; i_4 += 24) {
-                  const u32 states_now = min(2 - i_4, 24u);
+                for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
+                  const u32 words = min(share_end - i_3, 256u);
+                  const u32 v1373 = i_3 + v1364;
+                  const bool v1374 = tid < words;
+                  float out = 0.0f, out_2 = 0.0f;
+                  float top = __uint_as_float(0xff800000u) /* -inf */;
+                  float sum = 0.0f;
                   #pragma unroll 1
-                  for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1363 = (i_4 + i_5 / words) * 96 + v1351 + i_5 % words;
-                    // a packet of 16 bytes (a partial state of attention): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                    const uint4 v1364 = ptx::ld_relaxed_gpu_b128(&states[v1363]);
-                    const uint4 v1368 = ptx::wait_packet_relaxed_gpu_noted(&states[v1363], epoch_target * 2 + 1, v1364,
-                        abort, notes, 4, layer, v1363);
-                    input_b128[i_5] = v1368;
-                  }
-                  ptx::bar_sync<1, 256>();
-                  if (v1352) {
-                    const float v1369 = top;
-                    #pragma unroll 8
-                    for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
+                  for (u32 i_4 = 0; i_4 < 2; i_4 += 24) {
+                    const u32 states_now = min(2 - i_4, 24u);
+                    #pragma unroll 1
+                    for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
+                      const u32 v1385 = (i_4 + i_5 / words) * 96 + v1373 + i_5 % words;
+                      // a packet of 16 bytes (a partial state of attention): it is there when its last word is the flag  [grid/ll.go, LL.Load]
+                      const uint4 v1386 = ptx::ld_relaxed_gpu_b128(&states[v1385]);
+                      const uint4 v1390 = ptx::wait_packet_relaxed_gpu_noted(&states[v1385], epoch_target * 2 + 1,
+                          v1386, abort, notes, 4, layer, v1385);
+                      input_b128[i_5] = v1390;
                     }
-                    const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1386 = ptx::exp2(v1369 - base);
-                    out = __fmul_rn(out, v1386);
-                    out_2 = __fmul_rn(out_2, v1386);
-                    sum = __fmul_rn(sum, v1386);
-                    #pragma unroll 8
-                    for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1396 = input_b128[i_5 * words + tid];
-                      const float v1406 = ptx::exp2(__uint_as_float(v1396.z) - base);
-                      sum = sum + v1406;
-                      out = fmaf(v1406, __uint_as_float(v1396.x), out);
-                      out_2 = fmaf(v1406, __uint_as_float(v1396.y), out_2);
+                    ptx::bar_sync<1, 256>();
+                    if (v1374) {
+                      const float v1391 = top;
+                      #pragma unroll 8
+                      for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
+                        top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
+                      }
+                      const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
+                      const float v1408 = ptx::exp2(v1391 - base);
+                      out = __fmul_rn(out, v1408);
+                      out_2 = __fmul_rn(out_2, v1408);
+                      sum = __fmul_rn(sum, v1408);
+                      #pragma unroll 8
+                      for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
+                        const uint4 v1418 = input_b128[i_5 * words + tid];
+                        const float v1428 = ptx::exp2(__uint_as_float(v1418.z) - base);
+                        sum = sum + v1428;
+                        out = fmaf(v1428, __uint_as_float(v1418.x), out);
+                        out_2 = fmaf(v1428, __uint_as_float(v1418.y), out_2);
+                      }
                     }
+                    ptx::bar_sync<1, 256>();
                   }
-                  ptx::bar_sync<1, 256>();
-                }
-                if (v1352) {
-                  const u32 v1421 = v1351 + tid;
-                  const uint4 v1431 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
-                      epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1421 % 4 * 24 + v1421 / 4], v1431);
+                  if (v1374) {
+                    const u32 v1443 = v1373 + tid;
+                    const uint4 v1453 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                        epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&attn_words[v1443 % 4 * 24 + v1443 / 4], v1453);
+                  }
                 }
               }
             }
@@ -1247,8 +1259,8 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v1434 = tid == 0;
-            if (v1434) {
+            const bool v1456 = tid == 0;
+            if (v1456) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
@@ -1257,24 +1269,24 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[3];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v1449 = token % 8;
-                const u32 swizzle = v1449 >> 1;
+                const u32 v1471 = token % 8;
+                const u32 swizzle = v1471 >> 1;
                 float v = 0.0f, v_2 = 0.0f;
                 if (layer == 0) {
-                  const u32 v1467 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
-                  const bf16x2 v1470 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1449 * 16)
-                      + 150528 + (u64)v1467]);
-                  v = ptx::bf16_lo(v1470);
-                  v_2 = ptx::bf16_hi(v1470);
+                  const u32 v1489 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
+                  const bf16x2 v1492 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1471 * 16)
+                      + 150528 + (u64)v1489]);
+                  v = ptx::bf16_lo(v1492);
+                  v_2 = ptx::bf16_hi(v1492);
                 } else {
-                  const u32 v1473 = row / 2;
-                  const u32 v1477 = v1473 % 2 * 24 + v1473 / 2;
+                  const u32 v1495 = row / 2;
+                  const u32 v1499 = v1495 % 2 * 24 + v1495 / 2;
                   // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v1478 = ptx::ld_relaxed_gpu_b128(&down_words[v1477]);
-                  const uint4 v1483 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1477], (epoch_target - 8) * 2 + 1,
-                      v1478, abort, notes, 5, layer, v1477);
-                  v = __uint_as_float(v1483.x | v1483.z);
-                  v_2 = __uint_as_float(v1483.y);
+                  const uint4 v1500 = ptx::ld_relaxed_gpu_b128(&down_words[v1499]);
+                  const uint4 v1505 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1499], (epoch_target - 8) * 2 + 1,
+                      v1500, abort, notes, 5, layer, v1499);
+                  v = __uint_as_float(v1505.x | v1505.z);
+                  v_2 = __uint_as_float(v1505.y);
                 }
                 early = v;
                 early_2 = v_2;
@@ -1293,8 +1305,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1509 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v1509.x; held_2 = v1509.y; held_3 = v1509.z; held_4 = v1509.w;
+                const uint4 v1531 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1531.x; held_2 = v1531.y; held_3 = v1531.z; held_4 = v1531.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1311,8 +1323,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1534 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v1534.x; held_6 = v1534.y; held_7 = v1534.z; held_8 = v1534.w;
+                const uint4 v1556 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v1556.x; held_6 = v1556.y; held_7 = v1556.z; held_8 = v1556.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1329,8 +1341,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1559 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v1559.x; held_10 = v1559.y; held_11 = v1559.z; held_12 = v1559.w;
+                const uint4 v1581 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v1581.x; held_10 = v1581.y; held_11 = v1581.z; held_12 = v1581.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1341,7 +1353,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_3 ? 0u : next_3;
               drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1434) {
+            if (v1456) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1350,17 +1362,17 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 24) {
-              const u32 v1575 = tid + 24;
-              const u32 v1576 = tid + 48;
-              const u32 v1577 = tid + 72;
+              const u32 v1597 = tid + 24;
+              const u32 v1598 = tid + 48;
+              const u32 v1599 = tid + 72;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (attention's output): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1575]);
-              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1576]);
-              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1577]);
-              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1575,
-                  packet_2, v1576, packet_3, v1577, packet_4);
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1597]);
+              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1598]);
+              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1599]);
+              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1597,
+                  packet_2, v1598, packet_3, v1599, packet_4);
               *(uint4*)&input_u32[tid * 4] = make_uint4(packet.x | packet.y | packet.z, packet_3.x | packet_3.y
                   | packet_3.z, packet_2.x | packet_2.y | packet_2.z, packet_4.x | packet_4.y | packet_4.z);
             }
@@ -1368,55 +1380,55 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             // o: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v1693 = warp * 128;
+            const u32 v1715 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1703 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1711 = ptx::mma_m16n8k16(v1703.x, v1703.y, v1703.z, v1703.w, held, held_2, acc, acc_2,
+              const uint4 v1725 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1733 = ptx::mma_m16n8k16(v1725.x, v1725.y, v1725.z, v1725.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1711.x; acc_2 = v1711.y; acc_3 = v1711.z; acc_4 = v1711.w;
-              const float4 v1719 = ptx::mma_m16n8k16(v1703.x, v1703.y, v1703.z, v1703.w, held_3, held_4, acc_5, acc_6,
+              acc = v1733.x; acc_2 = v1733.y; acc_3 = v1733.z; acc_4 = v1733.w;
+              const float4 v1741 = ptx::mma_m16n8k16(v1725.x, v1725.y, v1725.z, v1725.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1719.x; acc_6 = v1719.y; acc_7 = v1719.z; acc_8 = v1719.w;
+              acc_5 = v1741.x; acc_6 = v1741.y; acc_7 = v1741.z; acc_8 = v1741.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1693 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1715 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1744 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1752 = ptx::mma_m16n8k16(v1744.x, v1744.y, v1744.z, v1744.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1766 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1774 = ptx::mma_m16n8k16(v1766.x, v1766.y, v1766.z, v1766.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1752.x; acc_10 = v1752.y; acc_11 = v1752.z; acc_12 = v1752.w;
-              const float4 v1760 = ptx::mma_m16n8k16(v1744.x, v1744.y, v1744.z, v1744.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1774.x; acc_10 = v1774.y; acc_11 = v1774.z; acc_12 = v1774.w;
+              const float4 v1782 = ptx::mma_m16n8k16(v1766.x, v1766.y, v1766.z, v1766.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1760.x; acc_14 = v1760.y; acc_15 = v1760.z; acc_16 = v1760.w;
+              acc_13 = v1782.x; acc_14 = v1782.y; acc_15 = v1782.z; acc_16 = v1782.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1693 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1715 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1786 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1794 = ptx::mma_m16n8k16(v1786.x, v1786.y, v1786.z, v1786.w, held_9, held_10, acc_17,
+              const uint4 v1808 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1816 = ptx::mma_m16n8k16(v1808.x, v1808.y, v1808.z, v1808.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1794.x; acc_18 = v1794.y; acc_19 = v1794.z; acc_20 = v1794.w;
-              const float4 v1802 = ptx::mma_m16n8k16(v1786.x, v1786.y, v1786.z, v1786.w, held_11, held_12, acc_21,
+              acc_17 = v1816.x; acc_18 = v1816.y; acc_19 = v1816.z; acc_20 = v1816.w;
+              const float4 v1824 = ptx::mma_m16n8k16(v1808.x, v1808.y, v1808.z, v1808.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1802.x; acc_22 = v1802.y; acc_23 = v1802.z; acc_24 = v1802.w;
+              acc_21 = v1824.x; acc_22 = v1824.y; acc_23 = v1824.z; acc_24 = v1824.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1693 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1715 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1823 = half_2 * 1024;
-              const u32 v1825 = v1823 + warp * 128;
+              const u32 v1845 = half_2 * 1024;
+              const u32 v1847 = v1845 + warp * 128;
               // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
@@ -1425,14 +1437,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1843 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v1848 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v1856 = ptx::mma_m16n8k16(v1848.x, v1848.y, v1848.z, v1848.w, v1843.x, v1843.y, acc_25,
+                  const uint4 v1865 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v1870 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v1878 = ptx::mma_m16n8k16(v1870.x, v1870.y, v1870.z, v1870.w, v1865.x, v1865.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1856.x; acc_26 = v1856.y; acc_27 = v1856.z; acc_28 = v1856.w;
-                  const float4 v1864 = ptx::mma_m16n8k16(v1848.x, v1848.y, v1848.z, v1848.w, v1843.z, v1843.w, acc_29,
+                  acc_25 = v1878.x; acc_26 = v1878.y; acc_27 = v1878.z; acc_28 = v1878.w;
+                  const float4 v1886 = ptx::mma_m16n8k16(v1870.x, v1870.y, v1870.z, v1870.w, v1865.z, v1865.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1864.x; acc_30 = v1864.y; acc_31 = v1864.z; acc_32 = v1864.w;
+                  acc_29 = v1886.x; acc_30 = v1886.y; acc_31 = v1886.z; acc_32 = v1886.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1443,30 +1455,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1825 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1847 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               // o: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1892 = tid * 2;
-                  const u32 v1893 = v1823 + v1892;
-                  const float2 v1894 = *(const float2*)&partials[v1893];
-                  const float2 v1897 = *(const float2*)&partials[v1893 + 128];
-                  const float2 v1902 = *(const float2*)&partials[v1893 + 256];
-                  const float2 v1907 = *(const float2*)&partials[v1893 + 384];
-                  const float2 v1912 = *(const float2*)&partials[v1893 + 512];
-                  const float2 v1917 = *(const float2*)&partials[v1893 + 640];
-                  const float2 v1922 = *(const float2*)&partials[v1893 + 768];
-                  const float v1924 = v1894.x + v1897.x + v1902.x + v1907.x + v1912.x + v1917.x + v1922.x;
-                  const float v1925 = v1894.y + v1897.y + v1902.y + v1907.y + v1912.y + v1917.y + v1922.y;
-                  const float2 v1927 = *(const float2*)&partials[v1893 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1892;
-                  const u32 v1936 = row / 2;
-                  const uint4 v1948 = make_uint4(__float_as_uint(early + (v1924 + v1927.x)),
-                      __float_as_uint(early_2 + (v1925 + v1927.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1936 % 2 * 24 + v1936 / 2], v1948);
+                  const u32 v1914 = tid * 2;
+                  const u32 v1915 = v1845 + v1914;
+                  const float2 v1916 = *(const float2*)&partials[v1915];
+                  const float2 v1919 = *(const float2*)&partials[v1915 + 128];
+                  const float2 v1924 = *(const float2*)&partials[v1915 + 256];
+                  const float2 v1929 = *(const float2*)&partials[v1915 + 384];
+                  const float2 v1934 = *(const float2*)&partials[v1915 + 512];
+                  const float2 v1939 = *(const float2*)&partials[v1915 + 640];
+                  const float2 v1944 = *(const float2*)&partials[v1915 + 768];
+                  const float v1946 = v1916.x + v1919.x + v1924.x + v1929.x + v1934.x + v1939.x + v1944.x;
+                  const float v1947 = v1916.y + v1919.y + v1924.y + v1929.y + v1934.y + v1939.y + v1944.y;
+                  const float2 v1949 = *(const float2*)&partials[v1915 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1914;
+                  const u32 v1958 = row / 2;
+                  const uint4 v1970 = make_uint4(__float_as_uint(early + (v1946 + v1949.x)),
+                      __float_as_uint(early_2 + (v1947 + v1949.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1958 % 2 * 24 + v1958 / 2], v1970);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1476,15 +1488,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v1953 = tid == 0;
-            if (v1953) {
+            const bool v1975 = tid == 0;
+            if (v1975) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
               if (tid < 24) {
-                const uint2 v1960 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1960.x; gain_2 = v1960.y;
+                const uint2 v1982 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1982.x; gain_2 = v1982.y;
               } else {
                 gain = 0u;
                 gain_2 = 0u;
@@ -1500,8 +1512,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v1978 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v1978.x; held_2 = v1978.y; held_3 = v1978.z; held_4 = v1978.w;
+                const uint4 v2000 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v2000.x; held_2 = v2000.y; held_3 = v2000.z; held_4 = v2000.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1518,8 +1530,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2003 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2003.x; held_6 = v2003.y; held_7 = v2003.z; held_8 = v2003.w;
+                const uint4 v2025 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2025.x; held_6 = v2025.y; held_7 = v2025.z; held_8 = v2025.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1536,8 +1548,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2028 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v2028.x; held_10 = v2028.y; held_11 = v2028.z; held_12 = v2028.w;
+                const uint4 v2050 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v2050.x; held_10 = v2050.y; held_11 = v2050.z; held_12 = v2050.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1554,8 +1566,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2053 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2053.x; held_14 = v2053.y; held_15 = v2053.z; held_16 = v2053.w;
+                const uint4 v2075 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2075.x; held_14 = v2075.y; held_15 = v2075.z; held_16 = v2075.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1566,117 +1578,117 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1953) {
+            if (v1975) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2071 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2093 = ((i * 2 + layer) & 1u) * 352;
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v2074 = tid * 2;
-            const u32 first = (v2074 & 0xfffffffcu) | ((v2074 & 1u) << 1) | ((v2074 >> 1) & 1u);
+            const u32 v2096 = tid * 2;
+            const u32 first = (v2096 & 0xfffffffcu) | ((v2096 & 1u) << 1) | ((v2096 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v2085 = tid + 24;
+              const u32 v2107 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2085]);
-              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2085, packet_2);
-              const float v2122 = __uint_as_float(packet.x | packet.z);
-              const float v2123 = __uint_as_float(packet.y);
-              const float v2129 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v2130 = __uint_as_float(packet_2.y);
-              const float v2138 = fmaf(v2129, v2129, fmaf(v2123, v2123, fmaf(v2122, v2122, squares)));
-              squares = fmaf(v2130, v2130, v2138);
-              input_bf16x2[first] = ptx::pack_bf16(v2122 * ptx::bf16_lo(gain), v2123 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v2129 * ptx::bf16_lo(gain_2), v2130 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2107]);
+              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2107, packet_2);
+              const float v2144 = __uint_as_float(packet.x | packet.z);
+              const float v2145 = __uint_as_float(packet.y);
+              const float v2151 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v2152 = __uint_as_float(packet_2.y);
+              const float v2160 = fmaf(v2151, v2151, fmaf(v2145, v2145, fmaf(v2144, v2144, squares)));
+              squares = fmaf(v2152, v2152, v2160);
+              input_bf16x2[first] = ptx::pack_bf16(v2144 * ptx::bf16_lo(gain), v2145 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v2151 * ptx::bf16_lo(gain_2), v2152 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v2148 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2149 = squares + v2148;
-            const float v2150 = __shfl_xor_sync(0xffffffffu, v2149, 8u);
-            const float v2151 = v2149 + v2150;
-            const float v2152 = __shfl_xor_sync(0xffffffffu, v2151, 4u);
-            const float v2153 = v2151 + v2152;
-            const float v2154 = __shfl_xor_sync(0xffffffffu, v2153, 2u);
-            const float v2155 = v2153 + v2154;
-            const float v2156 = __shfl_xor_sync(0xffffffffu, v2155, 1u);
+            const float v2170 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2171 = squares + v2170;
+            const float v2172 = __shfl_xor_sync(0xffffffffu, v2171, 8u);
+            const float v2173 = v2171 + v2172;
+            const float v2174 = __shfl_xor_sync(0xffffffffu, v2173, 4u);
+            const float v2175 = v2173 + v2174;
+            const float v2176 = __shfl_xor_sync(0xffffffffu, v2175, 2u);
+            const float v2177 = v2175 + v2176;
+            const float v2178 = __shfl_xor_sync(0xffffffffu, v2177, 1u);
             if (lane == 0) {
-              scratch[warp] = v2155 + v2156;
+              scratch[warp] = v2177 + v2178;
             }
             ptx::bar_sync<1, 256>();
-            const float v2171 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2177 = __fmul_rn(v2171 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2177);
+            const float v2193 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2199 = __fmul_rn(v2193 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2199);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             // gate_up: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2183 = warp * 128;
+            const u32 v2205 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2193 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2201 = ptx::mma_m16n8k16(v2193.x, v2193.y, v2193.z, v2193.w, held, held_2, acc, acc_2,
+              const uint4 v2215 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2223 = ptx::mma_m16n8k16(v2215.x, v2215.y, v2215.z, v2215.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2201.x; acc_2 = v2201.y; acc_3 = v2201.z; acc_4 = v2201.w;
-              const float4 v2209 = ptx::mma_m16n8k16(v2193.x, v2193.y, v2193.z, v2193.w, held_3, held_4, acc_5, acc_6,
+              acc = v2223.x; acc_2 = v2223.y; acc_3 = v2223.z; acc_4 = v2223.w;
+              const float4 v2231 = ptx::mma_m16n8k16(v2215.x, v2215.y, v2215.z, v2215.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2209.x; acc_6 = v2209.y; acc_7 = v2209.z; acc_8 = v2209.w;
+              acc_5 = v2231.x; acc_6 = v2231.y; acc_7 = v2231.z; acc_8 = v2231.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2183 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2205 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2234 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2242 = ptx::mma_m16n8k16(v2234.x, v2234.y, v2234.z, v2234.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2256 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2264 = ptx::mma_m16n8k16(v2256.x, v2256.y, v2256.z, v2256.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2242.x; acc_10 = v2242.y; acc_11 = v2242.z; acc_12 = v2242.w;
-              const float4 v2250 = ptx::mma_m16n8k16(v2234.x, v2234.y, v2234.z, v2234.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2264.x; acc_10 = v2264.y; acc_11 = v2264.z; acc_12 = v2264.w;
+              const float4 v2272 = ptx::mma_m16n8k16(v2256.x, v2256.y, v2256.z, v2256.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2250.x; acc_14 = v2250.y; acc_15 = v2250.z; acc_16 = v2250.w;
+              acc_13 = v2272.x; acc_14 = v2272.y; acc_15 = v2272.z; acc_16 = v2272.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2183 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2205 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2276 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2284 = ptx::mma_m16n8k16(v2276.x, v2276.y, v2276.z, v2276.w, held_9, held_10, acc_17,
+              const uint4 v2298 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2306 = ptx::mma_m16n8k16(v2298.x, v2298.y, v2298.z, v2298.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2284.x; acc_18 = v2284.y; acc_19 = v2284.z; acc_20 = v2284.w;
-              const float4 v2292 = ptx::mma_m16n8k16(v2276.x, v2276.y, v2276.z, v2276.w, held_11, held_12, acc_21,
+              acc_17 = v2306.x; acc_18 = v2306.y; acc_19 = v2306.z; acc_20 = v2306.w;
+              const float4 v2314 = ptx::mma_m16n8k16(v2298.x, v2298.y, v2298.z, v2298.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2292.x; acc_22 = v2292.y; acc_23 = v2292.z; acc_24 = v2292.w;
+              acc_21 = v2314.x; acc_22 = v2314.y; acc_23 = v2314.z; acc_24 = v2314.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2183 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2205 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2318 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2326 = ptx::mma_m16n8k16(v2318.x, v2318.y, v2318.z, v2318.w, held_13, held_14, acc_25,
+              const uint4 v2340 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2348 = ptx::mma_m16n8k16(v2340.x, v2340.y, v2340.z, v2340.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2326.x; acc_26 = v2326.y; acc_27 = v2326.z; acc_28 = v2326.w;
-              const float4 v2334 = ptx::mma_m16n8k16(v2318.x, v2318.y, v2318.z, v2318.w, held_15, held_16, acc_29,
+              acc_25 = v2348.x; acc_26 = v2348.y; acc_27 = v2348.z; acc_28 = v2348.w;
+              const float4 v2356 = ptx::mma_m16n8k16(v2340.x, v2340.y, v2340.z, v2340.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2334.x; acc_30 = v2334.y; acc_31 = v2334.z; acc_32 = v2334.w;
+              acc_29 = v2356.x; acc_30 = v2356.y; acc_31 = v2356.z; acc_32 = v2356.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2183 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2205 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2355 = half_2 * 1024;
-              const u32 v2357 = v2355 + warp * 128;
+              const u32 v2377 = half_2 * 1024;
+              const u32 v2379 = v2377 + warp * 128;
               // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -1685,14 +1697,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2375 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v2380 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v2388 = ptx::mma_m16n8k16(v2380.x, v2380.y, v2380.z, v2380.w, v2375.x, v2375.y, acc_33,
+                  const uint4 v2397 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v2402 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v2410 = ptx::mma_m16n8k16(v2402.x, v2402.y, v2402.z, v2402.w, v2397.x, v2397.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2388.x; acc_34 = v2388.y; acc_35 = v2388.z; acc_36 = v2388.w;
-                  const float4 v2396 = ptx::mma_m16n8k16(v2380.x, v2380.y, v2380.z, v2380.w, v2375.z, v2375.w, acc_37,
+                  acc_33 = v2410.x; acc_34 = v2410.y; acc_35 = v2410.z; acc_36 = v2410.w;
+                  const float4 v2418 = ptx::mma_m16n8k16(v2402.x, v2402.y, v2402.z, v2402.w, v2397.z, v2397.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2396.x; acc_38 = v2396.y; acc_39 = v2396.z; acc_40 = v2396.w;
+                  acc_37 = v2418.x; acc_38 = v2418.y; acc_39 = v2418.z; acc_40 = v2418.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1703,30 +1715,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2357 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2379 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // gate_up: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2424 = tid * 2;
-                  const u32 v2425 = v2355 + v2424;
-                  const float2 v2426 = *(const float2*)&partials[v2425];
-                  const float2 v2429 = *(const float2*)&partials[v2425 + 128];
-                  const float2 v2434 = *(const float2*)&partials[v2425 + 256];
-                  const float2 v2439 = *(const float2*)&partials[v2425 + 384];
-                  const float2 v2444 = *(const float2*)&partials[v2425 + 512];
-                  const float2 v2449 = *(const float2*)&partials[v2425 + 640];
-                  const float2 v2454 = *(const float2*)&partials[v2425 + 768];
-                  const float v2456 = v2426.x + v2429.x + v2434.x + v2439.x + v2444.x + v2449.x + v2454.x;
-                  const float v2457 = v2426.y + v2429.y + v2434.y + v2439.y + v2444.y + v2449.y + v2454.y;
-                  const float2 v2459 = *(const float2*)&partials[v2425 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2424;
-                  const float v2466 = (v2456 + v2459.x) * scale;
-                  const float v2475 = v2466 * ptx::rcp(ptx::exp2(v2466 * -1.442695f) + 1.0f)
-                      * ((v2457 + v2459.y) * scale);
-                  act[v2071 + row / 2] = ptx::bf16_of(v2475);
+                  const u32 v2446 = tid * 2;
+                  const u32 v2447 = v2377 + v2446;
+                  const float2 v2448 = *(const float2*)&partials[v2447];
+                  const float2 v2451 = *(const float2*)&partials[v2447 + 128];
+                  const float2 v2456 = *(const float2*)&partials[v2447 + 256];
+                  const float2 v2461 = *(const float2*)&partials[v2447 + 384];
+                  const float2 v2466 = *(const float2*)&partials[v2447 + 512];
+                  const float2 v2471 = *(const float2*)&partials[v2447 + 640];
+                  const float2 v2476 = *(const float2*)&partials[v2447 + 768];
+                  const float v2478 = v2448.x + v2451.x + v2456.x + v2461.x + v2466.x + v2471.x + v2476.x;
+                  const float v2479 = v2448.y + v2451.y + v2456.y + v2461.y + v2466.y + v2471.y + v2476.y;
+                  const float2 v2481 = *(const float2*)&partials[v2447 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2446;
+                  const float v2488 = (v2478 + v2481.x) * scale;
+                  const float v2497 = v2488 * ptx::rcp(ptx::exp2(v2488 * -1.442695f) + 1.0f)
+                      * ((v2479 + v2481.y) * scale);
+                  act[v2093 + row / 2] = ptx::bf16_of(v2497);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1737,8 +1749,8 @@ mkgen_step(const __grid_constant__ Params p) {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
             // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.SyncWhile]
-            const bool v2481 = tid == 0;
-            if (v2481) {
+            const bool v2503 = tid == 0;
+            if (v2503) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
@@ -1747,14 +1759,14 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[7];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v2493 = row / 2;
-                const u32 v2497 = v2493 % 2 * 24 + v2493 / 2;
+                const u32 v2515 = row / 2;
+                const u32 v2519 = v2515 % 2 * 24 + v2515 / 2;
                 // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                const uint4 v2498 = ptx::ld_relaxed_gpu_b128(&o_words[v2497]);
-                const uint4 v2503 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2497], (epoch_target - 8) * 2 + 1,
-                    v2498, abort, notes, 10, layer, v2497);
-                early = __uint_as_float(v2503.x | v2503.z);
-                early_2 = __uint_as_float(v2503.y);
+                const uint4 v2520 = ptx::ld_relaxed_gpu_b128(&o_words[v2519]);
+                const uint4 v2525 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2519], (epoch_target - 8) * 2 + 1,
+                    v2520, abort, notes, 10, layer, v2519);
+                early = __uint_as_float(v2525.x | v2525.z);
+                early_2 = __uint_as_float(v2525.y);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
@@ -1769,8 +1781,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2526 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held = v2526.x; held_2 = v2526.y; held_3 = v2526.z; held_4 = v2526.w;
+              const uint4 v2548 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held = v2548.x; held_2 = v2548.y; held_3 = v2548.z; held_4 = v2548.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
@@ -1782,8 +1794,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2551 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2551.x; held_6 = v2551.y; held_7 = v2551.z; held_8 = v2551.w;
+                const uint4 v2573 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2573.x; held_6 = v2573.y; held_7 = v2573.z; held_8 = v2573.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1799,8 +1811,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_16 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2575 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held_9 = v2575.x; held_10 = v2575.y; held_11 = v2575.z; held_12 = v2575.w;
+              const uint4 v2597 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held_9 = v2597.x; held_10 = v2597.y; held_11 = v2597.z; held_12 = v2597.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
@@ -1812,8 +1824,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2600 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2600.x; held_14 = v2600.y; held_15 = v2600.z; held_16 = v2600.w;
+                const uint4 v2622 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2622.x; held_14 = v2622.y; held_15 = v2622.z; held_16 = v2622.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1824,7 +1836,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2481) {
+            if (v2503) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1833,80 +1845,80 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 44) {
-              const uint4 v2623 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2623.x, v2623.z, v2623.y, v2623.w);
+              const uint4 v2645 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2645.x, v2645.z, v2645.y, v2645.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
             // down: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2632 = warp * 128;
+            const u32 v2654 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
-            const u32 v2635 = warp * 4 + (lane & 3u);
-            const uint4 v2641 = *(const uint4*)&input_bf16x2[v2635 * 4];
-            const float4 v2649 = ptx::mma_m16n8k16(v2641.x, v2641.y, v2641.z, v2641.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2657 = warp * 4 + (lane & 3u);
+            const uint4 v2663 = *(const uint4*)&input_bf16x2[v2657 * 4];
+            const float4 v2671 = ptx::mma_m16n8k16(v2663.x, v2663.y, v2663.z, v2663.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2649.x; acc_2 = v2649.y; acc_3 = v2649.z; acc_4 = v2649.w;
-            const float4 v2657 = ptx::mma_m16n8k16(v2641.x, v2641.y, v2641.z, v2641.w, held_3, held_4, acc_5, acc_6,
+            acc = v2671.x; acc_2 = v2671.y; acc_3 = v2671.z; acc_4 = v2671.w;
+            const float4 v2679 = ptx::mma_m16n8k16(v2663.x, v2663.y, v2663.z, v2663.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2657.x; acc_6 = v2657.y; acc_7 = v2657.z; acc_8 = v2657.w;
+            acc_5 = v2679.x; acc_6 = v2679.y; acc_7 = v2679.z; acc_8 = v2679.w;
             if (warp < 3) {
-              const uint4 v2668 = *(const uint4*)&input_bf16x2[(32 + v2635) * 4];
-              const float4 v2676 = ptx::mma_m16n8k16(v2668.x, v2668.y, v2668.z, v2668.w, held_5, held_6, acc, acc_2,
+              const uint4 v2690 = *(const uint4*)&input_bf16x2[(32 + v2657) * 4];
+              const float4 v2698 = ptx::mma_m16n8k16(v2690.x, v2690.y, v2690.z, v2690.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2676.x; acc_2 = v2676.y; acc_3 = v2676.z; acc_4 = v2676.w;
-              const float4 v2684 = ptx::mma_m16n8k16(v2668.x, v2668.y, v2668.z, v2668.w, held_7, held_8, acc_5, acc_6,
+              acc = v2698.x; acc_2 = v2698.y; acc_3 = v2698.z; acc_4 = v2698.w;
+              const float4 v2706 = ptx::mma_m16n8k16(v2690.x, v2690.y, v2690.z, v2690.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2684.x; acc_6 = v2684.y; acc_7 = v2684.z; acc_8 = v2684.w;
+              acc_5 = v2706.x; acc_6 = v2706.y; acc_7 = v2706.z; acc_8 = v2706.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2632 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2654 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
-            const u32 v2702 = warp * 4 + (lane & 3u);
-            const uint4 v2708 = *(const uint4*)&input_bf16x2[v2702 * 4];
-            const float4 v2716 = ptx::mma_m16n8k16(v2708.x, v2708.y, v2708.z, v2708.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2724 = warp * 4 + (lane & 3u);
+            const uint4 v2730 = *(const uint4*)&input_bf16x2[v2724 * 4];
+            const float4 v2738 = ptx::mma_m16n8k16(v2730.x, v2730.y, v2730.z, v2730.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2716.x; acc_10 = v2716.y; acc_11 = v2716.z; acc_12 = v2716.w;
-            const float4 v2724 = ptx::mma_m16n8k16(v2708.x, v2708.y, v2708.z, v2708.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2738.x; acc_10 = v2738.y; acc_11 = v2738.z; acc_12 = v2738.w;
+            const float4 v2746 = ptx::mma_m16n8k16(v2730.x, v2730.y, v2730.z, v2730.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2724.x; acc_14 = v2724.y; acc_15 = v2724.z; acc_16 = v2724.w;
+            acc_13 = v2746.x; acc_14 = v2746.y; acc_15 = v2746.z; acc_16 = v2746.w;
             if (warp < 3) {
-              const uint4 v2735 = *(const uint4*)&input_bf16x2[(32 + v2702) * 4];
-              const float4 v2743 = ptx::mma_m16n8k16(v2735.x, v2735.y, v2735.z, v2735.w, held_13, held_14, acc_9,
+              const uint4 v2757 = *(const uint4*)&input_bf16x2[(32 + v2724) * 4];
+              const float4 v2765 = ptx::mma_m16n8k16(v2757.x, v2757.y, v2757.z, v2757.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2743.x; acc_10 = v2743.y; acc_11 = v2743.z; acc_12 = v2743.w;
-              const float4 v2751 = ptx::mma_m16n8k16(v2735.x, v2735.y, v2735.z, v2735.w, held_15, held_16, acc_13,
+              acc_9 = v2765.x; acc_10 = v2765.y; acc_11 = v2765.z; acc_12 = v2765.w;
+              const float4 v2773 = ptx::mma_m16n8k16(v2757.x, v2757.y, v2757.z, v2757.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2751.x; acc_14 = v2751.y; acc_15 = v2751.z; acc_16 = v2751.w;
+              acc_13 = v2773.x; acc_14 = v2773.y; acc_15 = v2773.z; acc_16 = v2773.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2632 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2654 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2772 = half_2 * 1024;
-              const u32 v2774 = v2772 + warp * 128;
+              const u32 v2794 = half_2 * 1024;
+              const u32 v2796 = v2794 + warp * 128;
               // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                     acc_23 = 0.0f, acc_24 = 0.0f;
-                const u32 v2780 = warp * 4 + (lane & 3u);
-                const uint4 v2782 = *(const uint4*)&input_bf16x2[v2780 * 4];
+                const u32 v2802 = warp * 4 + (lane & 3u);
+                const uint4 v2804 = *(const uint4*)&input_bf16x2[v2802 * 4];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2796 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                const float4 v2804 = ptx::mma_m16n8k16(v2782.x, v2782.y, v2782.z, v2782.w, v2796.x, v2796.y, acc_17,
+                const uint4 v2818 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                const float4 v2826 = ptx::mma_m16n8k16(v2804.x, v2804.y, v2804.z, v2804.w, v2818.x, v2818.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2804.x; acc_18 = v2804.y; acc_19 = v2804.z; acc_20 = v2804.w;
-                const float4 v2812 = ptx::mma_m16n8k16(v2782.x, v2782.y, v2782.z, v2782.w, v2796.z, v2796.w, acc_21,
+                acc_17 = v2826.x; acc_18 = v2826.y; acc_19 = v2826.z; acc_20 = v2826.w;
+                const float4 v2834 = ptx::mma_m16n8k16(v2804.x, v2804.y, v2804.z, v2804.w, v2818.z, v2818.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2812.x; acc_22 = v2812.y; acc_23 = v2812.z; acc_24 = v2812.w;
+                acc_21 = v2834.x; acc_22 = v2834.y; acc_23 = v2834.z; acc_24 = v2834.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
@@ -1918,15 +1930,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2837 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v2859 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v2843 = *(const uint4*)&input_bf16x2[(32 + v2780) * 4];
-                  const float4 v2851 = ptx::mma_m16n8k16(v2843.x, v2843.y, v2843.z, v2843.w, v2837.x, v2837.y, acc_17,
+                  const uint4 v2865 = *(const uint4*)&input_bf16x2[(32 + v2802) * 4];
+                  const float4 v2873 = ptx::mma_m16n8k16(v2865.x, v2865.y, v2865.z, v2865.w, v2859.x, v2859.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2851.x; acc_18 = v2851.y; acc_19 = v2851.z; acc_20 = v2851.w;
-                  const float4 v2859 = ptx::mma_m16n8k16(v2843.x, v2843.y, v2843.z, v2843.w, v2837.z, v2837.w, acc_21,
+                  acc_17 = v2873.x; acc_18 = v2873.y; acc_19 = v2873.z; acc_20 = v2873.w;
+                  const float4 v2881 = ptx::mma_m16n8k16(v2865.x, v2865.y, v2865.z, v2865.w, v2859.z, v2859.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2859.x; acc_22 = v2859.y; acc_23 = v2859.z; acc_24 = v2859.w;
+                  acc_21 = v2881.x; acc_22 = v2881.y; acc_23 = v2881.z; acc_24 = v2881.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1937,30 +1949,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap_2 ? 0u : next_2;
                 drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2774 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2796 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               // down: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2887 = tid * 2;
-                  const u32 v2888 = v2772 + v2887;
-                  const float2 v2889 = *(const float2*)&partials[v2888];
-                  const float2 v2892 = *(const float2*)&partials[v2888 + 128];
-                  const float2 v2897 = *(const float2*)&partials[v2888 + 256];
-                  const float2 v2902 = *(const float2*)&partials[v2888 + 384];
-                  const float2 v2907 = *(const float2*)&partials[v2888 + 512];
-                  const float2 v2912 = *(const float2*)&partials[v2888 + 640];
-                  const float2 v2917 = *(const float2*)&partials[v2888 + 768];
-                  const float v2919 = v2889.x + v2892.x + v2897.x + v2902.x + v2907.x + v2912.x + v2917.x;
-                  const float v2920 = v2889.y + v2892.y + v2897.y + v2902.y + v2907.y + v2912.y + v2917.y;
-                  const float2 v2922 = *(const float2*)&partials[v2888 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2887;
-                  const u32 v2931 = row / 2;
-                  const uint4 v2943 = make_uint4(__float_as_uint(early + (v2919 + v2922.x)),
-                      __float_as_uint(early_2 + (v2920 + v2922.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2931 % 2 * 24 + v2931 / 2], v2943);
+                  const u32 v2909 = tid * 2;
+                  const u32 v2910 = v2794 + v2909;
+                  const float2 v2911 = *(const float2*)&partials[v2910];
+                  const float2 v2914 = *(const float2*)&partials[v2910 + 128];
+                  const float2 v2919 = *(const float2*)&partials[v2910 + 256];
+                  const float2 v2924 = *(const float2*)&partials[v2910 + 384];
+                  const float2 v2929 = *(const float2*)&partials[v2910 + 512];
+                  const float2 v2934 = *(const float2*)&partials[v2910 + 640];
+                  const float2 v2939 = *(const float2*)&partials[v2910 + 768];
+                  const float v2941 = v2911.x + v2914.x + v2919.x + v2924.x + v2929.x + v2934.x + v2939.x;
+                  const float v2942 = v2911.y + v2914.y + v2919.y + v2924.y + v2929.y + v2934.y + v2939.y;
+                  const float2 v2944 = *(const float2*)&partials[v2910 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2909;
+                  const u32 v2953 = row / 2;
+                  const uint4 v2965 = make_uint4(__float_as_uint(early + (v2941 + v2944.x)),
+                      __float_as_uint(early_2 + (v2942 + v2944.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2953 % 2 * 24 + v2953 / 2], v2965);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1970,8 +1982,8 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v2948 = tid == 0;
-            if (v2948) {
+            const bool v2970 = tid == 0;
+            if (v2970) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
@@ -1979,8 +1991,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- read ahead of qkv ----
               {
                 if (tid < 24) {
-                  const uint2 v2956 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
-                  gain = v2956.x; gain_2 = v2956.y;
+                  const uint2 v2978 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
+                  gain = v2978.x; gain_2 = v2978.y;
                 } else {
                   gain = 0u;
                   gain_2 = 0u;
@@ -1992,9 +2004,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 i_2 = row % 32 / 2;
                   const float angle = (float)pos_now * inv_freq[i_2];
                   const float turns = -rintf(angle * 0.15915494f);
-                  const float v2978 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
-                  const float cos_2 = ptx::cos(v2978);
-                  const float sin_2 = ptx::sin(v2978);
+                  const float v3000 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
+                  const float cos_2 = ptx::cos(v3000);
+                  const float sin_2 = ptx::sin(v3000);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
@@ -2012,8 +2024,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2997 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  held = v2997.x; held_2 = v2997.y; held_3 = v2997.z; held_4 = v2997.w;
+                  const uint4 v3019 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  held = v3019.x; held_2 = v3019.y; held_3 = v3019.z; held_4 = v3019.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2030,9 +2042,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3022 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3044 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_5 = v3022.x; held_6 = v3022.y; held_7 = v3022.z; held_8 = v3022.w;
+                  held_5 = v3044.x; held_6 = v3044.y; held_7 = v3044.z; held_8 = v3044.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2049,9 +2061,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3047 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3069 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_9 = v3047.x; held_10 = v3047.y; held_11 = v3047.z; held_12 = v3047.w;
+                  held_9 = v3069.x; held_10 = v3069.y; held_11 = v3069.z; held_12 = v3069.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2068,9 +2080,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3072 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3094 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_13 = v3072.x; held_14 = v3072.y; held_15 = v3072.z; held_16 = v3072.w;
+                  held_13 = v3094.x; held_14 = v3094.y; held_15 = v3094.z; held_16 = v3094.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2086,8 +2098,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 // ---- read ahead of lm_head ----
                 {
                   if (tid < 24) {
-                    const uint2 v3091 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3091.x; gain_2 = v3091.y;
+                    const uint2 v3113 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3113.x; gain_2 = v3113.y;
                   } else {
                     gain = 0u;
                     gain_2 = 0u;
@@ -2103,9 +2115,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3109 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3131 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held = v3109.x; held_2 = v3109.y; held_3 = v3109.z; held_4 = v3109.w;
+                    held = v3131.x; held_2 = v3131.y; held_3 = v3131.z; held_4 = v3131.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2122,9 +2134,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3134 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3156 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_5 = v3134.x; held_6 = v3134.y; held_7 = v3134.z; held_8 = v3134.w;
+                    held_5 = v3156.x; held_6 = v3156.y; held_7 = v3156.z; held_8 = v3156.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2141,9 +2153,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3159 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3181 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_9 = v3159.x; held_10 = v3159.y; held_11 = v3159.z; held_12 = v3159.w;
+                    held_9 = v3181.x; held_10 = v3181.y; held_11 = v3181.z; held_12 = v3181.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2160,9 +2172,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3184 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3206 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_13 = v3184.x; held_14 = v3184.y; held_15 = v3184.z; held_16 = v3184.w;
+                    held_13 = v3206.x; held_14 = v3206.y; held_15 = v3206.z; held_16 = v3206.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2192,7 +2204,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0u;
               }
             }
-            if (v2948) {
+            if (v2970) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2204,109 +2216,109 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v3206 = tid * 2;
-            const u32 first = (v3206 & 0xfffffffcu) | ((v3206 & 1u) << 1) | ((v3206 >> 1) & 1u);
+            const u32 v3228 = tid * 2;
+            const u32 first = (v3228 & 0xfffffffcu) | ((v3228 & 1u) << 1) | ((v3228 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v3217 = tid + 24;
+              const u32 v3239 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3217]);
-              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3217, packet_2);
-              const float v3254 = __uint_as_float(packet.x | packet.z);
-              const float v3255 = __uint_as_float(packet.y);
-              const float v3261 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v3262 = __uint_as_float(packet_2.y);
-              const float v3270 = fmaf(v3261, v3261, fmaf(v3255, v3255, fmaf(v3254, v3254, squares)));
-              squares = fmaf(v3262, v3262, v3270);
-              input_bf16x2[first] = ptx::pack_bf16(v3254 * ptx::bf16_lo(gain), v3255 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v3261 * ptx::bf16_lo(gain_2), v3262 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3239]);
+              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3239, packet_2);
+              const float v3276 = __uint_as_float(packet.x | packet.z);
+              const float v3277 = __uint_as_float(packet.y);
+              const float v3283 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v3284 = __uint_as_float(packet_2.y);
+              const float v3292 = fmaf(v3283, v3283, fmaf(v3277, v3277, fmaf(v3276, v3276, squares)));
+              squares = fmaf(v3284, v3284, v3292);
+              input_bf16x2[first] = ptx::pack_bf16(v3276 * ptx::bf16_lo(gain), v3277 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v3283 * ptx::bf16_lo(gain_2), v3284 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v3280 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3281 = squares + v3280;
-            const float v3282 = __shfl_xor_sync(0xffffffffu, v3281, 8u);
-            const float v3283 = v3281 + v3282;
-            const float v3284 = __shfl_xor_sync(0xffffffffu, v3283, 4u);
-            const float v3285 = v3283 + v3284;
-            const float v3286 = __shfl_xor_sync(0xffffffffu, v3285, 2u);
-            const float v3287 = v3285 + v3286;
-            const float v3288 = __shfl_xor_sync(0xffffffffu, v3287, 1u);
+            const float v3302 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3303 = squares + v3302;
+            const float v3304 = __shfl_xor_sync(0xffffffffu, v3303, 8u);
+            const float v3305 = v3303 + v3304;
+            const float v3306 = __shfl_xor_sync(0xffffffffu, v3305, 4u);
+            const float v3307 = v3305 + v3306;
+            const float v3308 = __shfl_xor_sync(0xffffffffu, v3307, 2u);
+            const float v3309 = v3307 + v3308;
+            const float v3310 = __shfl_xor_sync(0xffffffffu, v3309, 1u);
             if (lane == 0) {
-              scratch[warp] = v3287 + v3288;
+              scratch[warp] = v3309 + v3310;
             }
             ptx::bar_sync<1, 256>();
-            const float v3303 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3309 = __fmul_rn(v3303 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3309);
+            const float v3325 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3331 = __fmul_rn(v3325 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3331);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
             // lm_head: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v3315 = warp * 128;
+            const u32 v3337 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3325 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3333 = ptx::mma_m16n8k16(v3325.x, v3325.y, v3325.z, v3325.w, held, held_2, acc, acc_2,
+              const uint4 v3347 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3355 = ptx::mma_m16n8k16(v3347.x, v3347.y, v3347.z, v3347.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3333.x; acc_2 = v3333.y; acc_3 = v3333.z; acc_4 = v3333.w;
-              const float4 v3341 = ptx::mma_m16n8k16(v3325.x, v3325.y, v3325.z, v3325.w, held_3, held_4, acc_5, acc_6,
+              acc = v3355.x; acc_2 = v3355.y; acc_3 = v3355.z; acc_4 = v3355.w;
+              const float4 v3363 = ptx::mma_m16n8k16(v3347.x, v3347.y, v3347.z, v3347.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3341.x; acc_6 = v3341.y; acc_7 = v3341.z; acc_8 = v3341.w;
+              acc_5 = v3363.x; acc_6 = v3363.y; acc_7 = v3363.z; acc_8 = v3363.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3315 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3337 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3366 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3374 = ptx::mma_m16n8k16(v3366.x, v3366.y, v3366.z, v3366.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3388 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3396 = ptx::mma_m16n8k16(v3388.x, v3388.y, v3388.z, v3388.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3374.x; acc_10 = v3374.y; acc_11 = v3374.z; acc_12 = v3374.w;
-              const float4 v3382 = ptx::mma_m16n8k16(v3366.x, v3366.y, v3366.z, v3366.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3396.x; acc_10 = v3396.y; acc_11 = v3396.z; acc_12 = v3396.w;
+              const float4 v3404 = ptx::mma_m16n8k16(v3388.x, v3388.y, v3388.z, v3388.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3382.x; acc_14 = v3382.y; acc_15 = v3382.z; acc_16 = v3382.w;
+              acc_13 = v3404.x; acc_14 = v3404.y; acc_15 = v3404.z; acc_16 = v3404.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3315 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3337 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3408 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3416 = ptx::mma_m16n8k16(v3408.x, v3408.y, v3408.z, v3408.w, held_9, held_10, acc_17,
+              const uint4 v3430 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3438 = ptx::mma_m16n8k16(v3430.x, v3430.y, v3430.z, v3430.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3416.x; acc_18 = v3416.y; acc_19 = v3416.z; acc_20 = v3416.w;
-              const float4 v3424 = ptx::mma_m16n8k16(v3408.x, v3408.y, v3408.z, v3408.w, held_11, held_12, acc_21,
+              acc_17 = v3438.x; acc_18 = v3438.y; acc_19 = v3438.z; acc_20 = v3438.w;
+              const float4 v3446 = ptx::mma_m16n8k16(v3430.x, v3430.y, v3430.z, v3430.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3424.x; acc_22 = v3424.y; acc_23 = v3424.z; acc_24 = v3424.w;
+              acc_21 = v3446.x; acc_22 = v3446.y; acc_23 = v3446.z; acc_24 = v3446.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3315 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3337 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3450 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3458 = ptx::mma_m16n8k16(v3450.x, v3450.y, v3450.z, v3450.w, held_13, held_14, acc_25,
+              const uint4 v3472 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3480 = ptx::mma_m16n8k16(v3472.x, v3472.y, v3472.z, v3472.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3458.x; acc_26 = v3458.y; acc_27 = v3458.z; acc_28 = v3458.w;
-              const float4 v3466 = ptx::mma_m16n8k16(v3450.x, v3450.y, v3450.z, v3450.w, held_15, held_16, acc_29,
+              acc_25 = v3480.x; acc_26 = v3480.y; acc_27 = v3480.z; acc_28 = v3480.w;
+              const float4 v3488 = ptx::mma_m16n8k16(v3472.x, v3472.y, v3472.z, v3472.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3466.x; acc_30 = v3466.y; acc_31 = v3466.z; acc_32 = v3466.w;
+              acc_29 = v3488.x; acc_30 = v3488.y; acc_31 = v3488.z; acc_32 = v3488.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3315 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3337 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3487 = half_2 * 1024;
-              const u32 v3489 = v3487 + warp * 128;
+              const u32 v3509 = half_2 * 1024;
+              const u32 v3511 = v3509 + warp * 128;
               // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -2315,14 +2327,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3507 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v3512 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v3520 = ptx::mma_m16n8k16(v3512.x, v3512.y, v3512.z, v3512.w, v3507.x, v3507.y, acc_33,
+                  const uint4 v3529 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v3534 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v3542 = ptx::mma_m16n8k16(v3534.x, v3534.y, v3534.z, v3534.w, v3529.x, v3529.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3520.x; acc_34 = v3520.y; acc_35 = v3520.z; acc_36 = v3520.w;
-                  const float4 v3528 = ptx::mma_m16n8k16(v3512.x, v3512.y, v3512.z, v3512.w, v3507.z, v3507.w, acc_37,
+                  acc_33 = v3542.x; acc_34 = v3542.y; acc_35 = v3542.z; acc_36 = v3542.w;
+                  const float4 v3550 = ptx::mma_m16n8k16(v3534.x, v3534.y, v3534.z, v3534.w, v3529.z, v3529.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3528.x; acc_38 = v3528.y; acc_39 = v3528.z; acc_40 = v3528.w;
+                  acc_37 = v3550.x; acc_38 = v3550.y; acc_39 = v3550.z; acc_40 = v3550.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2333,66 +2345,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3489 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3511 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // lm_head: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3556 = tid * 2;
-                  const u32 v3557 = v3487 + v3556;
-                  const float2 v3558 = *(const float2*)&partials[v3557];
-                  const float2 v3561 = *(const float2*)&partials[v3557 + 128];
-                  const float2 v3566 = *(const float2*)&partials[v3557 + 256];
-                  const float2 v3571 = *(const float2*)&partials[v3557 + 384];
-                  const float2 v3576 = *(const float2*)&partials[v3557 + 512];
-                  const float2 v3581 = *(const float2*)&partials[v3557 + 640];
-                  const float2 v3586 = *(const float2*)&partials[v3557 + 768];
-                  const float v3588 = v3558.x + v3561.x + v3566.x + v3571.x + v3576.x + v3581.x + v3586.x;
-                  const float v3589 = v3558.y + v3561.y + v3566.y + v3571.y + v3576.y + v3581.y + v3586.y;
-                  const float2 v3591 = *(const float2*)&partials[v3557 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3556;
-                  const float v3598 = __fmul_rn(v3588 + v3591.x, scale);
-                  const float v3599 = __fmul_rn(v3589 + v3591.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3598, v3599);
-                  const bool v3606 = v3598 > best_2 || (v3598 == best_2 && row < best_index_2);
-                  best_2 = v3606 ? v3598 : best_2;
-                  best_index_2 = v3606 ? row : best_index_2;
-                  const u32 v3609 = row + 1;
-                  const bool v3616 = v3599 > best_2 || (v3599 == best_2 && v3609 < best_index_2);
-                  best_2 = v3616 ? v3599 : best_2;
-                  best_index_2 = v3616 ? v3609 : best_index_2;
+                  const u32 v3578 = tid * 2;
+                  const u32 v3579 = v3509 + v3578;
+                  const float2 v3580 = *(const float2*)&partials[v3579];
+                  const float2 v3583 = *(const float2*)&partials[v3579 + 128];
+                  const float2 v3588 = *(const float2*)&partials[v3579 + 256];
+                  const float2 v3593 = *(const float2*)&partials[v3579 + 384];
+                  const float2 v3598 = *(const float2*)&partials[v3579 + 512];
+                  const float2 v3603 = *(const float2*)&partials[v3579 + 640];
+                  const float2 v3608 = *(const float2*)&partials[v3579 + 768];
+                  const float v3610 = v3580.x + v3583.x + v3588.x + v3593.x + v3598.x + v3603.x + v3608.x;
+                  const float v3611 = v3580.y + v3583.y + v3588.y + v3593.y + v3598.y + v3603.y + v3608.y;
+                  const float2 v3613 = *(const float2*)&partials[v3579 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3578;
+                  const float v3620 = __fmul_rn(v3610 + v3613.x, scale);
+                  const float v3621 = __fmul_rn(v3611 + v3613.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3620, v3621);
+                  const bool v3628 = v3620 > best_2 || (v3620 == best_2 && row < best_index_2);
+                  best_2 = v3628 ? v3620 : best_2;
+                  best_index_2 = v3628 ? row : best_index_2;
+                  const u32 v3631 = row + 1;
+                  const bool v3638 = v3621 > best_2 || (v3621 == best_2 && v3631 < best_index_2);
+                  best_2 = v3638 ? v3621 : best_2;
+                  best_index_2 = v3638 ? v3631 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
             // the CTA's largest logit, the lowest index of several  [product/lmhead.go, Argmax.publish]
-            const float v3622 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3624 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3631 = v3622 > best_2 || (v3622 == best_2 && v3624 < best_index_2);
-            best_2 = v3631 ? v3622 : best_2;
-            best_index_2 = v3631 ? v3624 : best_index_2;
-            const float v3635 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3637 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3644 = v3635 > best_2 || (v3635 == best_2 && v3637 < best_index_2);
-            best_2 = v3644 ? v3635 : best_2;
-            best_index_2 = v3644 ? v3637 : best_index_2;
-            const float v3648 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3650 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3657 = v3648 > best_2 || (v3648 == best_2 && v3650 < best_index_2);
-            best_2 = v3657 ? v3648 : best_2;
-            best_index_2 = v3657 ? v3650 : best_index_2;
-            const float v3661 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3663 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3670 = v3661 > best_2 || (v3661 == best_2 && v3663 < best_index_2);
-            best_2 = v3670 ? v3661 : best_2;
-            best_index_2 = v3670 ? v3663 : best_index_2;
-            const float v3674 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3676 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3683 = v3674 > best_2 || (v3674 == best_2 && v3676 < best_index_2);
-            best_2 = v3683 ? v3674 : best_2;
-            best_index_2 = v3683 ? v3676 : best_index_2;
+            const float v3644 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3646 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3653 = v3644 > best_2 || (v3644 == best_2 && v3646 < best_index_2);
+            best_2 = v3653 ? v3644 : best_2;
+            best_index_2 = v3653 ? v3646 : best_index_2;
+            const float v3657 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3659 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3666 = v3657 > best_2 || (v3657 == best_2 && v3659 < best_index_2);
+            best_2 = v3666 ? v3657 : best_2;
+            best_index_2 = v3666 ? v3659 : best_index_2;
+            const float v3670 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3672 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3679 = v3670 > best_2 || (v3670 == best_2 && v3672 < best_index_2);
+            best_2 = v3679 ? v3670 : best_2;
+            best_index_2 = v3679 ? v3672 : best_index_2;
+            const float v3683 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3685 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3692 = v3683 > best_2 || (v3683 == best_2 && v3685 < best_index_2);
+            best_2 = v3692 ? v3683 : best_2;
+            best_index_2 = v3692 ? v3685 : best_index_2;
+            const float v3696 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3698 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3705 = v3696 > best_2 || (v3696 == best_2 && v3698 < best_index_2);
+            best_2 = v3705 ? v3696 : best_2;
+            best_index_2 = v3705 ? v3698 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2402,46 +2414,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3690 = scratch[0];
-              const u32 v3691 = scratch_index[0];
-              const bool v3698 = v3690 > best_3 || (v3690 == best_3 && v3691 < best_index_3);
-              best_3 = v3698 ? v3690 : best_3;
-              best_index_3 = v3698 ? v3691 : best_index_3;
-              const float v3701 = scratch[1];
-              const u32 v3702 = scratch_index[1];
-              const bool v3709 = v3701 > best_3 || (v3701 == best_3 && v3702 < best_index_3);
-              best_3 = v3709 ? v3701 : best_3;
-              best_index_3 = v3709 ? v3702 : best_index_3;
-              const float v3712 = scratch[2];
-              const u32 v3713 = scratch_index[2];
+              const float v3712 = scratch[0];
+              const u32 v3713 = scratch_index[0];
               const bool v3720 = v3712 > best_3 || (v3712 == best_3 && v3713 < best_index_3);
               best_3 = v3720 ? v3712 : best_3;
               best_index_3 = v3720 ? v3713 : best_index_3;
-              const float v3723 = scratch[3];
-              const u32 v3724 = scratch_index[3];
+              const float v3723 = scratch[1];
+              const u32 v3724 = scratch_index[1];
               const bool v3731 = v3723 > best_3 || (v3723 == best_3 && v3724 < best_index_3);
               best_3 = v3731 ? v3723 : best_3;
               best_index_3 = v3731 ? v3724 : best_index_3;
-              const float v3734 = scratch[4];
-              const u32 v3735 = scratch_index[4];
+              const float v3734 = scratch[2];
+              const u32 v3735 = scratch_index[2];
               const bool v3742 = v3734 > best_3 || (v3734 == best_3 && v3735 < best_index_3);
               best_3 = v3742 ? v3734 : best_3;
               best_index_3 = v3742 ? v3735 : best_index_3;
-              const float v3745 = scratch[5];
-              const u32 v3746 = scratch_index[5];
+              const float v3745 = scratch[3];
+              const u32 v3746 = scratch_index[3];
               const bool v3753 = v3745 > best_3 || (v3745 == best_3 && v3746 < best_index_3);
               best_3 = v3753 ? v3745 : best_3;
               best_index_3 = v3753 ? v3746 : best_index_3;
-              const float v3756 = scratch[6];
-              const u32 v3757 = scratch_index[6];
+              const float v3756 = scratch[4];
+              const u32 v3757 = scratch_index[4];
               const bool v3764 = v3756 > best_3 || (v3756 == best_3 && v3757 < best_index_3);
               best_3 = v3764 ? v3756 : best_3;
               best_index_3 = v3764 ? v3757 : best_index_3;
-              const float v3767 = scratch[7];
-              const u32 v3768 = scratch_index[7];
+              const float v3767 = scratch[5];
+              const u32 v3768 = scratch_index[5];
               const bool v3775 = v3767 > best_3 || (v3767 == best_3 && v3768 < best_index_3);
               best_3 = v3775 ? v3767 : best_3;
               best_index_3 = v3775 ? v3768 : best_index_3;
+              const float v3778 = scratch[6];
+              const u32 v3779 = scratch_index[6];
+              const bool v3786 = v3778 > best_3 || (v3778 == best_3 && v3779 < best_index_3);
+              best_3 = v3786 ? v3778 : best_3;
+              best_index_3 = v3786 ? v3779 : best_index_3;
+              const float v3789 = scratch[7];
+              const u32 v3790 = scratch_index[7];
+              const bool v3797 = v3789 > best_3 || (v3789 == best_3 && v3790 < best_index_3);
+              best_3 = v3797 ? v3789 : best_3;
+              best_index_3 = v3797 ? v3790 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2464,37 +2476,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3786 = best[lane];
-                const u32 v3787 = best_index[lane];
-                const bool v3794 = v3786 > best_2 || (v3786 == best_2 && v3787 < best_index_2);
-                best_2 = v3794 ? v3786 : best_2;
-                best_index_2 = v3794 ? v3787 : best_index_2;
+                const float v3808 = best[lane];
+                const u32 v3809 = best_index[lane];
+                const bool v3816 = v3808 > best_2 || (v3808 == best_2 && v3809 < best_index_2);
+                best_2 = v3816 ? v3808 : best_2;
+                best_index_2 = v3816 ? v3809 : best_index_2;
               }
-              const float v3798 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3800 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3807 = v3798 > best_2 || (v3798 == best_2 && v3800 < best_index_2);
-              best_2 = v3807 ? v3798 : best_2;
-              best_index_2 = v3807 ? v3800 : best_index_2;
-              const float v3811 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3813 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3820 = v3811 > best_2 || (v3811 == best_2 && v3813 < best_index_2);
-              best_2 = v3820 ? v3811 : best_2;
-              best_index_2 = v3820 ? v3813 : best_index_2;
-              const float v3824 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3826 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3833 = v3824 > best_2 || (v3824 == best_2 && v3826 < best_index_2);
-              best_2 = v3833 ? v3824 : best_2;
-              best_index_2 = v3833 ? v3826 : best_index_2;
-              const float v3837 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3839 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3846 = v3837 > best_2 || (v3837 == best_2 && v3839 < best_index_2);
-              best_2 = v3846 ? v3837 : best_2;
-              best_index_2 = v3846 ? v3839 : best_index_2;
-              const float v3850 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3852 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3859 = v3850 > best_2 || (v3850 == best_2 && v3852 < best_index_2);
-              best_2 = v3859 ? v3850 : best_2;
-              best_index_2 = v3859 ? v3852 : best_index_2;
+              const float v3820 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3822 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3829 = v3820 > best_2 || (v3820 == best_2 && v3822 < best_index_2);
+              best_2 = v3829 ? v3820 : best_2;
+              best_index_2 = v3829 ? v3822 : best_index_2;
+              const float v3833 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3835 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3842 = v3833 > best_2 || (v3833 == best_2 && v3835 < best_index_2);
+              best_2 = v3842 ? v3833 : best_2;
+              best_index_2 = v3842 ? v3835 : best_index_2;
+              const float v3846 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3848 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3855 = v3846 > best_2 || (v3846 == best_2 && v3848 < best_index_2);
+              best_2 = v3855 ? v3846 : best_2;
+              best_index_2 = v3855 ? v3848 : best_index_2;
+              const float v3859 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3861 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3868 = v3859 > best_2 || (v3859 == best_2 && v3861 < best_index_2);
+              best_2 = v3868 ? v3859 : best_2;
+              best_index_2 = v3868 ? v3861 : best_index_2;
+              const float v3872 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3874 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3881 = v3872 > best_2 || (v3872 == best_2 && v3874 < best_index_2);
+              best_2 = v3881 ? v3872 : best_2;
+              best_index_2 = v3881 ? v3874 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2504,8 +2516,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3871 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3871);
+              const u64 v3893 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3893);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2538,8 +2550,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3903 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3903;
+          const u32 v3925 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3925;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2572,14 +2584,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3940 = warp * 4;
-      const u32 v3941 = notes[v3940];
-      if (notes[0] != 0 && v3941 != 0) {
-        const u32 v3950 = (cta * 9 + warp) * 4;
-        records[v3950] = v3941;
-        records[v3950 + 1] = notes[v3940 + 1];
-        records[v3950 + 2] = notes[v3940 + 2];
-        records[v3950 + 3] = notes[v3940 + 3];
+      const u32 v3962 = warp * 4;
+      const u32 v3963 = notes[v3962];
+      if (notes[0] != 0 && v3963 != 0) {
+        const u32 v3972 = (cta * 9 + warp) * 4;
+        records[v3972] = v3963;
+        records[v3972 + 1] = notes[v3962 + 1];
+        records[v3972 + 2] = notes[v3962 + 2];
+        records[v3972 + 3] = notes[v3962 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -2613,7 +2625,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u64 v3985 = (u64)layer * 18816;
+            const u64 v4007 = (u64)layer * 18816;
             // qkv: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2624,8 +2636,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4005 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4005) {
+              const bool v4027 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4027) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2642,7 +2654,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3985 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4007 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2683,58 +2695,61 @@ mkgen_step(const __grid_constant__ Params p) {
               }
             }
             // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [attention/attention.go, Attention.Produce]
-            const u32 v4075 = (pos_now + 31) / 32;
+            const u32 v4097 = (pos_now + 31) / 32;
+            const bool unsplit = pos_now < 257;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v4075 / 2;
-              const u32 end = (split + 1) * v4075 / 2;
-              u32 page = 0;
-              if (first < end) {
-                page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
-              }
-              #pragma unroll 1
-              for (u32 i_3 = first; i_3 < end; ++i_3) {
-                const u32 from = i_3 * 32;
-                const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v4096 = page;
-                page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
-                const u32 stage = fill;
-                ptx::mbar_wait(&empty[stage], fill_parity);
-                ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 next = landed + 1;
-                const bool wrap = next == 23;
-                landed = wrap ? 0u : next;
-                landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-                const bool v4122 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v4122) {
-                  ptx::mbar_wait(&full[near], near_parity);
+              if (!unsplit || split == 0) {
+                const u32 first = unsplit ? 0u : split * v4097 / 2;
+                const u32 end = unsplit ? v4097 : (split + 1) * v4097 / 2;
+                u32 page = 0;
+                if (first < end) {
+                  page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
                 }
-                const u32 next_2 = led + 1;
-                const bool wrap_2 = next_2 == 23;
-                led = wrap_2 ? 0u : next_2;
-                led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
-                const u32 next_3 = near + 1;
-                const bool wrap_3 = next_3 == 23;
-                near = wrap_3 ? 0u : next_3;
-                near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
-                ptx::fence_proxy_async_shared();
-                if (lane == 0) {
-                  ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
+                #pragma unroll 1
+                for (u32 i_3 = first; i_3 < end; ++i_3) {
+                  const u32 from = i_3 * 32;
+                  const u32 tokens_2 = min(pos_now - from, 32u);
+                  const u32 v4124 = page;
+                  page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                  // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
+                  const u32 stage = fill;
+                  ptx::mbar_wait(&empty[stage], fill_parity);
+                  ptx::mbar_wait(&full[landed], landed_parity);
+                  const u32 next = landed + 1;
+                  const bool wrap = next == 23;
+                  landed = wrap ? 0u : next;
+                  landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
+                  const bool v4150 = ptx::mbar_test(&empty[led], led_parity);
+                  if (!v4150) {
+                    ptx::mbar_wait(&full[near], near_parity);
+                  }
+                  const u32 next_2 = led + 1;
+                  const bool wrap_2 = next_2 == 23;
+                  led = wrap_2 ? 0u : next_2;
+                  led_parity = wrap_2 ? led_parity ^ 1u : led_parity;
+                  const u32 next_3 = near + 1;
+                  const bool wrap_3 = next_3 == 23;
+                  near = wrap_3 ? 0u : next_3;
+                  near_parity = wrap_3 ? near_parity ^ 1u : near_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
+                  }
+                  __syncwarp();
+                  const u32 at = lane * 16;
+                  if (at < tokens_2) {
+                    const u64 v4187 = (((u64)layer * (u64)pages + (u64)v4124) * 2 + (u64)kv_head) * 16
+                        + (u64)((from + at) % 16);
+                    ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4187 * 8], min(tokens_2 - at, 16u) * 128,
+                        &full[stage]);
+                  }
+                  const u32 next_4 = fill + 1;
+                  const bool wrap_4 = next_4 == 23;
+                  fill = wrap_4 ? 0u : next_4;
+                  fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
                 }
-                __syncwarp();
-                const u32 at = lane * 16;
-                if (at < tokens_2) {
-                  const u64 v4159 = (((u64)layer * (u64)pages + (u64)v4096) * 2 + (u64)kv_head) * 16
-                      + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4159 * 8], min(tokens_2 - at, 16u) * 128,
-                      &full[stage]);
-                }
-                const u32 next_4 = fill + 1;
-                const bool wrap_4 = next_4 == 23;
-                fill = wrap_4 ? 0u : next_4;
-                fill_parity = wrap_4 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -2751,7 +2766,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u64 v4195 = (u64)layer * 18816 + 3840;
+            const u64 v4223 = (u64)layer * 18816 + 3840;
             // o: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2762,8 +2777,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4215 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4215) {
+              const bool v4243 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4243) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2780,7 +2795,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4195 + (u64)(first_tile + i_2) * 192], 3072,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4223 + (u64)(first_tile + i_2) * 192], 3072,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2802,7 +2817,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u64 v4268 = (u64)layer * 18816 + 6144;
+            const u64 v4296 = (u64)layer * 18816 + 6144;
             // gate_up: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2813,8 +2828,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4288 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4288) {
+              const bool v4316 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4316) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2831,7 +2846,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4268 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4296 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2853,7 +2868,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u64 v4341 = (u64)layer * 18816 + 14592;
+            const u64 v4369 = (u64)layer * 18816 + 14592;
             // down: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2864,8 +2879,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4361 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4361) {
+              const bool v4389 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4389) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2882,7 +2897,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4341 + (u64)(first_tile + i_2) * 352], 4096,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4369 + (u64)(first_tile + i_2) * 352], 4096,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2897,8 +2912,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap_5 = next_5 == 23;
               landed = wrap_5 ? 0u : next_5;
               landed_parity = wrap_5 ? landed_parity ^ 1u : landed_parity;
-              const bool v4412 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4412) {
+              const bool v4440 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4440) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_6 = led + 1;
@@ -2915,7 +2930,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4341 + (u64)(first_tile + i_2) * 352 + 256], 1536,
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4369 + (u64)(first_tile + i_2) * 352 + 256], 1536,
                     &full[stage_2], evict_first);
               }
               const u32 next_8 = fill + 1;
@@ -2950,8 +2965,8 @@ mkgen_step(const __grid_constant__ Params p) {
             const bool wrap = next == 23;
             landed = wrap ? 0u : next;
             landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-            const bool v4487 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4487) {
+            const bool v4515 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4515) {
               ptx::mbar_wait(&full[near], near_parity);
             }
             const u32 next_2 = led + 1;
@@ -2980,14 +2995,14 @@ mkgen_step(const __grid_constant__ Params p) {
       }
     }
     if (lane == 0) {
-      const u32 v4522 = warp * 4;
-      const u32 v4523 = notes[v4522];
-      if (notes[0] != 0 && v4523 != 0) {
-        const u32 v4532 = (cta * 9 + warp) * 4;
-        records[v4532] = v4523;
-        records[v4532 + 1] = notes[v4522 + 1];
-        records[v4532 + 2] = notes[v4522 + 2];
-        records[v4532 + 3] = notes[v4522 + 3];
+      const u32 v4550 = warp * 4;
+      const u32 v4551 = notes[v4550];
+      if (notes[0] != 0 && v4551 != 0) {
+        const u32 v4560 = (cta * 9 + warp) * 4;
+        records[v4560] = v4551;
+        records[v4560 + 1] = notes[v4550 + 1];
+        records[v4560 + 2] = notes[v4550 + 2];
+        records[v4560 + 3] = notes[v4550 + 3];
       }
     }
   }
