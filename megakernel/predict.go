@@ -51,7 +51,8 @@ const settledLayers = 3
 //     the last SM finds its ring full, memory is quiet, and the exchange takes what it takes
 //     on an idle GPU; else what it takes while copies are in flight.
 //
-// A model, not a measurement. It leaves out the launch, the choice of a token, and what
+// A model, not a measurement. KV heads are split at every context, whatever Options.Unsplit: the model has no time of a
+// merge in words, and would find steps without one slower. It leaves out the launch, the choice of a token, and what
 // several rows of bf16 cost beside one: their inputs from L2 and their arithmetic.
 func (mk *Kernel) Predict(m *machine.Machine, context, sequences int) Prediction {
 	s := newStepModel(mk, m, context, sequences)

@@ -356,6 +356,12 @@ __device__ __forceinline__ void note(u32* notes, u32 site, u32 tag, u32 detail) 
       : : "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail) : "memory");
 }
 
+// x, of which the compiler then knows nothing: what is computed of it is not moved in front of a loop.
+__device__ __forceinline__ u32 opaque(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // Two floats rounded to bfloat16, the first in the low half.
 __device__ __forceinline__ bf16x2 pack_bf16(float lo, float hi) {
   bf16x2 v;
@@ -949,76 +955,76 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 v718 = (pos_now + 31) / 32;
             const bool unsplit = pos_now < 257;
-            for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
+            for (u32 i_2 = ptx::opaque(cta); i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
               if (!unsplit || split == 0) {
                 const u32 first = unsplit ? 0u : split * v718 / 2;
                 const u32 end = unsplit ? v718 : (split + 1) * v718 / 2;
                 if (tid < 48) {
-                  const u32 v736 = kv_head * 48 + tid;
+                  const u32 v737 = kv_head * 48 + tid;
                   // a packet of 16 bytes (a query): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v737 = ptx::ld_relaxed_gpu_b128(&query_words[v736]);
-                  const uint4 v741 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v736], epoch_target * 2 + 1, v737,
-                      abort, notes, 2, layer, v736);
-                  const u32 v747 = v741.x | v741.y | v741.z;
-                  const u32 v749 = tid % 16;
-                  const u32 v751 = tid / 16 * 20 + 816;
-                  input_u16[v751 * 2 + v749] = ptx::u16_lo(v747);
-                  input_u16[v751 * 2 + v749 + 16] = ptx::u16_hi(v747);
+                  const uint4 v738 = ptx::ld_relaxed_gpu_b128(&query_words[v737]);
+                  const uint4 v742 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v737], epoch_target * 2 + 1, v738,
+                      abort, notes, 2, layer, v737);
+                  const u32 v748 = v742.x | v742.y | v742.z;
+                  const u32 v750 = tid % 16;
+                  const u32 v752 = tid / 16 * 20 + 816;
+                  input_u16[v752 * 2 + v750] = ptx::u16_lo(v748);
+                  input_u16[v752 * 2 + v750 + 16] = ptx::u16_hi(v748);
                 }
                 if (unsplit || split == 1) {
-                  const u32 v761 = pos_now % 16;
-                  const u32 v765 = (tid < 64 ? tid + 256 : tid) - 64;
-                  if (v765 < 32) {
-                    const u32 v768 = kv_head * 32 + v765;
+                  const u32 v762 = pos_now % 16;
+                  const u32 v766 = (tid < 64 ? tid + 256 : tid) - 64;
+                  if (v766 < 32) {
+                    const u32 v769 = kv_head * 32 + v766;
                     // a packet of 16 bytes (the token's own key or value): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                    const uint4 v769 = ptx::ld_relaxed_gpu_b128(&kv_words[v768]);
-                    const uint4 v773 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v768], epoch_target * 2 + 1, v769,
-                        abort, notes, 3, layer, v768);
-                    const u32 v779 = v773.x | v773.y | v773.z;
-                    if (v765 < 16) {
-                      tail_u16[((v765 / 8) ^ (v761 & 7u)) * 8 + v765 % 8] = ptx::u16_lo(v779);
-                      const u32 v789 = v765 + 16;
-                      tail_u16[((v789 / 8) ^ (v761 & 7u)) * 8 + v789 % 8] = ptx::u16_hi(v779);
+                    const uint4 v770 = ptx::ld_relaxed_gpu_b128(&kv_words[v769]);
+                    const uint4 v774 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v769], epoch_target * 2 + 1, v770,
+                        abort, notes, 3, layer, v769);
+                    const u32 v780 = v774.x | v774.y | v774.z;
+                    if (v766 < 16) {
+                      tail_u16[((v766 / 8) ^ (v762 & 7u)) * 8 + v766 % 8] = ptx::u16_lo(v780);
+                      const u32 v790 = v766 + 16;
+                      tail_u16[((v790 / 8) ^ (v762 & 7u)) * 8 + v790 % 8] = ptx::u16_hi(v780);
                     } else {
-                      const u32 v796 = v765 - 16;
-                      tail_u32[((v796 / 4 + 4) ^ (v761 & 7u)) * 4 + v796 % 4] = v779;
+                      const u32 v797 = v766 - 16;
+                      tail_u32[((v797 / 4 + 4) ^ (v762 & 7u)) * 4 + v797 % 4] = v780;
                     }
                   }
                 }
                 ptx::bar_sync<1, 256>();
                 // attention: queries to registers  [attention/attention.go, Attention.stream]
-                const u32 v806 = min(lane / 4, 2u);
-                const bf16x2 v812 = input_bf16x2[v806 * 20 + 816 + lane % 4];
-                const bf16x2 v818 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 4];
-                const bf16x2 v824 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 8];
-                const bf16x2 v830 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 12];
+                const u32 v807 = min(lane / 4, 2u);
+                const bf16x2 v813 = input_bf16x2[v807 * 20 + 816 + lane % 4];
+                const bf16x2 v819 = input_bf16x2[v807 * 20 + 816 + lane % 4 + 4];
+                const bf16x2 v825 = input_bf16x2[v807 * 20 + 816 + lane % 4 + 8];
+                const bf16x2 v831 = input_bf16x2[v807 * 20 + 816 + lane % 4 + 12];
                 float o = 0.0f, o_2 = 0.0f, o_3 = 0.0f, o_4 = 0.0f, o_5 = 0.0f, o_6 = 0.0f, o_7 = 0.0f, o_8 = 0.0f;
                 float m = __uint_as_float(0xff800000u) /* -inf */;
                 float l = 0.0f;
                 // attention: the running state of the new token  [attention/attention.go, Attention.stream]
                 if (warp == 7 && (unsplit || split == 1)) {
-                  const u32 v835 = pos_now % 16;
-                  const u32 v836 = lane / 8;
-                  const uint4 v844 = ptx::ldmatrix(&tail[(v836 & 1u) ^ (v835 & 7u)]);
-                  const float4 v848 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v844.x, v844.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                  const uint4 v860 = ptx::ldmatrix(&tail[((v836 & 1u) + 2) ^ (v835 & 7u)]);
-                  const float4 v864 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v860.x, v860.y, v848.x, v848.y, v848.z,
-                      v848.w);
-                  const float v875 = lane % 4 * 2 < 1 ? v864.x : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v882 = fmaxf(fmaxf(fmaxf(m, v875), __uint_as_float(0xff800000u) /* -inf */),
+                  const u32 v836 = pos_now % 16;
+                  const u32 v837 = lane / 8;
+                  const uint4 v845 = ptx::ldmatrix(&tail[(v837 & 1u) ^ (v836 & 7u)]);
+                  const float4 v849 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v845.x, v845.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const uint4 v861 = ptx::ldmatrix(&tail[((v837 & 1u) + 2) ^ (v836 & 7u)]);
+                  const float4 v865 = ptx::mma_m16n8k16(v825, 0u, v831, 0u, v861.x, v861.y, v849.x, v849.y, v849.z,
+                      v849.w);
+                  const float v876 = lane % 4 * 2 < 1 ? v865.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v883 = fmaxf(fmaxf(fmaxf(m, v876), __uint_as_float(0xff800000u) /* -inf */),
                       __uint_as_float(0xff800000u) /* -inf */);
-                  const float v883 = fmaxf(v882, __uint_as_float(0xff800000u) /* -inf */);
-                  const float v884 = __shfl_xor_sync(0xffffffffu, v883, 2u);
-                  const float v885 = fmaxf(v883, v884);
-                  const float v886 = __shfl_xor_sync(0xffffffffu, v885, 1u);
-                  const float v887 = fmaxf(v885, v886);
-                  const float decay = ptx::exp2(m - v887);
-                  const float v894 = ptx::exp2(v875 - v887);
-                  const float v897 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v887);
-                  const float v900 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v887);
-                  const float v903 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v887);
+                  const float v884 = fmaxf(v883, __uint_as_float(0xff800000u) /* -inf */);
+                  const float v885 = __shfl_xor_sync(0xffffffffu, v884, 2u);
+                  const float v886 = fmaxf(v884, v885);
+                  const float v887 = __shfl_xor_sync(0xffffffffu, v886, 1u);
+                  const float v888 = fmaxf(v886, v887);
+                  const float decay = ptx::exp2(m - v888);
+                  const float v895 = ptx::exp2(v876 - v888);
+                  const float v898 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v888);
+                  const float v901 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v888);
+                  const float v904 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v888);
                   o = __fmul_rn(o, decay);
                   o_2 = __fmul_rn(o_2, decay);
                   o_3 = __fmul_rn(o_3, decay);
@@ -1027,66 +1033,66 @@ mkgen_step(const __grid_constant__ Params p) {
                   o_6 = __fmul_rn(o_6, decay);
                   o_7 = __fmul_rn(o_7, decay);
                   o_8 = __fmul_rn(o_8, decay);
-                  m = v887;
-                  l = __fmul_rn(l, decay) + v894 + v897 + v900 + v903;
-                  const bf16x2 v921 = ptx::pack_bf16(v894, v897);
-                  const bf16x2 v922 = ptx::pack_bf16(v900, v903);
-                  const u32 v923 = lane / 8;
-                  const uint4 v932 = ptx::ldmatrix_trans(&tail[(v923 / 2 + 4) ^ (v835 & 7u)]);
-                  const float4 v938 = ptx::mma_m16n8k16(v921, 0u, v922, 0u, v932.x, v932.y, o, o_2, 0.0f, 0.0f);
-                  o = v938.x; o_2 = v938.y;
-                  const float4 v944 = ptx::mma_m16n8k16(v921, 0u, v922, 0u, v932.z, v932.w, o_3, o_4, 0.0f, 0.0f);
-                  o_3 = v944.x; o_4 = v944.y;
-                  const uint4 v953 = ptx::ldmatrix_trans(&tail[(v923 / 2 + 6) ^ (v835 & 7u)]);
-                  const float4 v959 = ptx::mma_m16n8k16(v921, 0u, v922, 0u, v953.x, v953.y, o_5, o_6, 0.0f, 0.0f);
-                  o_5 = v959.x; o_6 = v959.y;
-                  const float4 v965 = ptx::mma_m16n8k16(v921, 0u, v922, 0u, v953.z, v953.w, o_7, o_8, 0.0f, 0.0f);
-                  o_7 = v965.x; o_8 = v965.y;
+                  m = v888;
+                  l = __fmul_rn(l, decay) + v895 + v898 + v901 + v904;
+                  const bf16x2 v922 = ptx::pack_bf16(v895, v898);
+                  const bf16x2 v923 = ptx::pack_bf16(v901, v904);
+                  const u32 v924 = lane / 8;
+                  const uint4 v933 = ptx::ldmatrix_trans(&tail[(v924 / 2 + 4) ^ (v836 & 7u)]);
+                  const float4 v939 = ptx::mma_m16n8k16(v922, 0u, v923, 0u, v933.x, v933.y, o, o_2, 0.0f, 0.0f);
+                  o = v939.x; o_2 = v939.y;
+                  const float4 v945 = ptx::mma_m16n8k16(v922, 0u, v923, 0u, v933.z, v933.w, o_3, o_4, 0.0f, 0.0f);
+                  o_3 = v945.x; o_4 = v945.y;
+                  const uint4 v954 = ptx::ldmatrix_trans(&tail[(v924 / 2 + 6) ^ (v836 & 7u)]);
+                  const float4 v960 = ptx::mma_m16n8k16(v922, 0u, v923, 0u, v954.x, v954.y, o_5, o_6, 0.0f, 0.0f);
+                  o_5 = v960.x; o_6 = v960.y;
+                  const float4 v966 = ptx::mma_m16n8k16(v922, 0u, v923, 0u, v954.z, v954.w, o_7, o_8, 0.0f, 0.0f);
+                  o_7 = v966.x; o_8 = v966.y;
                 }
                 // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [attention/attention.go, Attention.stream]
                 const u32 chunks = end - first;
-                const u32 v979 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-                const u32 blocks = chunks == 0 ? chunks : v979;
+                const u32 v980 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+                const u32 blocks = chunks == 0 ? chunks : v980;
                 #pragma unroll 1
                 for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                  const u32 v982 = i_3 / 2;
-                  const u32 v983 = i_3 % 2;
-                  const u32 v986 = min(blocks - v982 * 2, 2u);
-                  const u32 v994 = drain + v982;
-                  const u32 stage = v994 % 23;
-                  ptx::mbar_wait(&full[stage], drain_parity ^ ((v994 / 23) & 1u));
-                  const u32 from = (first + v982) * 32;
-                  const u32 v1003 = v983 * 16;
-                  const u32 v1008 = stage * 256 + v983 * 128;
-                  const u32 v1009 = from + v1003;
-                  const u32 v1010 = min(min(pos_now - from, 32u) - v1003, 16u);
-                  const u32 v1011 = lane / 8;
-                  const u32 v1017 = min(lane % 8 + v1011 / 2 * 8, v1010 - 1);
-                  const u32 v1019 = v1008 + v1017 * 8;
-                  const u32 v1020 = v1009 + v1017;
-                  const uint4 v1025 = ptx::ldmatrix(&ring[v1019 + ((v1011 & 1u) ^ (v1020 & 7u))]);
-                  const float4 v1029 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1025.x, v1025.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                  const float4 v1033 = ptx::mma_m16n8k16(v812, 0u, v818, 0u, v1025.z, v1025.w, 0.0f, 0.0f, 0.0f, 0.0f);
-                  const uint4 v1042 = ptx::ldmatrix(&ring[v1019 + (((v1011 & 1u) + 2) ^ (v1020 & 7u))]);
-                  const float4 v1046 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1042.x, v1042.y, v1029.x, v1029.y,
-                      v1029.z, v1029.w);
-                  const float4 v1050 = ptx::mma_m16n8k16(v824, 0u, v830, 0u, v1042.z, v1042.w, v1033.x, v1033.y,
-                      v1033.z, v1033.w);
-                  const u32 v1055 = lane % 4 * 2;
-                  const float v1057 = v1055 < v1010 ? v1046.x : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1060 = v1055 + 1 < v1010 ? v1046.y : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1063 = v1055 + 8 < v1010 ? v1050.x : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1066 = v1055 + 9 < v1010 ? v1050.y : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1071 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1057), v1060), v1063), v1066);
-                  const float v1072 = __shfl_xor_sync(0xffffffffu, v1071, 2u);
-                  const float v1073 = fmaxf(v1071, v1072);
-                  const float v1074 = __shfl_xor_sync(0xffffffffu, v1073, 1u);
-                  const float v1075 = fmaxf(v1073, v1074);
-                  const float decay = ptx::exp2(m - v1075);
-                  const float v1082 = ptx::exp2(v1057 - v1075);
-                  const float v1085 = ptx::exp2(v1060 - v1075);
-                  const float v1088 = ptx::exp2(v1063 - v1075);
-                  const float v1091 = ptx::exp2(v1066 - v1075);
+                  const u32 v983 = i_3 / 2;
+                  const u32 v984 = i_3 % 2;
+                  const u32 v987 = min(blocks - v983 * 2, 2u);
+                  const u32 v995 = drain + v983;
+                  const u32 stage = v995 % 23;
+                  ptx::mbar_wait(&full[stage], drain_parity ^ ((v995 / 23) & 1u));
+                  const u32 from = (first + v983) * 32;
+                  const u32 v1004 = v984 * 16;
+                  const u32 v1009 = stage * 256 + v984 * 128;
+                  const u32 v1010 = from + v1004;
+                  const u32 v1011 = min(min(pos_now - from, 32u) - v1004, 16u);
+                  const u32 v1012 = lane / 8;
+                  const u32 v1018 = min(lane % 8 + v1012 / 2 * 8, v1011 - 1);
+                  const u32 v1020 = v1009 + v1018 * 8;
+                  const u32 v1021 = v1010 + v1018;
+                  const uint4 v1026 = ptx::ldmatrix(&ring[v1020 + ((v1012 & 1u) ^ (v1021 & 7u))]);
+                  const float4 v1030 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v1026.x, v1026.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const float4 v1034 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v1026.z, v1026.w, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const uint4 v1043 = ptx::ldmatrix(&ring[v1020 + (((v1012 & 1u) + 2) ^ (v1021 & 7u))]);
+                  const float4 v1047 = ptx::mma_m16n8k16(v825, 0u, v831, 0u, v1043.x, v1043.y, v1030.x, v1030.y,
+                      v1030.z, v1030.w);
+                  const float4 v1051 = ptx::mma_m16n8k16(v825, 0u, v831, 0u, v1043.z, v1043.w, v1034.x, v1034.y,
+                      v1034.z, v1034.w);
+                  const u32 v1056 = lane % 4 * 2;
+                  const float v1058 = v1056 < v1011 ? v1047.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1061 = v1056 + 1 < v1011 ? v1047.y : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1064 = v1056 + 8 < v1011 ? v1051.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1067 = v1056 + 9 < v1011 ? v1051.y : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1072 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1058), v1061), v1064), v1067);
+                  const float v1073 = __shfl_xor_sync(0xffffffffu, v1072, 2u);
+                  const float v1074 = fmaxf(v1072, v1073);
+                  const float v1075 = __shfl_xor_sync(0xffffffffu, v1074, 1u);
+                  const float v1076 = fmaxf(v1074, v1075);
+                  const float decay = ptx::exp2(m - v1076);
+                  const float v1083 = ptx::exp2(v1058 - v1076);
+                  const float v1086 = ptx::exp2(v1061 - v1076);
+                  const float v1089 = ptx::exp2(v1064 - v1076);
+                  const float v1092 = ptx::exp2(v1067 - v1076);
                   o = __fmul_rn(o, decay);
                   o_2 = __fmul_rn(o_2, decay);
                   o_3 = __fmul_rn(o_3, decay);
@@ -1095,99 +1101,99 @@ mkgen_step(const __grid_constant__ Params p) {
                   o_6 = __fmul_rn(o_6, decay);
                   o_7 = __fmul_rn(o_7, decay);
                   o_8 = __fmul_rn(o_8, decay);
-                  m = v1075;
-                  l = __fmul_rn(l, decay) + v1082 + v1085 + v1088 + v1091;
-                  const bf16x2 v1109 = ptx::pack_bf16(v1082, v1085);
-                  const bf16x2 v1110 = ptx::pack_bf16(v1088, v1091);
-                  const u32 v1111 = lane / 8;
-                  const u32 v1117 = min(lane % 8 + (v1111 & 1u) * 8, v1010 - 1);
-                  const u32 v1119 = v1008 + v1117 * 8;
-                  const u32 v1120 = v1009 + v1117;
-                  const uint4 v1126 = ptx::ldmatrix_trans(&ring[v1119 + ((v1111 / 2 + 4) ^ (v1120 & 7u))]);
-                  const float4 v1132 = ptx::mma_m16n8k16(v1109, 0u, v1110, 0u, v1126.x, v1126.y, o, o_2, 0.0f, 0.0f);
-                  o = v1132.x; o_2 = v1132.y;
-                  const float4 v1138 = ptx::mma_m16n8k16(v1109, 0u, v1110, 0u, v1126.z, v1126.w, o_3, o_4, 0.0f, 0.0f);
-                  o_3 = v1138.x; o_4 = v1138.y;
-                  const uint4 v1148 = ptx::ldmatrix_trans(&ring[v1119 + ((v1111 / 2 + 6) ^ (v1120 & 7u))]);
-                  const float4 v1154 = ptx::mma_m16n8k16(v1109, 0u, v1110, 0u, v1148.x, v1148.y, o_5, o_6, 0.0f, 0.0f);
-                  o_5 = v1154.x; o_6 = v1154.y;
-                  const float4 v1160 = ptx::mma_m16n8k16(v1109, 0u, v1110, 0u, v1148.z, v1148.w, o_7, o_8, 0.0f, 0.0f);
-                  o_7 = v1160.x; o_8 = v1160.y;
+                  m = v1076;
+                  l = __fmul_rn(l, decay) + v1083 + v1086 + v1089 + v1092;
+                  const bf16x2 v1110 = ptx::pack_bf16(v1083, v1086);
+                  const bf16x2 v1111 = ptx::pack_bf16(v1089, v1092);
+                  const u32 v1112 = lane / 8;
+                  const u32 v1118 = min(lane % 8 + (v1112 & 1u) * 8, v1011 - 1);
+                  const u32 v1120 = v1009 + v1118 * 8;
+                  const u32 v1121 = v1010 + v1118;
+                  const uint4 v1127 = ptx::ldmatrix_trans(&ring[v1120 + ((v1112 / 2 + 4) ^ (v1121 & 7u))]);
+                  const float4 v1133 = ptx::mma_m16n8k16(v1110, 0u, v1111, 0u, v1127.x, v1127.y, o, o_2, 0.0f, 0.0f);
+                  o = v1133.x; o_2 = v1133.y;
+                  const float4 v1139 = ptx::mma_m16n8k16(v1110, 0u, v1111, 0u, v1127.z, v1127.w, o_3, o_4, 0.0f, 0.0f);
+                  o_3 = v1139.x; o_4 = v1139.y;
+                  const uint4 v1149 = ptx::ldmatrix_trans(&ring[v1120 + ((v1112 / 2 + 6) ^ (v1121 & 7u))]);
+                  const float4 v1155 = ptx::mma_m16n8k16(v1110, 0u, v1111, 0u, v1149.x, v1149.y, o_5, o_6, 0.0f, 0.0f);
+                  o_5 = v1155.x; o_6 = v1155.y;
+                  const float4 v1161 = ptx::mma_m16n8k16(v1110, 0u, v1111, 0u, v1149.z, v1149.w, o_7, o_8, 0.0f, 0.0f);
+                  o_7 = v1161.x; o_8 = v1161.y;
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v983 + 1 == v986 ? 8 - v986 : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v984 + 1 == v987 ? 8 - v987 : 0u) + 1);
                   }
                 }
-                const u32 v1167 = drain + chunks;
-                drain = v1167 % 23;
-                drain_parity = drain_parity ^ ((v1167 / 23) & 1u);
+                const u32 v1168 = drain + chunks;
+                drain = v1168 % 23;
+                drain_parity = drain_parity ^ ((v1168 / 23) & 1u);
                 // attention: the warps' states become one  [attention/attention.go, Attention.Consume]
-                const u32 v1173 = lane / 4;
-                const u32 v1175 = lane % 4 * 2;
-                const float v1177 = __shfl_xor_sync(0xffffffffu, l, 2u);
-                const float v1178 = l + v1177;
-                const float v1179 = __shfl_xor_sync(0xffffffffu, v1178, 1u);
-                if (v1173 < 3) {
-                  const u32 v1183 = warp * 3 + v1173;
-                  *(float2*)&input[v1183 * 32 + v1175] = make_float2(o, o_2);
-                  *(float2*)&input[v1183 * 32 + v1175 + 8] = make_float2(o_3, o_4);
-                  *(float2*)&input[v1183 * 32 + v1175 + 16] = make_float2(o_5, o_6);
-                  *(float2*)&input[v1183 * 32 + v1175 + 24] = make_float2(o_7, o_8);
-                  if (v1175 == 0) {
-                    input[v1183 + 768] = m;
-                    input[v1183 + 792] = v1178 + v1179;
+                const u32 v1174 = lane / 4;
+                const u32 v1176 = lane % 4 * 2;
+                const float v1178 = __shfl_xor_sync(0xffffffffu, l, 2u);
+                const float v1179 = l + v1178;
+                const float v1180 = __shfl_xor_sync(0xffffffffu, v1179, 1u);
+                if (v1174 < 3) {
+                  const u32 v1184 = warp * 3 + v1174;
+                  *(float2*)&input[v1184 * 32 + v1176] = make_float2(o, o_2);
+                  *(float2*)&input[v1184 * 32 + v1176 + 8] = make_float2(o_3, o_4);
+                  *(float2*)&input[v1184 * 32 + v1176 + 16] = make_float2(o_5, o_6);
+                  *(float2*)&input[v1184 * 32 + v1176 + 24] = make_float2(o_7, o_8);
+                  if (v1176 == 0) {
+                    input[v1184 + 768] = m;
+                    input[v1184 + 792] = v1179 + v1180;
                   }
                 }
                 ptx::bar_sync<1, 256>();
                 if (tid < 48) {
-                  const u32 v1208 = tid / 16;
-                  const float v1210 = input[v1208 + 768];
-                  const float v1213 = input[v1208 + 771];
-                  const float v1214 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1210), v1213);
-                  const float v1216 = input[v1208 + 774];
-                  const float v1219 = input[v1208 + 777];
-                  const float v1222 = input[v1208 + 780];
-                  const float v1225 = input[v1208 + 783];
-                  const float v1228 = input[v1208 + 786];
-                  const float v1229 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1214, v1216), v1219), v1222), v1225), v1228);
-                  const float v1231 = input[v1208 + 789];
-                  const float v1232 = fmaxf(v1229, v1231);
-                  const bool v1233 = v1232 == __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1236 = v1233 ? 0.0f : ptx::exp2(v1210 - v1232);
-                  const float2 v1238 = *(const float2*)&input[tid * 2];
-                  const float v1247 = v1233 ? 0.0f : ptx::exp2(v1213 - v1232);
-                  const float2 v1250 = *(const float2*)&input[tid * 2 + 96];
-                  const float v1256 = fmaf(v1247, input[v1208 + 795], fmaf(v1236, input[v1208 + 792], 0.0f));
-                  const float v1259 = v1233 ? 0.0f : ptx::exp2(v1216 - v1232);
-                  const float2 v1262 = *(const float2*)&input[tid * 2 + 192];
-                  const float v1264 = fmaf(v1259, v1262.x, fmaf(v1247, v1250.x, fmaf(v1236, v1238.x, 0.0f)));
-                  const float v1265 = fmaf(v1259, v1262.y, fmaf(v1247, v1250.y, fmaf(v1236, v1238.y, 0.0f)));
-                  const float v1271 = v1233 ? 0.0f : ptx::exp2(v1219 - v1232);
-                  const float2 v1274 = *(const float2*)&input[tid * 2 + 288];
-                  const float v1280 = fmaf(v1271, input[v1208 + 801], fmaf(v1259, input[v1208 + 798], v1256));
-                  const float v1283 = v1233 ? 0.0f : ptx::exp2(v1222 - v1232);
-                  const float2 v1286 = *(const float2*)&input[tid * 2 + 384];
-                  const float v1295 = v1233 ? 0.0f : ptx::exp2(v1225 - v1232);
-                  const float2 v1298 = *(const float2*)&input[tid * 2 + 480];
-                  const float v1300 = fmaf(v1295, v1298.x, fmaf(v1283, v1286.x, fmaf(v1271, v1274.x, v1264)));
-                  const float v1301 = fmaf(v1295, v1298.y, fmaf(v1283, v1286.y, fmaf(v1271, v1274.y, v1265)));
-                  const float v1304 = fmaf(v1295, input[v1208 + 807], fmaf(v1283, input[v1208 + 804], v1280));
-                  const float v1307 = v1233 ? 0.0f : ptx::exp2(v1228 - v1232);
-                  const float2 v1310 = *(const float2*)&input[tid * 2 + 576];
-                  const float v1319 = v1233 ? 0.0f : ptx::exp2(v1231 - v1232);
-                  const float2 v1322 = *(const float2*)&input[tid * 2 + 672];
-                  const float v1328 = fmaf(v1319, input[v1208 + 813], fmaf(v1307, input[v1208 + 810], v1304));
-                  const float v1330 = v1233 ? 0.0f : ptx::rcp(v1328);
-                  const float v1331 = __fmul_rn(fmaf(v1319, v1322.x, fmaf(v1307, v1310.x, v1300)), v1330);
-                  const float v1332 = __fmul_rn(fmaf(v1319, v1322.y, fmaf(v1307, v1310.y, v1301)), v1330);
+                  const u32 v1209 = tid / 16;
+                  const float v1211 = input[v1209 + 768];
+                  const float v1214 = input[v1209 + 771];
+                  const float v1215 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1211), v1214);
+                  const float v1217 = input[v1209 + 774];
+                  const float v1220 = input[v1209 + 777];
+                  const float v1223 = input[v1209 + 780];
+                  const float v1226 = input[v1209 + 783];
+                  const float v1229 = input[v1209 + 786];
+                  const float v1230 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1215, v1217), v1220), v1223), v1226), v1229);
+                  const float v1232 = input[v1209 + 789];
+                  const float v1233 = fmaxf(v1230, v1232);
+                  const bool v1234 = v1233 == __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1237 = v1234 ? 0.0f : ptx::exp2(v1211 - v1233);
+                  const float2 v1239 = *(const float2*)&input[tid * 2];
+                  const float v1248 = v1234 ? 0.0f : ptx::exp2(v1214 - v1233);
+                  const float2 v1251 = *(const float2*)&input[tid * 2 + 96];
+                  const float v1257 = fmaf(v1248, input[v1209 + 795], fmaf(v1237, input[v1209 + 792], 0.0f));
+                  const float v1260 = v1234 ? 0.0f : ptx::exp2(v1217 - v1233);
+                  const float2 v1263 = *(const float2*)&input[tid * 2 + 192];
+                  const float v1265 = fmaf(v1260, v1263.x, fmaf(v1248, v1251.x, fmaf(v1237, v1239.x, 0.0f)));
+                  const float v1266 = fmaf(v1260, v1263.y, fmaf(v1248, v1251.y, fmaf(v1237, v1239.y, 0.0f)));
+                  const float v1272 = v1234 ? 0.0f : ptx::exp2(v1220 - v1233);
+                  const float2 v1275 = *(const float2*)&input[tid * 2 + 288];
+                  const float v1281 = fmaf(v1272, input[v1209 + 801], fmaf(v1260, input[v1209 + 798], v1257));
+                  const float v1284 = v1234 ? 0.0f : ptx::exp2(v1223 - v1233);
+                  const float2 v1287 = *(const float2*)&input[tid * 2 + 384];
+                  const float v1296 = v1234 ? 0.0f : ptx::exp2(v1226 - v1233);
+                  const float2 v1299 = *(const float2*)&input[tid * 2 + 480];
+                  const float v1301 = fmaf(v1296, v1299.x, fmaf(v1284, v1287.x, fmaf(v1272, v1275.x, v1265)));
+                  const float v1302 = fmaf(v1296, v1299.y, fmaf(v1284, v1287.y, fmaf(v1272, v1275.y, v1266)));
+                  const float v1305 = fmaf(v1296, input[v1209 + 807], fmaf(v1284, input[v1209 + 804], v1281));
+                  const float v1308 = v1234 ? 0.0f : ptx::exp2(v1229 - v1233);
+                  const float2 v1311 = *(const float2*)&input[tid * 2 + 576];
+                  const float v1320 = v1234 ? 0.0f : ptx::exp2(v1232 - v1233);
+                  const float2 v1323 = *(const float2*)&input[tid * 2 + 672];
+                  const float v1329 = fmaf(v1320, input[v1209 + 813], fmaf(v1308, input[v1209 + 810], v1305));
+                  const float v1331 = v1234 ? 0.0f : ptx::rcp(v1329);
+                  const float v1332 = __fmul_rn(fmaf(v1320, v1323.x, fmaf(v1308, v1311.x, v1301)), v1331);
+                  const float v1333 = __fmul_rn(fmaf(v1320, v1323.y, fmaf(v1308, v1311.y, v1302)), v1331);
                   if (unsplit) {
-                    const u32 v1336 = kv_head * 48 + tid;
-                    const uint4 v1346 = make_uint4(ptx::pack_bf16(v1331, v1332), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&attn_words[v1336 % 4 * 24 + v1336 / 4], v1346);
+                    const u32 v1337 = kv_head * 48 + tid;
+                    const uint4 v1347 = make_uint4(ptx::pack_bf16(v1332, v1333), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&attn_words[v1337 % 4 * 24 + v1337 / 4], v1347);
                   } else {
-                    const uint4 v1357 = make_uint4(__float_as_uint(v1331), __float_as_uint(v1332),
-                        __float_as_uint(v1232 + ptx::log2(v1328)), epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1357);
+                    const uint4 v1358 = make_uint4(__float_as_uint(v1332), __float_as_uint(v1333),
+                        __float_as_uint(v1233 + ptx::log2(v1329)), epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1358);
                   }
                 }
                 ptx::bar_sync<1, 256>();
@@ -1196,17 +1202,17 @@ mkgen_step(const __grid_constant__ Params p) {
             // attention: merge the states of all splits as their packets arrive  [attention/attention.go, Attention.Consume]
             const bool unsplit_2 = pos_now < 257;
             if (!unsplit_2) {
-              for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
+              for (u32 i_2 = ptx::opaque(cta); i_2 < 4; i_2 += 4) {
                 const u32 kv_head = i_2 % 2;
                 const u32 split = i_2 / 2;
-                const u32 v1364 = kv_head * 48;
+                const u32 v1366 = kv_head * 48;
                 const u32 share = split * 48 / 2;
                 const u32 share_end = (split + 1) * 48 / 2;
                 #pragma unroll 1
                 for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                   const u32 words = min(share_end - i_3, 256u);
-                  const u32 v1373 = i_3 + v1364;
-                  const bool v1374 = tid < words;
+                  const u32 v1375 = i_3 + v1366;
+                  const bool v1376 = tid < words;
                   float out = 0.0f, out_2 = 0.0f;
                   float top = __uint_as_float(0xff800000u) /* -inf */;
                   float sum = 0.0f;
@@ -1215,41 +1221,41 @@ mkgen_step(const __grid_constant__ Params p) {
                     const u32 states_now = min(2 - i_4, 24u);
                     #pragma unroll 1
                     for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                      const u32 v1385 = (i_4 + i_5 / words) * 96 + v1373 + i_5 % words;
+                      const u32 v1387 = (i_4 + i_5 / words) * 96 + v1375 + i_5 % words;
                       // a packet of 16 bytes (a partial state of attention): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                      const uint4 v1386 = ptx::ld_relaxed_gpu_b128(&states[v1385]);
-                      const uint4 v1390 = ptx::wait_packet_relaxed_gpu_noted(&states[v1385], epoch_target * 2 + 1,
-                          v1386, abort, notes, 4, layer, v1385);
-                      input_b128[i_5] = v1390;
+                      const uint4 v1388 = ptx::ld_relaxed_gpu_b128(&states[v1387]);
+                      const uint4 v1392 = ptx::wait_packet_relaxed_gpu_noted(&states[v1387], epoch_target * 2 + 1,
+                          v1388, abort, notes, 4, layer, v1387);
+                      input_b128[i_5] = v1392;
                     }
                     ptx::bar_sync<1, 256>();
-                    if (v1374) {
-                      const float v1391 = top;
+                    if (v1376) {
+                      const float v1393 = top;
                       #pragma unroll 8
                       for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                         top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                       }
                       const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                      const float v1408 = ptx::exp2(v1391 - base);
-                      out = __fmul_rn(out, v1408);
-                      out_2 = __fmul_rn(out_2, v1408);
-                      sum = __fmul_rn(sum, v1408);
+                      const float v1410 = ptx::exp2(v1393 - base);
+                      out = __fmul_rn(out, v1410);
+                      out_2 = __fmul_rn(out_2, v1410);
+                      sum = __fmul_rn(sum, v1410);
                       #pragma unroll 8
                       for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                        const uint4 v1418 = input_b128[i_5 * words + tid];
-                        const float v1428 = ptx::exp2(__uint_as_float(v1418.z) - base);
-                        sum = sum + v1428;
-                        out = fmaf(v1428, __uint_as_float(v1418.x), out);
-                        out_2 = fmaf(v1428, __uint_as_float(v1418.y), out_2);
+                        const uint4 v1420 = input_b128[i_5 * words + tid];
+                        const float v1430 = ptx::exp2(__uint_as_float(v1420.z) - base);
+                        sum = sum + v1430;
+                        out = fmaf(v1430, __uint_as_float(v1420.x), out);
+                        out_2 = fmaf(v1430, __uint_as_float(v1420.y), out_2);
                       }
                     }
                     ptx::bar_sync<1, 256>();
                   }
-                  if (v1374) {
-                    const u32 v1443 = v1373 + tid;
-                    const uint4 v1453 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                  if (v1376) {
+                    const u32 v1445 = v1375 + tid;
+                    const uint4 v1455 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                         epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&attn_words[v1443 % 4 * 24 + v1443 / 4], v1453);
+                    ptx::st_relaxed_gpu_b128(&attn_words[v1445 % 4 * 24 + v1445 / 4], v1455);
                   }
                 }
               }
@@ -1259,8 +1265,8 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v1456 = tid == 0;
-            if (v1456) {
+            const bool v1458 = tid == 0;
+            if (v1458) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
@@ -1269,24 +1275,24 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[3];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v1471 = token % 8;
-                const u32 swizzle = v1471 >> 1;
+                const u32 v1473 = token % 8;
+                const u32 swizzle = v1473 >> 1;
                 float v = 0.0f, v_2 = 0.0f;
                 if (layer == 0) {
-                  const u32 v1489 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
-                  const bf16x2 v1492 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1471 * 16)
-                      + 150528 + (u64)v1489]);
-                  v = ptx::bf16_lo(v1492);
-                  v_2 = ptx::bf16_hi(v1492);
+                  const u32 v1491 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
+                  const bf16x2 v1494 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1473 * 16)
+                      + 150528 + (u64)v1491]);
+                  v = ptx::bf16_lo(v1494);
+                  v_2 = ptx::bf16_hi(v1494);
                 } else {
-                  const u32 v1495 = row / 2;
-                  const u32 v1499 = v1495 % 2 * 24 + v1495 / 2;
+                  const u32 v1497 = row / 2;
+                  const u32 v1501 = v1497 % 2 * 24 + v1497 / 2;
                   // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v1500 = ptx::ld_relaxed_gpu_b128(&down_words[v1499]);
-                  const uint4 v1505 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1499], (epoch_target - 8) * 2 + 1,
-                      v1500, abort, notes, 5, layer, v1499);
-                  v = __uint_as_float(v1505.x | v1505.z);
-                  v_2 = __uint_as_float(v1505.y);
+                  const uint4 v1502 = ptx::ld_relaxed_gpu_b128(&down_words[v1501]);
+                  const uint4 v1507 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1501], (epoch_target - 8) * 2 + 1,
+                      v1502, abort, notes, 5, layer, v1501);
+                  v = __uint_as_float(v1507.x | v1507.z);
+                  v_2 = __uint_as_float(v1507.y);
                 }
                 early = v;
                 early_2 = v_2;
@@ -1305,8 +1311,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1531 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v1531.x; held_2 = v1531.y; held_3 = v1531.z; held_4 = v1531.w;
+                const uint4 v1533 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1533.x; held_2 = v1533.y; held_3 = v1533.z; held_4 = v1533.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1323,8 +1329,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1556 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v1556.x; held_6 = v1556.y; held_7 = v1556.z; held_8 = v1556.w;
+                const uint4 v1558 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v1558.x; held_6 = v1558.y; held_7 = v1558.z; held_8 = v1558.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1341,8 +1347,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1581 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v1581.x; held_10 = v1581.y; held_11 = v1581.z; held_12 = v1581.w;
+                const uint4 v1583 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v1583.x; held_10 = v1583.y; held_11 = v1583.z; held_12 = v1583.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1353,7 +1359,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_3 ? 0u : next_3;
               drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1456) {
+            if (v1458) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1362,17 +1368,17 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 24) {
-              const u32 v1597 = tid + 24;
-              const u32 v1598 = tid + 48;
-              const u32 v1599 = tid + 72;
+              const u32 v1599 = tid + 24;
+              const u32 v1600 = tid + 48;
+              const u32 v1601 = tid + 72;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (attention's output): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1597]);
-              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1598]);
-              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1599]);
-              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1597,
-                  packet_2, v1598, packet_3, v1599, packet_4);
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1599]);
+              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1600]);
+              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1601]);
+              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1599,
+                  packet_2, v1600, packet_3, v1601, packet_4);
               *(uint4*)&input_u32[tid * 4] = make_uint4(packet.x | packet.y | packet.z, packet_3.x | packet_3.y
                   | packet_3.z, packet_2.x | packet_2.y | packet_2.z, packet_4.x | packet_4.y | packet_4.z);
             }
@@ -1380,55 +1386,55 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             // o: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v1715 = warp * 128;
+            const u32 v1717 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1725 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1733 = ptx::mma_m16n8k16(v1725.x, v1725.y, v1725.z, v1725.w, held, held_2, acc, acc_2,
+              const uint4 v1727 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1735 = ptx::mma_m16n8k16(v1727.x, v1727.y, v1727.z, v1727.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1733.x; acc_2 = v1733.y; acc_3 = v1733.z; acc_4 = v1733.w;
-              const float4 v1741 = ptx::mma_m16n8k16(v1725.x, v1725.y, v1725.z, v1725.w, held_3, held_4, acc_5, acc_6,
+              acc = v1735.x; acc_2 = v1735.y; acc_3 = v1735.z; acc_4 = v1735.w;
+              const float4 v1743 = ptx::mma_m16n8k16(v1727.x, v1727.y, v1727.z, v1727.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1741.x; acc_6 = v1741.y; acc_7 = v1741.z; acc_8 = v1741.w;
+              acc_5 = v1743.x; acc_6 = v1743.y; acc_7 = v1743.z; acc_8 = v1743.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1715 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1717 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1766 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1774 = ptx::mma_m16n8k16(v1766.x, v1766.y, v1766.z, v1766.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1768 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1776 = ptx::mma_m16n8k16(v1768.x, v1768.y, v1768.z, v1768.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1774.x; acc_10 = v1774.y; acc_11 = v1774.z; acc_12 = v1774.w;
-              const float4 v1782 = ptx::mma_m16n8k16(v1766.x, v1766.y, v1766.z, v1766.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1776.x; acc_10 = v1776.y; acc_11 = v1776.z; acc_12 = v1776.w;
+              const float4 v1784 = ptx::mma_m16n8k16(v1768.x, v1768.y, v1768.z, v1768.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1782.x; acc_14 = v1782.y; acc_15 = v1782.z; acc_16 = v1782.w;
+              acc_13 = v1784.x; acc_14 = v1784.y; acc_15 = v1784.z; acc_16 = v1784.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1715 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1717 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1808 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1816 = ptx::mma_m16n8k16(v1808.x, v1808.y, v1808.z, v1808.w, held_9, held_10, acc_17,
+              const uint4 v1810 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1818 = ptx::mma_m16n8k16(v1810.x, v1810.y, v1810.z, v1810.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1816.x; acc_18 = v1816.y; acc_19 = v1816.z; acc_20 = v1816.w;
-              const float4 v1824 = ptx::mma_m16n8k16(v1808.x, v1808.y, v1808.z, v1808.w, held_11, held_12, acc_21,
+              acc_17 = v1818.x; acc_18 = v1818.y; acc_19 = v1818.z; acc_20 = v1818.w;
+              const float4 v1826 = ptx::mma_m16n8k16(v1810.x, v1810.y, v1810.z, v1810.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1824.x; acc_22 = v1824.y; acc_23 = v1824.z; acc_24 = v1824.w;
+              acc_21 = v1826.x; acc_22 = v1826.y; acc_23 = v1826.z; acc_24 = v1826.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1715 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1717 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1845 = half_2 * 1024;
-              const u32 v1847 = v1845 + warp * 128;
+              const u32 v1847 = half_2 * 1024;
+              const u32 v1849 = v1847 + warp * 128;
               // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
@@ -1437,14 +1443,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1865 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v1870 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v1878 = ptx::mma_m16n8k16(v1870.x, v1870.y, v1870.z, v1870.w, v1865.x, v1865.y, acc_25,
+                  const uint4 v1867 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v1872 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v1880 = ptx::mma_m16n8k16(v1872.x, v1872.y, v1872.z, v1872.w, v1867.x, v1867.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1878.x; acc_26 = v1878.y; acc_27 = v1878.z; acc_28 = v1878.w;
-                  const float4 v1886 = ptx::mma_m16n8k16(v1870.x, v1870.y, v1870.z, v1870.w, v1865.z, v1865.w, acc_29,
+                  acc_25 = v1880.x; acc_26 = v1880.y; acc_27 = v1880.z; acc_28 = v1880.w;
+                  const float4 v1888 = ptx::mma_m16n8k16(v1872.x, v1872.y, v1872.z, v1872.w, v1867.z, v1867.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1886.x; acc_30 = v1886.y; acc_31 = v1886.z; acc_32 = v1886.w;
+                  acc_29 = v1888.x; acc_30 = v1888.y; acc_31 = v1888.z; acc_32 = v1888.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1455,30 +1461,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1847 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1849 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               // o: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1914 = tid * 2;
-                  const u32 v1915 = v1845 + v1914;
-                  const float2 v1916 = *(const float2*)&partials[v1915];
-                  const float2 v1919 = *(const float2*)&partials[v1915 + 128];
-                  const float2 v1924 = *(const float2*)&partials[v1915 + 256];
-                  const float2 v1929 = *(const float2*)&partials[v1915 + 384];
-                  const float2 v1934 = *(const float2*)&partials[v1915 + 512];
-                  const float2 v1939 = *(const float2*)&partials[v1915 + 640];
-                  const float2 v1944 = *(const float2*)&partials[v1915 + 768];
-                  const float v1946 = v1916.x + v1919.x + v1924.x + v1929.x + v1934.x + v1939.x + v1944.x;
-                  const float v1947 = v1916.y + v1919.y + v1924.y + v1929.y + v1934.y + v1939.y + v1944.y;
-                  const float2 v1949 = *(const float2*)&partials[v1915 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1914;
-                  const u32 v1958 = row / 2;
-                  const uint4 v1970 = make_uint4(__float_as_uint(early + (v1946 + v1949.x)),
-                      __float_as_uint(early_2 + (v1947 + v1949.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1958 % 2 * 24 + v1958 / 2], v1970);
+                  const u32 v1916 = tid * 2;
+                  const u32 v1917 = v1847 + v1916;
+                  const float2 v1918 = *(const float2*)&partials[v1917];
+                  const float2 v1921 = *(const float2*)&partials[v1917 + 128];
+                  const float2 v1926 = *(const float2*)&partials[v1917 + 256];
+                  const float2 v1931 = *(const float2*)&partials[v1917 + 384];
+                  const float2 v1936 = *(const float2*)&partials[v1917 + 512];
+                  const float2 v1941 = *(const float2*)&partials[v1917 + 640];
+                  const float2 v1946 = *(const float2*)&partials[v1917 + 768];
+                  const float v1948 = v1918.x + v1921.x + v1926.x + v1931.x + v1936.x + v1941.x + v1946.x;
+                  const float v1949 = v1918.y + v1921.y + v1926.y + v1931.y + v1936.y + v1941.y + v1946.y;
+                  const float2 v1951 = *(const float2*)&partials[v1917 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1916;
+                  const u32 v1960 = row / 2;
+                  const uint4 v1972 = make_uint4(__float_as_uint(early + (v1948 + v1951.x)),
+                      __float_as_uint(early_2 + (v1949 + v1951.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1960 % 2 * 24 + v1960 / 2], v1972);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1488,15 +1494,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v1975 = tid == 0;
-            if (v1975) {
+            const bool v1977 = tid == 0;
+            if (v1977) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
               if (tid < 24) {
-                const uint2 v1982 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1982.x; gain_2 = v1982.y;
+                const uint2 v1984 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1984.x; gain_2 = v1984.y;
               } else {
                 gain = 0u;
                 gain_2 = 0u;
@@ -1512,8 +1518,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v2000 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v2000.x; held_2 = v2000.y; held_3 = v2000.z; held_4 = v2000.w;
+                const uint4 v2002 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v2002.x; held_2 = v2002.y; held_3 = v2002.z; held_4 = v2002.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1530,8 +1536,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2025 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2025.x; held_6 = v2025.y; held_7 = v2025.z; held_8 = v2025.w;
+                const uint4 v2027 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2027.x; held_6 = v2027.y; held_7 = v2027.z; held_8 = v2027.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1548,8 +1554,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2050 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v2050.x; held_10 = v2050.y; held_11 = v2050.z; held_12 = v2050.w;
+                const uint4 v2052 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v2052.x; held_10 = v2052.y; held_11 = v2052.z; held_12 = v2052.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1566,8 +1572,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2075 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2075.x; held_14 = v2075.y; held_15 = v2075.z; held_16 = v2075.w;
+                const uint4 v2077 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2077.x; held_14 = v2077.y; held_15 = v2077.z; held_16 = v2077.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1578,117 +1584,117 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1975) {
+            if (v1977) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2093 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2095 = ((i * 2 + layer) & 1u) * 352;
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v2096 = tid * 2;
-            const u32 first = (v2096 & 0xfffffffcu) | ((v2096 & 1u) << 1) | ((v2096 >> 1) & 1u);
+            const u32 v2098 = tid * 2;
+            const u32 first = (v2098 & 0xfffffffcu) | ((v2098 & 1u) << 1) | ((v2098 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v2107 = tid + 24;
+              const u32 v2109 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2107]);
-              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2107, packet_2);
-              const float v2144 = __uint_as_float(packet.x | packet.z);
-              const float v2145 = __uint_as_float(packet.y);
-              const float v2151 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v2152 = __uint_as_float(packet_2.y);
-              const float v2160 = fmaf(v2151, v2151, fmaf(v2145, v2145, fmaf(v2144, v2144, squares)));
-              squares = fmaf(v2152, v2152, v2160);
-              input_bf16x2[first] = ptx::pack_bf16(v2144 * ptx::bf16_lo(gain), v2145 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v2151 * ptx::bf16_lo(gain_2), v2152 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2109]);
+              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2109, packet_2);
+              const float v2146 = __uint_as_float(packet.x | packet.z);
+              const float v2147 = __uint_as_float(packet.y);
+              const float v2153 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v2154 = __uint_as_float(packet_2.y);
+              const float v2162 = fmaf(v2153, v2153, fmaf(v2147, v2147, fmaf(v2146, v2146, squares)));
+              squares = fmaf(v2154, v2154, v2162);
+              input_bf16x2[first] = ptx::pack_bf16(v2146 * ptx::bf16_lo(gain), v2147 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v2153 * ptx::bf16_lo(gain_2), v2154 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v2170 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2171 = squares + v2170;
-            const float v2172 = __shfl_xor_sync(0xffffffffu, v2171, 8u);
-            const float v2173 = v2171 + v2172;
-            const float v2174 = __shfl_xor_sync(0xffffffffu, v2173, 4u);
+            const float v2172 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2173 = squares + v2172;
+            const float v2174 = __shfl_xor_sync(0xffffffffu, v2173, 8u);
             const float v2175 = v2173 + v2174;
-            const float v2176 = __shfl_xor_sync(0xffffffffu, v2175, 2u);
+            const float v2176 = __shfl_xor_sync(0xffffffffu, v2175, 4u);
             const float v2177 = v2175 + v2176;
-            const float v2178 = __shfl_xor_sync(0xffffffffu, v2177, 1u);
+            const float v2178 = __shfl_xor_sync(0xffffffffu, v2177, 2u);
+            const float v2179 = v2177 + v2178;
+            const float v2180 = __shfl_xor_sync(0xffffffffu, v2179, 1u);
             if (lane == 0) {
-              scratch[warp] = v2177 + v2178;
+              scratch[warp] = v2179 + v2180;
             }
             ptx::bar_sync<1, 256>();
-            const float v2193 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2199 = __fmul_rn(v2193 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2199);
+            const float v2195 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2201 = __fmul_rn(v2195 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2201);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             // gate_up: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2205 = warp * 128;
+            const u32 v2207 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2215 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2223 = ptx::mma_m16n8k16(v2215.x, v2215.y, v2215.z, v2215.w, held, held_2, acc, acc_2,
+              const uint4 v2217 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2225 = ptx::mma_m16n8k16(v2217.x, v2217.y, v2217.z, v2217.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2223.x; acc_2 = v2223.y; acc_3 = v2223.z; acc_4 = v2223.w;
-              const float4 v2231 = ptx::mma_m16n8k16(v2215.x, v2215.y, v2215.z, v2215.w, held_3, held_4, acc_5, acc_6,
+              acc = v2225.x; acc_2 = v2225.y; acc_3 = v2225.z; acc_4 = v2225.w;
+              const float4 v2233 = ptx::mma_m16n8k16(v2217.x, v2217.y, v2217.z, v2217.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2231.x; acc_6 = v2231.y; acc_7 = v2231.z; acc_8 = v2231.w;
+              acc_5 = v2233.x; acc_6 = v2233.y; acc_7 = v2233.z; acc_8 = v2233.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2205 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2207 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2256 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2264 = ptx::mma_m16n8k16(v2256.x, v2256.y, v2256.z, v2256.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2258 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2266 = ptx::mma_m16n8k16(v2258.x, v2258.y, v2258.z, v2258.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2264.x; acc_10 = v2264.y; acc_11 = v2264.z; acc_12 = v2264.w;
-              const float4 v2272 = ptx::mma_m16n8k16(v2256.x, v2256.y, v2256.z, v2256.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2266.x; acc_10 = v2266.y; acc_11 = v2266.z; acc_12 = v2266.w;
+              const float4 v2274 = ptx::mma_m16n8k16(v2258.x, v2258.y, v2258.z, v2258.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2272.x; acc_14 = v2272.y; acc_15 = v2272.z; acc_16 = v2272.w;
+              acc_13 = v2274.x; acc_14 = v2274.y; acc_15 = v2274.z; acc_16 = v2274.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2205 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2207 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2298 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2306 = ptx::mma_m16n8k16(v2298.x, v2298.y, v2298.z, v2298.w, held_9, held_10, acc_17,
+              const uint4 v2300 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2308 = ptx::mma_m16n8k16(v2300.x, v2300.y, v2300.z, v2300.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2306.x; acc_18 = v2306.y; acc_19 = v2306.z; acc_20 = v2306.w;
-              const float4 v2314 = ptx::mma_m16n8k16(v2298.x, v2298.y, v2298.z, v2298.w, held_11, held_12, acc_21,
+              acc_17 = v2308.x; acc_18 = v2308.y; acc_19 = v2308.z; acc_20 = v2308.w;
+              const float4 v2316 = ptx::mma_m16n8k16(v2300.x, v2300.y, v2300.z, v2300.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2314.x; acc_22 = v2314.y; acc_23 = v2314.z; acc_24 = v2314.w;
+              acc_21 = v2316.x; acc_22 = v2316.y; acc_23 = v2316.z; acc_24 = v2316.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2205 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2207 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2340 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2348 = ptx::mma_m16n8k16(v2340.x, v2340.y, v2340.z, v2340.w, held_13, held_14, acc_25,
+              const uint4 v2342 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2350 = ptx::mma_m16n8k16(v2342.x, v2342.y, v2342.z, v2342.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2348.x; acc_26 = v2348.y; acc_27 = v2348.z; acc_28 = v2348.w;
-              const float4 v2356 = ptx::mma_m16n8k16(v2340.x, v2340.y, v2340.z, v2340.w, held_15, held_16, acc_29,
+              acc_25 = v2350.x; acc_26 = v2350.y; acc_27 = v2350.z; acc_28 = v2350.w;
+              const float4 v2358 = ptx::mma_m16n8k16(v2342.x, v2342.y, v2342.z, v2342.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2356.x; acc_30 = v2356.y; acc_31 = v2356.z; acc_32 = v2356.w;
+              acc_29 = v2358.x; acc_30 = v2358.y; acc_31 = v2358.z; acc_32 = v2358.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2205 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2207 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2377 = half_2 * 1024;
-              const u32 v2379 = v2377 + warp * 128;
+              const u32 v2379 = half_2 * 1024;
+              const u32 v2381 = v2379 + warp * 128;
               // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -1697,14 +1703,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2397 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v2402 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v2410 = ptx::mma_m16n8k16(v2402.x, v2402.y, v2402.z, v2402.w, v2397.x, v2397.y, acc_33,
+                  const uint4 v2399 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v2404 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v2412 = ptx::mma_m16n8k16(v2404.x, v2404.y, v2404.z, v2404.w, v2399.x, v2399.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2410.x; acc_34 = v2410.y; acc_35 = v2410.z; acc_36 = v2410.w;
-                  const float4 v2418 = ptx::mma_m16n8k16(v2402.x, v2402.y, v2402.z, v2402.w, v2397.z, v2397.w, acc_37,
+                  acc_33 = v2412.x; acc_34 = v2412.y; acc_35 = v2412.z; acc_36 = v2412.w;
+                  const float4 v2420 = ptx::mma_m16n8k16(v2404.x, v2404.y, v2404.z, v2404.w, v2399.z, v2399.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2418.x; acc_38 = v2418.y; acc_39 = v2418.z; acc_40 = v2418.w;
+                  acc_37 = v2420.x; acc_38 = v2420.y; acc_39 = v2420.z; acc_40 = v2420.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1715,30 +1721,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2379 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2381 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // gate_up: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2446 = tid * 2;
-                  const u32 v2447 = v2377 + v2446;
-                  const float2 v2448 = *(const float2*)&partials[v2447];
-                  const float2 v2451 = *(const float2*)&partials[v2447 + 128];
-                  const float2 v2456 = *(const float2*)&partials[v2447 + 256];
-                  const float2 v2461 = *(const float2*)&partials[v2447 + 384];
-                  const float2 v2466 = *(const float2*)&partials[v2447 + 512];
-                  const float2 v2471 = *(const float2*)&partials[v2447 + 640];
-                  const float2 v2476 = *(const float2*)&partials[v2447 + 768];
-                  const float v2478 = v2448.x + v2451.x + v2456.x + v2461.x + v2466.x + v2471.x + v2476.x;
-                  const float v2479 = v2448.y + v2451.y + v2456.y + v2461.y + v2466.y + v2471.y + v2476.y;
-                  const float2 v2481 = *(const float2*)&partials[v2447 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2446;
-                  const float v2488 = (v2478 + v2481.x) * scale;
-                  const float v2497 = v2488 * ptx::rcp(ptx::exp2(v2488 * -1.442695f) + 1.0f)
-                      * ((v2479 + v2481.y) * scale);
-                  act[v2093 + row / 2] = ptx::bf16_of(v2497);
+                  const u32 v2448 = tid * 2;
+                  const u32 v2449 = v2379 + v2448;
+                  const float2 v2450 = *(const float2*)&partials[v2449];
+                  const float2 v2453 = *(const float2*)&partials[v2449 + 128];
+                  const float2 v2458 = *(const float2*)&partials[v2449 + 256];
+                  const float2 v2463 = *(const float2*)&partials[v2449 + 384];
+                  const float2 v2468 = *(const float2*)&partials[v2449 + 512];
+                  const float2 v2473 = *(const float2*)&partials[v2449 + 640];
+                  const float2 v2478 = *(const float2*)&partials[v2449 + 768];
+                  const float v2480 = v2450.x + v2453.x + v2458.x + v2463.x + v2468.x + v2473.x + v2478.x;
+                  const float v2481 = v2450.y + v2453.y + v2458.y + v2463.y + v2468.y + v2473.y + v2478.y;
+                  const float2 v2483 = *(const float2*)&partials[v2449 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2448;
+                  const float v2490 = (v2480 + v2483.x) * scale;
+                  const float v2499 = v2490 * ptx::rcp(ptx::exp2(v2490 * -1.442695f) + 1.0f)
+                      * ((v2481 + v2483.y) * scale);
+                  act[v2095 + row / 2] = ptx::bf16_of(v2499);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1749,8 +1755,8 @@ mkgen_step(const __grid_constant__ Params p) {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
             // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.SyncWhile]
-            const bool v2503 = tid == 0;
-            if (v2503) {
+            const bool v2505 = tid == 0;
+            if (v2505) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
@@ -1759,14 +1765,14 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[7];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v2515 = row / 2;
-                const u32 v2519 = v2515 % 2 * 24 + v2515 / 2;
+                const u32 v2517 = row / 2;
+                const u32 v2521 = v2517 % 2 * 24 + v2517 / 2;
                 // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                const uint4 v2520 = ptx::ld_relaxed_gpu_b128(&o_words[v2519]);
-                const uint4 v2525 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2519], (epoch_target - 8) * 2 + 1,
-                    v2520, abort, notes, 10, layer, v2519);
-                early = __uint_as_float(v2525.x | v2525.z);
-                early_2 = __uint_as_float(v2525.y);
+                const uint4 v2522 = ptx::ld_relaxed_gpu_b128(&o_words[v2521]);
+                const uint4 v2527 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2521], (epoch_target - 8) * 2 + 1,
+                    v2522, abort, notes, 10, layer, v2521);
+                early = __uint_as_float(v2527.x | v2527.z);
+                early_2 = __uint_as_float(v2527.y);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
@@ -1781,8 +1787,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2548 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held = v2548.x; held_2 = v2548.y; held_3 = v2548.z; held_4 = v2548.w;
+              const uint4 v2550 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held = v2550.x; held_2 = v2550.y; held_3 = v2550.z; held_4 = v2550.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
@@ -1794,8 +1800,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2573 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2573.x; held_6 = v2573.y; held_7 = v2573.z; held_8 = v2573.w;
+                const uint4 v2575 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2575.x; held_6 = v2575.y; held_7 = v2575.z; held_8 = v2575.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1811,8 +1817,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_16 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2597 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held_9 = v2597.x; held_10 = v2597.y; held_11 = v2597.z; held_12 = v2597.w;
+              const uint4 v2599 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held_9 = v2599.x; held_10 = v2599.y; held_11 = v2599.z; held_12 = v2599.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
@@ -1824,8 +1830,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2622 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2622.x; held_14 = v2622.y; held_15 = v2622.z; held_16 = v2622.w;
+                const uint4 v2624 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2624.x; held_14 = v2624.y; held_15 = v2624.z; held_16 = v2624.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1836,7 +1842,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2503) {
+            if (v2505) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1845,80 +1851,80 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 44) {
-              const uint4 v2645 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2645.x, v2645.z, v2645.y, v2645.w);
+              const uint4 v2647 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2647.x, v2647.z, v2647.y, v2647.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
             // down: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2654 = warp * 128;
+            const u32 v2656 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
-            const u32 v2657 = warp * 4 + (lane & 3u);
-            const uint4 v2663 = *(const uint4*)&input_bf16x2[v2657 * 4];
-            const float4 v2671 = ptx::mma_m16n8k16(v2663.x, v2663.y, v2663.z, v2663.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2659 = warp * 4 + (lane & 3u);
+            const uint4 v2665 = *(const uint4*)&input_bf16x2[v2659 * 4];
+            const float4 v2673 = ptx::mma_m16n8k16(v2665.x, v2665.y, v2665.z, v2665.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2671.x; acc_2 = v2671.y; acc_3 = v2671.z; acc_4 = v2671.w;
-            const float4 v2679 = ptx::mma_m16n8k16(v2663.x, v2663.y, v2663.z, v2663.w, held_3, held_4, acc_5, acc_6,
+            acc = v2673.x; acc_2 = v2673.y; acc_3 = v2673.z; acc_4 = v2673.w;
+            const float4 v2681 = ptx::mma_m16n8k16(v2665.x, v2665.y, v2665.z, v2665.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2679.x; acc_6 = v2679.y; acc_7 = v2679.z; acc_8 = v2679.w;
+            acc_5 = v2681.x; acc_6 = v2681.y; acc_7 = v2681.z; acc_8 = v2681.w;
             if (warp < 3) {
-              const uint4 v2690 = *(const uint4*)&input_bf16x2[(32 + v2657) * 4];
-              const float4 v2698 = ptx::mma_m16n8k16(v2690.x, v2690.y, v2690.z, v2690.w, held_5, held_6, acc, acc_2,
+              const uint4 v2692 = *(const uint4*)&input_bf16x2[(32 + v2659) * 4];
+              const float4 v2700 = ptx::mma_m16n8k16(v2692.x, v2692.y, v2692.z, v2692.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2698.x; acc_2 = v2698.y; acc_3 = v2698.z; acc_4 = v2698.w;
-              const float4 v2706 = ptx::mma_m16n8k16(v2690.x, v2690.y, v2690.z, v2690.w, held_7, held_8, acc_5, acc_6,
+              acc = v2700.x; acc_2 = v2700.y; acc_3 = v2700.z; acc_4 = v2700.w;
+              const float4 v2708 = ptx::mma_m16n8k16(v2692.x, v2692.y, v2692.z, v2692.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2706.x; acc_6 = v2706.y; acc_7 = v2706.z; acc_8 = v2706.w;
+              acc_5 = v2708.x; acc_6 = v2708.y; acc_7 = v2708.z; acc_8 = v2708.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2654 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2656 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
-            const u32 v2724 = warp * 4 + (lane & 3u);
-            const uint4 v2730 = *(const uint4*)&input_bf16x2[v2724 * 4];
-            const float4 v2738 = ptx::mma_m16n8k16(v2730.x, v2730.y, v2730.z, v2730.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2726 = warp * 4 + (lane & 3u);
+            const uint4 v2732 = *(const uint4*)&input_bf16x2[v2726 * 4];
+            const float4 v2740 = ptx::mma_m16n8k16(v2732.x, v2732.y, v2732.z, v2732.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2738.x; acc_10 = v2738.y; acc_11 = v2738.z; acc_12 = v2738.w;
-            const float4 v2746 = ptx::mma_m16n8k16(v2730.x, v2730.y, v2730.z, v2730.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2740.x; acc_10 = v2740.y; acc_11 = v2740.z; acc_12 = v2740.w;
+            const float4 v2748 = ptx::mma_m16n8k16(v2732.x, v2732.y, v2732.z, v2732.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2746.x; acc_14 = v2746.y; acc_15 = v2746.z; acc_16 = v2746.w;
+            acc_13 = v2748.x; acc_14 = v2748.y; acc_15 = v2748.z; acc_16 = v2748.w;
             if (warp < 3) {
-              const uint4 v2757 = *(const uint4*)&input_bf16x2[(32 + v2724) * 4];
-              const float4 v2765 = ptx::mma_m16n8k16(v2757.x, v2757.y, v2757.z, v2757.w, held_13, held_14, acc_9,
+              const uint4 v2759 = *(const uint4*)&input_bf16x2[(32 + v2726) * 4];
+              const float4 v2767 = ptx::mma_m16n8k16(v2759.x, v2759.y, v2759.z, v2759.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2765.x; acc_10 = v2765.y; acc_11 = v2765.z; acc_12 = v2765.w;
-              const float4 v2773 = ptx::mma_m16n8k16(v2757.x, v2757.y, v2757.z, v2757.w, held_15, held_16, acc_13,
+              acc_9 = v2767.x; acc_10 = v2767.y; acc_11 = v2767.z; acc_12 = v2767.w;
+              const float4 v2775 = ptx::mma_m16n8k16(v2759.x, v2759.y, v2759.z, v2759.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2773.x; acc_14 = v2773.y; acc_15 = v2773.z; acc_16 = v2773.w;
+              acc_13 = v2775.x; acc_14 = v2775.y; acc_15 = v2775.z; acc_16 = v2775.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2654 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2656 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2794 = half_2 * 1024;
-              const u32 v2796 = v2794 + warp * 128;
+              const u32 v2796 = half_2 * 1024;
+              const u32 v2798 = v2796 + warp * 128;
               // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                     acc_23 = 0.0f, acc_24 = 0.0f;
-                const u32 v2802 = warp * 4 + (lane & 3u);
-                const uint4 v2804 = *(const uint4*)&input_bf16x2[v2802 * 4];
+                const u32 v2804 = warp * 4 + (lane & 3u);
+                const uint4 v2806 = *(const uint4*)&input_bf16x2[v2804 * 4];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2818 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                const float4 v2826 = ptx::mma_m16n8k16(v2804.x, v2804.y, v2804.z, v2804.w, v2818.x, v2818.y, acc_17,
+                const uint4 v2820 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                const float4 v2828 = ptx::mma_m16n8k16(v2806.x, v2806.y, v2806.z, v2806.w, v2820.x, v2820.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2826.x; acc_18 = v2826.y; acc_19 = v2826.z; acc_20 = v2826.w;
-                const float4 v2834 = ptx::mma_m16n8k16(v2804.x, v2804.y, v2804.z, v2804.w, v2818.z, v2818.w, acc_21,
+                acc_17 = v2828.x; acc_18 = v2828.y; acc_19 = v2828.z; acc_20 = v2828.w;
+                const float4 v2836 = ptx::mma_m16n8k16(v2806.x, v2806.y, v2806.z, v2806.w, v2820.z, v2820.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2834.x; acc_22 = v2834.y; acc_23 = v2834.z; acc_24 = v2834.w;
+                acc_21 = v2836.x; acc_22 = v2836.y; acc_23 = v2836.z; acc_24 = v2836.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
@@ -1930,15 +1936,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2859 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v2861 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v2865 = *(const uint4*)&input_bf16x2[(32 + v2802) * 4];
-                  const float4 v2873 = ptx::mma_m16n8k16(v2865.x, v2865.y, v2865.z, v2865.w, v2859.x, v2859.y, acc_17,
+                  const uint4 v2867 = *(const uint4*)&input_bf16x2[(32 + v2804) * 4];
+                  const float4 v2875 = ptx::mma_m16n8k16(v2867.x, v2867.y, v2867.z, v2867.w, v2861.x, v2861.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2873.x; acc_18 = v2873.y; acc_19 = v2873.z; acc_20 = v2873.w;
-                  const float4 v2881 = ptx::mma_m16n8k16(v2865.x, v2865.y, v2865.z, v2865.w, v2859.z, v2859.w, acc_21,
+                  acc_17 = v2875.x; acc_18 = v2875.y; acc_19 = v2875.z; acc_20 = v2875.w;
+                  const float4 v2883 = ptx::mma_m16n8k16(v2867.x, v2867.y, v2867.z, v2867.w, v2861.z, v2861.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2881.x; acc_22 = v2881.y; acc_23 = v2881.z; acc_24 = v2881.w;
+                  acc_21 = v2883.x; acc_22 = v2883.y; acc_23 = v2883.z; acc_24 = v2883.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1949,30 +1955,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap_2 ? 0u : next_2;
                 drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2796 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2798 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               // down: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2909 = tid * 2;
-                  const u32 v2910 = v2794 + v2909;
-                  const float2 v2911 = *(const float2*)&partials[v2910];
-                  const float2 v2914 = *(const float2*)&partials[v2910 + 128];
-                  const float2 v2919 = *(const float2*)&partials[v2910 + 256];
-                  const float2 v2924 = *(const float2*)&partials[v2910 + 384];
-                  const float2 v2929 = *(const float2*)&partials[v2910 + 512];
-                  const float2 v2934 = *(const float2*)&partials[v2910 + 640];
-                  const float2 v2939 = *(const float2*)&partials[v2910 + 768];
-                  const float v2941 = v2911.x + v2914.x + v2919.x + v2924.x + v2929.x + v2934.x + v2939.x;
-                  const float v2942 = v2911.y + v2914.y + v2919.y + v2924.y + v2929.y + v2934.y + v2939.y;
-                  const float2 v2944 = *(const float2*)&partials[v2910 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2909;
-                  const u32 v2953 = row / 2;
-                  const uint4 v2965 = make_uint4(__float_as_uint(early + (v2941 + v2944.x)),
-                      __float_as_uint(early_2 + (v2942 + v2944.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2953 % 2 * 24 + v2953 / 2], v2965);
+                  const u32 v2911 = tid * 2;
+                  const u32 v2912 = v2796 + v2911;
+                  const float2 v2913 = *(const float2*)&partials[v2912];
+                  const float2 v2916 = *(const float2*)&partials[v2912 + 128];
+                  const float2 v2921 = *(const float2*)&partials[v2912 + 256];
+                  const float2 v2926 = *(const float2*)&partials[v2912 + 384];
+                  const float2 v2931 = *(const float2*)&partials[v2912 + 512];
+                  const float2 v2936 = *(const float2*)&partials[v2912 + 640];
+                  const float2 v2941 = *(const float2*)&partials[v2912 + 768];
+                  const float v2943 = v2913.x + v2916.x + v2921.x + v2926.x + v2931.x + v2936.x + v2941.x;
+                  const float v2944 = v2913.y + v2916.y + v2921.y + v2926.y + v2931.y + v2936.y + v2941.y;
+                  const float2 v2946 = *(const float2*)&partials[v2912 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2911;
+                  const u32 v2955 = row / 2;
+                  const uint4 v2967 = make_uint4(__float_as_uint(early + (v2943 + v2946.x)),
+                      __float_as_uint(early_2 + (v2944 + v2946.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2955 % 2 * 24 + v2955 / 2], v2967);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1982,8 +1988,8 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v2970 = tid == 0;
-            if (v2970) {
+            const bool v2972 = tid == 0;
+            if (v2972) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
@@ -1991,8 +1997,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- read ahead of qkv ----
               {
                 if (tid < 24) {
-                  const uint2 v2978 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
-                  gain = v2978.x; gain_2 = v2978.y;
+                  const uint2 v2980 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
+                  gain = v2980.x; gain_2 = v2980.y;
                 } else {
                   gain = 0u;
                   gain_2 = 0u;
@@ -2004,9 +2010,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 i_2 = row % 32 / 2;
                   const float angle = (float)pos_now * inv_freq[i_2];
                   const float turns = -rintf(angle * 0.15915494f);
-                  const float v3000 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
-                  const float cos_2 = ptx::cos(v3000);
-                  const float sin_2 = ptx::sin(v3000);
+                  const float v3002 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
+                  const float cos_2 = ptx::cos(v3002);
+                  const float sin_2 = ptx::sin(v3002);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
@@ -2024,8 +2030,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3019 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  held = v3019.x; held_2 = v3019.y; held_3 = v3019.z; held_4 = v3019.w;
+                  const uint4 v3021 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  held = v3021.x; held_2 = v3021.y; held_3 = v3021.z; held_4 = v3021.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2042,9 +2048,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3044 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3046 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_5 = v3044.x; held_6 = v3044.y; held_7 = v3044.z; held_8 = v3044.w;
+                  held_5 = v3046.x; held_6 = v3046.y; held_7 = v3046.z; held_8 = v3046.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2061,9 +2067,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3069 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3071 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_9 = v3069.x; held_10 = v3069.y; held_11 = v3069.z; held_12 = v3069.w;
+                  held_9 = v3071.x; held_10 = v3071.y; held_11 = v3071.z; held_12 = v3071.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2080,9 +2086,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3094 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3096 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_13 = v3094.x; held_14 = v3094.y; held_15 = v3094.z; held_16 = v3094.w;
+                  held_13 = v3096.x; held_14 = v3096.y; held_15 = v3096.z; held_16 = v3096.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2098,8 +2104,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 // ---- read ahead of lm_head ----
                 {
                   if (tid < 24) {
-                    const uint2 v3113 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3113.x; gain_2 = v3113.y;
+                    const uint2 v3115 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3115.x; gain_2 = v3115.y;
                   } else {
                     gain = 0u;
                     gain_2 = 0u;
@@ -2115,9 +2121,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3131 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3133 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held = v3131.x; held_2 = v3131.y; held_3 = v3131.z; held_4 = v3131.w;
+                    held = v3133.x; held_2 = v3133.y; held_3 = v3133.z; held_4 = v3133.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2134,9 +2140,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3156 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3158 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_5 = v3156.x; held_6 = v3156.y; held_7 = v3156.z; held_8 = v3156.w;
+                    held_5 = v3158.x; held_6 = v3158.y; held_7 = v3158.z; held_8 = v3158.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2153,9 +2159,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3181 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3183 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_9 = v3181.x; held_10 = v3181.y; held_11 = v3181.z; held_12 = v3181.w;
+                    held_9 = v3183.x; held_10 = v3183.y; held_11 = v3183.z; held_12 = v3183.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2172,9 +2178,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3206 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3208 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_13 = v3206.x; held_14 = v3206.y; held_15 = v3206.z; held_16 = v3206.w;
+                    held_13 = v3208.x; held_14 = v3208.y; held_15 = v3208.z; held_16 = v3208.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2204,7 +2210,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0u;
               }
             }
-            if (v2970) {
+            if (v2972) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2216,109 +2222,109 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v3228 = tid * 2;
-            const u32 first = (v3228 & 0xfffffffcu) | ((v3228 & 1u) << 1) | ((v3228 >> 1) & 1u);
+            const u32 v3230 = tid * 2;
+            const u32 first = (v3230 & 0xfffffffcu) | ((v3230 & 1u) << 1) | ((v3230 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v3239 = tid + 24;
+              const u32 v3241 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3239]);
-              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3239, packet_2);
-              const float v3276 = __uint_as_float(packet.x | packet.z);
-              const float v3277 = __uint_as_float(packet.y);
-              const float v3283 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v3284 = __uint_as_float(packet_2.y);
-              const float v3292 = fmaf(v3283, v3283, fmaf(v3277, v3277, fmaf(v3276, v3276, squares)));
-              squares = fmaf(v3284, v3284, v3292);
-              input_bf16x2[first] = ptx::pack_bf16(v3276 * ptx::bf16_lo(gain), v3277 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v3283 * ptx::bf16_lo(gain_2), v3284 * ptx::bf16_hi(gain_2));
+              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3241]);
+              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3241, packet_2);
+              const float v3278 = __uint_as_float(packet.x | packet.z);
+              const float v3279 = __uint_as_float(packet.y);
+              const float v3285 = __uint_as_float(packet_2.x | packet_2.z);
+              const float v3286 = __uint_as_float(packet_2.y);
+              const float v3294 = fmaf(v3285, v3285, fmaf(v3279, v3279, fmaf(v3278, v3278, squares)));
+              squares = fmaf(v3286, v3286, v3294);
+              input_bf16x2[first] = ptx::pack_bf16(v3278 * ptx::bf16_lo(gain), v3279 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v3285 * ptx::bf16_lo(gain_2), v3286 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v3302 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3303 = squares + v3302;
-            const float v3304 = __shfl_xor_sync(0xffffffffu, v3303, 8u);
-            const float v3305 = v3303 + v3304;
-            const float v3306 = __shfl_xor_sync(0xffffffffu, v3305, 4u);
+            const float v3304 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3305 = squares + v3304;
+            const float v3306 = __shfl_xor_sync(0xffffffffu, v3305, 8u);
             const float v3307 = v3305 + v3306;
-            const float v3308 = __shfl_xor_sync(0xffffffffu, v3307, 2u);
+            const float v3308 = __shfl_xor_sync(0xffffffffu, v3307, 4u);
             const float v3309 = v3307 + v3308;
-            const float v3310 = __shfl_xor_sync(0xffffffffu, v3309, 1u);
+            const float v3310 = __shfl_xor_sync(0xffffffffu, v3309, 2u);
+            const float v3311 = v3309 + v3310;
+            const float v3312 = __shfl_xor_sync(0xffffffffu, v3311, 1u);
             if (lane == 0) {
-              scratch[warp] = v3309 + v3310;
+              scratch[warp] = v3311 + v3312;
             }
             ptx::bar_sync<1, 256>();
-            const float v3325 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3331 = __fmul_rn(v3325 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3331);
+            const float v3327 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3333 = __fmul_rn(v3327 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3333);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
             // lm_head: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v3337 = warp * 128;
+            const u32 v3339 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3347 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3355 = ptx::mma_m16n8k16(v3347.x, v3347.y, v3347.z, v3347.w, held, held_2, acc, acc_2,
+              const uint4 v3349 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3357 = ptx::mma_m16n8k16(v3349.x, v3349.y, v3349.z, v3349.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3355.x; acc_2 = v3355.y; acc_3 = v3355.z; acc_4 = v3355.w;
-              const float4 v3363 = ptx::mma_m16n8k16(v3347.x, v3347.y, v3347.z, v3347.w, held_3, held_4, acc_5, acc_6,
+              acc = v3357.x; acc_2 = v3357.y; acc_3 = v3357.z; acc_4 = v3357.w;
+              const float4 v3365 = ptx::mma_m16n8k16(v3349.x, v3349.y, v3349.z, v3349.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3363.x; acc_6 = v3363.y; acc_7 = v3363.z; acc_8 = v3363.w;
+              acc_5 = v3365.x; acc_6 = v3365.y; acc_7 = v3365.z; acc_8 = v3365.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3337 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3339 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3388 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3396 = ptx::mma_m16n8k16(v3388.x, v3388.y, v3388.z, v3388.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3390 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3398 = ptx::mma_m16n8k16(v3390.x, v3390.y, v3390.z, v3390.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3396.x; acc_10 = v3396.y; acc_11 = v3396.z; acc_12 = v3396.w;
-              const float4 v3404 = ptx::mma_m16n8k16(v3388.x, v3388.y, v3388.z, v3388.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3398.x; acc_10 = v3398.y; acc_11 = v3398.z; acc_12 = v3398.w;
+              const float4 v3406 = ptx::mma_m16n8k16(v3390.x, v3390.y, v3390.z, v3390.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3404.x; acc_14 = v3404.y; acc_15 = v3404.z; acc_16 = v3404.w;
+              acc_13 = v3406.x; acc_14 = v3406.y; acc_15 = v3406.z; acc_16 = v3406.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3337 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3339 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3430 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3438 = ptx::mma_m16n8k16(v3430.x, v3430.y, v3430.z, v3430.w, held_9, held_10, acc_17,
+              const uint4 v3432 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3440 = ptx::mma_m16n8k16(v3432.x, v3432.y, v3432.z, v3432.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3438.x; acc_18 = v3438.y; acc_19 = v3438.z; acc_20 = v3438.w;
-              const float4 v3446 = ptx::mma_m16n8k16(v3430.x, v3430.y, v3430.z, v3430.w, held_11, held_12, acc_21,
+              acc_17 = v3440.x; acc_18 = v3440.y; acc_19 = v3440.z; acc_20 = v3440.w;
+              const float4 v3448 = ptx::mma_m16n8k16(v3432.x, v3432.y, v3432.z, v3432.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3446.x; acc_22 = v3446.y; acc_23 = v3446.z; acc_24 = v3446.w;
+              acc_21 = v3448.x; acc_22 = v3448.y; acc_23 = v3448.z; acc_24 = v3448.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3337 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3339 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3472 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3480 = ptx::mma_m16n8k16(v3472.x, v3472.y, v3472.z, v3472.w, held_13, held_14, acc_25,
+              const uint4 v3474 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3482 = ptx::mma_m16n8k16(v3474.x, v3474.y, v3474.z, v3474.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3480.x; acc_26 = v3480.y; acc_27 = v3480.z; acc_28 = v3480.w;
-              const float4 v3488 = ptx::mma_m16n8k16(v3472.x, v3472.y, v3472.z, v3472.w, held_15, held_16, acc_29,
+              acc_25 = v3482.x; acc_26 = v3482.y; acc_27 = v3482.z; acc_28 = v3482.w;
+              const float4 v3490 = ptx::mma_m16n8k16(v3474.x, v3474.y, v3474.z, v3474.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3488.x; acc_30 = v3488.y; acc_31 = v3488.z; acc_32 = v3488.w;
+              acc_29 = v3490.x; acc_30 = v3490.y; acc_31 = v3490.z; acc_32 = v3490.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3337 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3339 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3509 = half_2 * 1024;
-              const u32 v3511 = v3509 + warp * 128;
+              const u32 v3511 = half_2 * 1024;
+              const u32 v3513 = v3511 + warp * 128;
               // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -2327,14 +2333,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3529 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v3534 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v3542 = ptx::mma_m16n8k16(v3534.x, v3534.y, v3534.z, v3534.w, v3529.x, v3529.y, acc_33,
+                  const uint4 v3531 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v3536 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v3544 = ptx::mma_m16n8k16(v3536.x, v3536.y, v3536.z, v3536.w, v3531.x, v3531.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3542.x; acc_34 = v3542.y; acc_35 = v3542.z; acc_36 = v3542.w;
-                  const float4 v3550 = ptx::mma_m16n8k16(v3534.x, v3534.y, v3534.z, v3534.w, v3529.z, v3529.w, acc_37,
+                  acc_33 = v3544.x; acc_34 = v3544.y; acc_35 = v3544.z; acc_36 = v3544.w;
+                  const float4 v3552 = ptx::mma_m16n8k16(v3536.x, v3536.y, v3536.z, v3536.w, v3531.z, v3531.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3550.x; acc_38 = v3550.y; acc_39 = v3550.z; acc_40 = v3550.w;
+                  acc_37 = v3552.x; acc_38 = v3552.y; acc_39 = v3552.z; acc_40 = v3552.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2345,66 +2351,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3511 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3513 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               // lm_head: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3578 = tid * 2;
-                  const u32 v3579 = v3509 + v3578;
-                  const float2 v3580 = *(const float2*)&partials[v3579];
-                  const float2 v3583 = *(const float2*)&partials[v3579 + 128];
-                  const float2 v3588 = *(const float2*)&partials[v3579 + 256];
-                  const float2 v3593 = *(const float2*)&partials[v3579 + 384];
-                  const float2 v3598 = *(const float2*)&partials[v3579 + 512];
-                  const float2 v3603 = *(const float2*)&partials[v3579 + 640];
-                  const float2 v3608 = *(const float2*)&partials[v3579 + 768];
-                  const float v3610 = v3580.x + v3583.x + v3588.x + v3593.x + v3598.x + v3603.x + v3608.x;
-                  const float v3611 = v3580.y + v3583.y + v3588.y + v3593.y + v3598.y + v3603.y + v3608.y;
-                  const float2 v3613 = *(const float2*)&partials[v3579 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3578;
-                  const float v3620 = __fmul_rn(v3610 + v3613.x, scale);
-                  const float v3621 = __fmul_rn(v3611 + v3613.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3620, v3621);
-                  const bool v3628 = v3620 > best_2 || (v3620 == best_2 && row < best_index_2);
-                  best_2 = v3628 ? v3620 : best_2;
-                  best_index_2 = v3628 ? row : best_index_2;
-                  const u32 v3631 = row + 1;
-                  const bool v3638 = v3621 > best_2 || (v3621 == best_2 && v3631 < best_index_2);
-                  best_2 = v3638 ? v3621 : best_2;
-                  best_index_2 = v3638 ? v3631 : best_index_2;
+                  const u32 v3580 = tid * 2;
+                  const u32 v3581 = v3511 + v3580;
+                  const float2 v3582 = *(const float2*)&partials[v3581];
+                  const float2 v3585 = *(const float2*)&partials[v3581 + 128];
+                  const float2 v3590 = *(const float2*)&partials[v3581 + 256];
+                  const float2 v3595 = *(const float2*)&partials[v3581 + 384];
+                  const float2 v3600 = *(const float2*)&partials[v3581 + 512];
+                  const float2 v3605 = *(const float2*)&partials[v3581 + 640];
+                  const float2 v3610 = *(const float2*)&partials[v3581 + 768];
+                  const float v3612 = v3582.x + v3585.x + v3590.x + v3595.x + v3600.x + v3605.x + v3610.x;
+                  const float v3613 = v3582.y + v3585.y + v3590.y + v3595.y + v3600.y + v3605.y + v3610.y;
+                  const float2 v3615 = *(const float2*)&partials[v3581 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3580;
+                  const float v3622 = __fmul_rn(v3612 + v3615.x, scale);
+                  const float v3623 = __fmul_rn(v3613 + v3615.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3622, v3623);
+                  const bool v3630 = v3622 > best_2 || (v3622 == best_2 && row < best_index_2);
+                  best_2 = v3630 ? v3622 : best_2;
+                  best_index_2 = v3630 ? row : best_index_2;
+                  const u32 v3633 = row + 1;
+                  const bool v3640 = v3623 > best_2 || (v3623 == best_2 && v3633 < best_index_2);
+                  best_2 = v3640 ? v3623 : best_2;
+                  best_index_2 = v3640 ? v3633 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
             // the CTA's largest logit, the lowest index of several  [product/lmhead.go, Argmax.publish]
-            const float v3644 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3646 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3653 = v3644 > best_2 || (v3644 == best_2 && v3646 < best_index_2);
-            best_2 = v3653 ? v3644 : best_2;
-            best_index_2 = v3653 ? v3646 : best_index_2;
-            const float v3657 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3659 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3666 = v3657 > best_2 || (v3657 == best_2 && v3659 < best_index_2);
-            best_2 = v3666 ? v3657 : best_2;
-            best_index_2 = v3666 ? v3659 : best_index_2;
-            const float v3670 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3672 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3679 = v3670 > best_2 || (v3670 == best_2 && v3672 < best_index_2);
-            best_2 = v3679 ? v3670 : best_2;
-            best_index_2 = v3679 ? v3672 : best_index_2;
-            const float v3683 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3685 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3692 = v3683 > best_2 || (v3683 == best_2 && v3685 < best_index_2);
-            best_2 = v3692 ? v3683 : best_2;
-            best_index_2 = v3692 ? v3685 : best_index_2;
-            const float v3696 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3698 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3705 = v3696 > best_2 || (v3696 == best_2 && v3698 < best_index_2);
-            best_2 = v3705 ? v3696 : best_2;
-            best_index_2 = v3705 ? v3698 : best_index_2;
+            const float v3646 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3648 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3655 = v3646 > best_2 || (v3646 == best_2 && v3648 < best_index_2);
+            best_2 = v3655 ? v3646 : best_2;
+            best_index_2 = v3655 ? v3648 : best_index_2;
+            const float v3659 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3661 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3668 = v3659 > best_2 || (v3659 == best_2 && v3661 < best_index_2);
+            best_2 = v3668 ? v3659 : best_2;
+            best_index_2 = v3668 ? v3661 : best_index_2;
+            const float v3672 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3674 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3681 = v3672 > best_2 || (v3672 == best_2 && v3674 < best_index_2);
+            best_2 = v3681 ? v3672 : best_2;
+            best_index_2 = v3681 ? v3674 : best_index_2;
+            const float v3685 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3687 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3694 = v3685 > best_2 || (v3685 == best_2 && v3687 < best_index_2);
+            best_2 = v3694 ? v3685 : best_2;
+            best_index_2 = v3694 ? v3687 : best_index_2;
+            const float v3698 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3700 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3707 = v3698 > best_2 || (v3698 == best_2 && v3700 < best_index_2);
+            best_2 = v3707 ? v3698 : best_2;
+            best_index_2 = v3707 ? v3700 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2414,46 +2420,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3712 = scratch[0];
-              const u32 v3713 = scratch_index[0];
-              const bool v3720 = v3712 > best_3 || (v3712 == best_3 && v3713 < best_index_3);
-              best_3 = v3720 ? v3712 : best_3;
-              best_index_3 = v3720 ? v3713 : best_index_3;
-              const float v3723 = scratch[1];
-              const u32 v3724 = scratch_index[1];
-              const bool v3731 = v3723 > best_3 || (v3723 == best_3 && v3724 < best_index_3);
-              best_3 = v3731 ? v3723 : best_3;
-              best_index_3 = v3731 ? v3724 : best_index_3;
-              const float v3734 = scratch[2];
-              const u32 v3735 = scratch_index[2];
-              const bool v3742 = v3734 > best_3 || (v3734 == best_3 && v3735 < best_index_3);
-              best_3 = v3742 ? v3734 : best_3;
-              best_index_3 = v3742 ? v3735 : best_index_3;
-              const float v3745 = scratch[3];
-              const u32 v3746 = scratch_index[3];
-              const bool v3753 = v3745 > best_3 || (v3745 == best_3 && v3746 < best_index_3);
-              best_3 = v3753 ? v3745 : best_3;
-              best_index_3 = v3753 ? v3746 : best_index_3;
-              const float v3756 = scratch[4];
-              const u32 v3757 = scratch_index[4];
-              const bool v3764 = v3756 > best_3 || (v3756 == best_3 && v3757 < best_index_3);
-              best_3 = v3764 ? v3756 : best_3;
-              best_index_3 = v3764 ? v3757 : best_index_3;
-              const float v3767 = scratch[5];
-              const u32 v3768 = scratch_index[5];
-              const bool v3775 = v3767 > best_3 || (v3767 == best_3 && v3768 < best_index_3);
-              best_3 = v3775 ? v3767 : best_3;
-              best_index_3 = v3775 ? v3768 : best_index_3;
-              const float v3778 = scratch[6];
-              const u32 v3779 = scratch_index[6];
-              const bool v3786 = v3778 > best_3 || (v3778 == best_3 && v3779 < best_index_3);
-              best_3 = v3786 ? v3778 : best_3;
-              best_index_3 = v3786 ? v3779 : best_index_3;
-              const float v3789 = scratch[7];
-              const u32 v3790 = scratch_index[7];
-              const bool v3797 = v3789 > best_3 || (v3789 == best_3 && v3790 < best_index_3);
-              best_3 = v3797 ? v3789 : best_3;
-              best_index_3 = v3797 ? v3790 : best_index_3;
+              const float v3714 = scratch[0];
+              const u32 v3715 = scratch_index[0];
+              const bool v3722 = v3714 > best_3 || (v3714 == best_3 && v3715 < best_index_3);
+              best_3 = v3722 ? v3714 : best_3;
+              best_index_3 = v3722 ? v3715 : best_index_3;
+              const float v3725 = scratch[1];
+              const u32 v3726 = scratch_index[1];
+              const bool v3733 = v3725 > best_3 || (v3725 == best_3 && v3726 < best_index_3);
+              best_3 = v3733 ? v3725 : best_3;
+              best_index_3 = v3733 ? v3726 : best_index_3;
+              const float v3736 = scratch[2];
+              const u32 v3737 = scratch_index[2];
+              const bool v3744 = v3736 > best_3 || (v3736 == best_3 && v3737 < best_index_3);
+              best_3 = v3744 ? v3736 : best_3;
+              best_index_3 = v3744 ? v3737 : best_index_3;
+              const float v3747 = scratch[3];
+              const u32 v3748 = scratch_index[3];
+              const bool v3755 = v3747 > best_3 || (v3747 == best_3 && v3748 < best_index_3);
+              best_3 = v3755 ? v3747 : best_3;
+              best_index_3 = v3755 ? v3748 : best_index_3;
+              const float v3758 = scratch[4];
+              const u32 v3759 = scratch_index[4];
+              const bool v3766 = v3758 > best_3 || (v3758 == best_3 && v3759 < best_index_3);
+              best_3 = v3766 ? v3758 : best_3;
+              best_index_3 = v3766 ? v3759 : best_index_3;
+              const float v3769 = scratch[5];
+              const u32 v3770 = scratch_index[5];
+              const bool v3777 = v3769 > best_3 || (v3769 == best_3 && v3770 < best_index_3);
+              best_3 = v3777 ? v3769 : best_3;
+              best_index_3 = v3777 ? v3770 : best_index_3;
+              const float v3780 = scratch[6];
+              const u32 v3781 = scratch_index[6];
+              const bool v3788 = v3780 > best_3 || (v3780 == best_3 && v3781 < best_index_3);
+              best_3 = v3788 ? v3780 : best_3;
+              best_index_3 = v3788 ? v3781 : best_index_3;
+              const float v3791 = scratch[7];
+              const u32 v3792 = scratch_index[7];
+              const bool v3799 = v3791 > best_3 || (v3791 == best_3 && v3792 < best_index_3);
+              best_3 = v3799 ? v3791 : best_3;
+              best_index_3 = v3799 ? v3792 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2476,37 +2482,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3808 = best[lane];
-                const u32 v3809 = best_index[lane];
-                const bool v3816 = v3808 > best_2 || (v3808 == best_2 && v3809 < best_index_2);
-                best_2 = v3816 ? v3808 : best_2;
-                best_index_2 = v3816 ? v3809 : best_index_2;
+                const float v3810 = best[lane];
+                const u32 v3811 = best_index[lane];
+                const bool v3818 = v3810 > best_2 || (v3810 == best_2 && v3811 < best_index_2);
+                best_2 = v3818 ? v3810 : best_2;
+                best_index_2 = v3818 ? v3811 : best_index_2;
               }
-              const float v3820 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3822 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3829 = v3820 > best_2 || (v3820 == best_2 && v3822 < best_index_2);
-              best_2 = v3829 ? v3820 : best_2;
-              best_index_2 = v3829 ? v3822 : best_index_2;
-              const float v3833 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3835 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3842 = v3833 > best_2 || (v3833 == best_2 && v3835 < best_index_2);
-              best_2 = v3842 ? v3833 : best_2;
-              best_index_2 = v3842 ? v3835 : best_index_2;
-              const float v3846 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3848 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3855 = v3846 > best_2 || (v3846 == best_2 && v3848 < best_index_2);
-              best_2 = v3855 ? v3846 : best_2;
-              best_index_2 = v3855 ? v3848 : best_index_2;
-              const float v3859 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3861 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3868 = v3859 > best_2 || (v3859 == best_2 && v3861 < best_index_2);
-              best_2 = v3868 ? v3859 : best_2;
-              best_index_2 = v3868 ? v3861 : best_index_2;
-              const float v3872 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3874 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3881 = v3872 > best_2 || (v3872 == best_2 && v3874 < best_index_2);
-              best_2 = v3881 ? v3872 : best_2;
-              best_index_2 = v3881 ? v3874 : best_index_2;
+              const float v3822 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3824 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3831 = v3822 > best_2 || (v3822 == best_2 && v3824 < best_index_2);
+              best_2 = v3831 ? v3822 : best_2;
+              best_index_2 = v3831 ? v3824 : best_index_2;
+              const float v3835 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3837 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3844 = v3835 > best_2 || (v3835 == best_2 && v3837 < best_index_2);
+              best_2 = v3844 ? v3835 : best_2;
+              best_index_2 = v3844 ? v3837 : best_index_2;
+              const float v3848 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3850 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3857 = v3848 > best_2 || (v3848 == best_2 && v3850 < best_index_2);
+              best_2 = v3857 ? v3848 : best_2;
+              best_index_2 = v3857 ? v3850 : best_index_2;
+              const float v3861 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3863 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3870 = v3861 > best_2 || (v3861 == best_2 && v3863 < best_index_2);
+              best_2 = v3870 ? v3861 : best_2;
+              best_index_2 = v3870 ? v3863 : best_index_2;
+              const float v3874 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3876 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3883 = v3874 > best_2 || (v3874 == best_2 && v3876 < best_index_2);
+              best_2 = v3883 ? v3874 : best_2;
+              best_index_2 = v3883 ? v3876 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2516,8 +2522,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3893 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3893);
+              const u64 v3895 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3895);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2550,8 +2556,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3925 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3925;
+          const u32 v3927 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3927;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2584,14 +2590,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3962 = warp * 4;
-      const u32 v3963 = notes[v3962];
-      if (notes[0] != 0 && v3963 != 0) {
-        const u32 v3972 = (cta * 9 + warp) * 4;
-        records[v3972] = v3963;
-        records[v3972 + 1] = notes[v3962 + 1];
-        records[v3972 + 2] = notes[v3962 + 2];
-        records[v3972 + 3] = notes[v3962 + 3];
+      const u32 v3964 = warp * 4;
+      const u32 v3965 = notes[v3964];
+      if (notes[0] != 0 && v3965 != 0) {
+        const u32 v3974 = (cta * 9 + warp) * 4;
+        records[v3974] = v3965;
+        records[v3974 + 1] = notes[v3964 + 1];
+        records[v3974 + 2] = notes[v3964 + 2];
+        records[v3974 + 3] = notes[v3964 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -2625,7 +2631,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u64 v4007 = (u64)layer * 18816;
+            const u64 v4009 = (u64)layer * 18816;
             // qkv: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2636,8 +2642,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4027 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4027) {
+              const bool v4029 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4029) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2654,7 +2660,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4007 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4009 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2695,14 +2701,14 @@ mkgen_step(const __grid_constant__ Params p) {
               }
             }
             // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [attention/attention.go, Attention.Produce]
-            const u32 v4097 = (pos_now + 31) / 32;
+            const u32 v4099 = (pos_now + 31) / 32;
             const bool unsplit = pos_now < 257;
-            for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
+            for (u32 i_2 = ptx::opaque(cta); i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
               if (!unsplit || split == 0) {
-                const u32 first = unsplit ? 0u : split * v4097 / 2;
-                const u32 end = unsplit ? v4097 : (split + 1) * v4097 / 2;
+                const u32 first = unsplit ? 0u : split * v4099 / 2;
+                const u32 end = unsplit ? v4099 : (split + 1) * v4099 / 2;
                 u32 page = 0;
                 if (first < end) {
                   page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -2711,7 +2717,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 for (u32 i_3 = first; i_3 < end; ++i_3) {
                   const u32 from = i_3 * 32;
                   const u32 tokens_2 = min(pos_now - from, 32u);
-                  const u32 v4124 = page;
+                  const u32 v4127 = page;
                   page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
                   // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
                   const u32 stage = fill;
@@ -2721,8 +2727,8 @@ mkgen_step(const __grid_constant__ Params p) {
                   const bool wrap = next == 23;
                   landed = wrap ? 0u : next;
                   landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-                  const bool v4150 = ptx::mbar_test(&empty[led], led_parity);
-                  if (!v4150) {
+                  const bool v4153 = ptx::mbar_test(&empty[led], led_parity);
+                  if (!v4153) {
                     ptx::mbar_wait(&full[near], near_parity);
                   }
                   const u32 next_2 = led + 1;
@@ -2740,9 +2746,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   __syncwarp();
                   const u32 at = lane * 16;
                   if (at < tokens_2) {
-                    const u64 v4187 = (((u64)layer * (u64)pages + (u64)v4124) * 2 + (u64)kv_head) * 16
+                    const u64 v4190 = (((u64)layer * (u64)pages + (u64)v4127) * 2 + (u64)kv_head) * 16
                         + (u64)((from + at) % 16);
-                    ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4187 * 8], min(tokens_2 - at, 16u) * 128,
+                    ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4190 * 8], min(tokens_2 - at, 16u) * 128,
                         &full[stage]);
                   }
                   const u32 next_4 = fill + 1;
@@ -2766,7 +2772,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u64 v4223 = (u64)layer * 18816 + 3840;
+            const u64 v4226 = (u64)layer * 18816 + 3840;
             // o: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2777,8 +2783,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4243 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4243) {
+              const bool v4246 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4246) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2795,7 +2801,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4223 + (u64)(first_tile + i_2) * 192], 3072,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4226 + (u64)(first_tile + i_2) * 192], 3072,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2817,7 +2823,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u64 v4296 = (u64)layer * 18816 + 6144;
+            const u64 v4299 = (u64)layer * 18816 + 6144;
             // gate_up: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2828,8 +2834,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4316 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4316) {
+              const bool v4319 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4319) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2846,7 +2852,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4296 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4299 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2868,7 +2874,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u64 v4369 = (u64)layer * 18816 + 14592;
+            const u64 v4372 = (u64)layer * 18816 + 14592;
             // down: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2879,8 +2885,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4389 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4389) {
+              const bool v4392 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4392) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2897,7 +2903,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4369 + (u64)(first_tile + i_2) * 352], 4096,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4372 + (u64)(first_tile + i_2) * 352], 4096,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2912,8 +2918,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap_5 = next_5 == 23;
               landed = wrap_5 ? 0u : next_5;
               landed_parity = wrap_5 ? landed_parity ^ 1u : landed_parity;
-              const bool v4440 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4440) {
+              const bool v4443 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4443) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_6 = led + 1;
@@ -2930,7 +2936,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4369 + (u64)(first_tile + i_2) * 352 + 256], 1536,
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4372 + (u64)(first_tile + i_2) * 352 + 256], 1536,
                     &full[stage_2], evict_first);
               }
               const u32 next_8 = fill + 1;
@@ -2965,8 +2971,8 @@ mkgen_step(const __grid_constant__ Params p) {
             const bool wrap = next == 23;
             landed = wrap ? 0u : next;
             landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-            const bool v4515 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4515) {
+            const bool v4518 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4518) {
               ptx::mbar_wait(&full[near], near_parity);
             }
             const u32 next_2 = led + 1;
@@ -2995,14 +3001,14 @@ mkgen_step(const __grid_constant__ Params p) {
       }
     }
     if (lane == 0) {
-      const u32 v4550 = warp * 4;
-      const u32 v4551 = notes[v4550];
-      if (notes[0] != 0 && v4551 != 0) {
-        const u32 v4560 = (cta * 9 + warp) * 4;
-        records[v4560] = v4551;
-        records[v4560 + 1] = notes[v4550 + 1];
-        records[v4560 + 2] = notes[v4550 + 2];
-        records[v4560 + 3] = notes[v4550 + 3];
+      const u32 v4553 = warp * 4;
+      const u32 v4554 = notes[v4553];
+      if (notes[0] != 0 && v4554 != 0) {
+        const u32 v4563 = (cta * 9 + warp) * 4;
+        records[v4563] = v4554;
+        records[v4563 + 1] = notes[v4553 + 1];
+        records[v4563 + 2] = notes[v4553 + 2];
+        records[v4563 + 3] = notes[v4553 + 3];
       }
     }
   }

@@ -90,3 +90,12 @@ func (st *state) storeSplit(i u32, part statePart) {
 		t.Merge.store(st.e, st.step, st.query.MulC(words).Add(i), part.lo, part.hi)
 	}, store)
 }
+
+// firstItem is the number of this CTA's first item. Where KV heads may be one SM's the compiler is not to know that it is
+// the CTA's: it would compute all that follows from it before the layers, and keep that in registers.
+func (t *Attention) firstItem(e *grid.Env) u32 {
+	if t.Unsplit.Tokens == 0 {
+		return e.CTA
+	}
+	return dsl.Opaque(e.CTA)
+}

@@ -145,7 +145,7 @@ func (t *Attention) eachItem(e *grid.Env, s Step, body func(it *item)) {
 // they read.
 func (t *Attention) eachSplit(e *grid.Env, body func(it *item)) {
 	k, parts := e.K, t.Parts()
-	k.ForStep(e.CTA, k.U32(t.Items()), e.Grid, func(i u32) {
+	k.ForStep(t.firstItem(e), k.U32(t.Items()), e.Grid, func(i u32) {
 		e.Anew(func() {
 			head, rest := i.RemC(t.KV.Heads).Named("kv_head"), i.DivC(t.KV.Heads)
 			body(&item{t: t, e: e, kvHead: head, split: rest.DivC(parts).Named("split"),
