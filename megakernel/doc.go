@@ -11,7 +11,7 @@
 //	vectors.go syncs.go edges.go                  which sync stands behind a phase, and what each way costs on a machine
 //	assemble.go produce.go held.go copies.go      the kernel around the phases: roles, steps, draws
 //	kept.go drawing.go registers.go idle.go
-//	attentionspec.go variants.go                  kinds of attention, by layer
+//	attentionspec.go variants.go unsplit.go       kinds of attention, by layer; contexts at which no KV head is split
 //	buffers.go layout.go contents.go              buffers of the params block, and what a host has to know of them
 //	weights.go weightformats.go pack.go blocks.go tensors into the packed image
 //	prefill*.go                                   the kernel of prompts

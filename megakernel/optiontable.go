@@ -214,7 +214,8 @@ func (r Option) most() int {
 // Given is whether the option is not left open, or, of what is true or false, true.
 func (r Option) Given(o Options) bool { return !r.field(&o).IsZero() }
 
-// Get returns the option's value as Set takes it: of a number that is left open "0", of Held and Unsplit where they are none "0".
+// Get returns the option's value as Set takes it: of a number that is left open "0", and of Held and Unsplit where they
+// are none.
 func (r Option) Get(o Options) string {
 	switch f := r.field(&o); f.Kind() {
 	case reflect.Int:

@@ -47,7 +47,8 @@ func (mk *Kernel) unsplit() attention.Unsplit {
 	if mk.Options.Unsplit <= 0 {
 		return attention.Unsplit{}
 	}
-	return attention.Unsplit{Tokens: mk.Options.Unsplit, Split: leastLoaded(mk.Plan, mk.AttentionItems(), mk.Options.Splits)}
+	return attention.Unsplit{Tokens: mk.Options.Unsplit,
+		Split: leastLoaded(mk.Plan, mk.AttentionItems(), mk.Options.Splits)}
 }
 
 // UnsplitIn reports whether a KV head is one SM's in a step with that many cached tokens, and in which split's items.

@@ -14,7 +14,7 @@ func twoRuns(t *testing.T) (*Trial, *Run, *Run) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Splits: 2})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Splits: 2, Unsplit: megakernel.UnsplitNone})
 	require.NoError(t, err)
 	trial, err := NewTrial(mk, 2)
 	require.NoError(t, err)

@@ -8,7 +8,7 @@
 //	qkv.go headnorm.go                            q, k and v: norms, RoPE, where the new token's key and value go into the cache
 //	columnqkv.go normcolumns.go qkvpackets.go     the same of several rows, and in LL packets
 //	kv.go                                         the cache's layout: a page's address, units and elements in it
-//	rows.go work.go turns.go                      which rows, items and classes of attention a CTA has
+//	rows.go work.go unsplit.go turns.go           which rows, items and classes of attention a CTA has
 //	attention.go state.go fragments.go tail.go    items of KV through the ring, running softmax
 //	hooks.go combine*.go operands.go
 //	statepackets.go merge*.go attentionmerge.go   partial states, merged within the phase or behind it

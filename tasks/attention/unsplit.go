@@ -22,7 +22,7 @@ func (u Unsplit) problem(t *Attention) string {
 	return rule.First(
 		rule.Need(u.Tokens >= 0 && u.Tokens <= mostUnsplit, "attention: unsplit up to %d tokens, want 0 to %d", u.Tokens,
 			mostUnsplit),
-		rule.Need(u.Tokens == 0 || t.Work == nil, "attention: unsplit with a plan's items, which say themselves what is split"),
+		rule.Need(u.Tokens == 0 || t.Work == nil, "attention: unsplit with a plan's items, which say what is split"),
 		rule.Need(u.Tokens == 0 || t.LL != nil && t.Merge != nil,
 			"attention: unsplit up to %d tokens, but states meet in another phase; want LL and Merge", u.Tokens),
 		rule.Need(u.Tokens == 0 || u.Split >= 0 && u.Split < t.Splits, "attention: unsplit in split %d of %d", u.Split,
@@ -91,8 +91,8 @@ func (st *state) storeSplit(i u32, part statePart) {
 	}, store)
 }
 
-// firstItem is the number of this CTA's first item. Where KV heads may be one SM's the compiler is not to know that it is
-// the CTA's: it would compute all that follows from it before the layers, and keep that in registers.
+// firstItem is the number of this CTA's first item. Where KV heads may be one SM's, the compiler is not to know that it
+// is the CTA's: it would compute all that follows from it before the layers, and keep that in registers.
 func (t *Attention) firstItem(e *grid.Env) u32 {
 	if t.Unsplit.Tokens == 0 {
 		return e.CTA
