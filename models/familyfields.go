@@ -246,7 +246,7 @@ func (r *Fields) others() {
 		harmless, refused = nil, refusedRopeFields()
 	}
 	for _, m := range r.object {
-		if r.known[m.name] || slices.Contains(harmless, m.name) {
+		if m.value == nil || r.known[m.name] || slices.Contains(harmless, m.name) {
 			continue
 		}
 		i := slices.IndexFunc(refused, func(f refusal) bool { return f.name == m.name })
@@ -255,7 +255,7 @@ func (r *Fields) others() {
 		case i < 0:
 			r.p.add(r.prefix+m.name, show(m.value), "a field known to this program",
 				"if it does not change the mathematics, go on with --ignore-field "+shorten(m.name))
-		case m.value != nil && !refused[i].neutral.holds(m.value):
+		case !refused[i].neutral.holds(m.value):
 			r.p.add(r.prefix+m.name, show(m.value), refused[i].neutral.String(), refused[i].why)
 		}
 	}

@@ -128,6 +128,16 @@ func TestNeutralValuesOfRefusedFieldsAreAccepted(t *testing.T) {
 	}
 }
 
+// null means absent: a name that nobody knows says nothing with it, inside the rotary embedding's object either.
+func TestUnknownFieldsThatHoldNullArePassedOver(t *testing.T) {
+	want, err := Parse(strings.NewReader(changed(t, nil)))
+	require.NoError(t, err)
+	text := changed(t, [][2]string{{"frobnicate", "null"}})
+	got, err := Parse(strings.NewReader(strings.Replace(text, `"factor":`, `"frobnicate": null, "factor":`, 1)))
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
 func TestHarmlessFieldsMayHoldAnything(t *testing.T) {
 	want, err := Parse(strings.NewReader(changed(t, nil)))
 	require.NoError(t, err)
