@@ -115,6 +115,7 @@ func TestGoldensSeeEveryFeature(t *testing.T) {
 		require.NoError(t, err)
 		f.wrong(&config)
 		got, err := c.Difference(config)
-		require.True(t, err != nil || got > 1e-3, "%s: %v", f.name, got)
+		require.NoError(t, err, f.name)
+		require.Greater(t, got, 1e-3, f.name)
 	}
 }
