@@ -11,8 +11,8 @@ import (
 
 // Fields takes typed fields out of a config.json for a Family's Read. It adds a problem for each field that is missing
 // or of the wrong kind, and remembers which names it was asked for: a field that nobody asked for is refused unless it
-// is known not to matter. A field that holds null counts as absent; an absent field has the value that the family's
-// Defaults give it.
+// is known not to matter. A field that holds null counts as absent, and an absent field has the value that the family's
+// Defaults give it, except that null has a meaning of its own in the fields of ownNull.
 type Fields struct {
 	object
 	defaults object
@@ -36,16 +36,26 @@ func newFields(o object, prefix string, p *problems) *Fields {
 	return &Fields{object: o, prefix: prefix, known: map[string]bool{}, p: p}
 }
 
-// has reports whether the file has the field, null or not.
+// has reports whether the file has the field with another value than null.
 func (r *Fields) has(field string) bool {
-	return slices.ContainsFunc(r.object, func(m member) bool { return m.name == field })
+	_, ok := r.object.get(field)
+	return ok
 }
 
-// take marks the field as known and returns its value: the file's unless null, else the default.
+// ownNull lists the fields in which null is a value that transformers knows: no such token, window, cap or scaling, as
+// many KV heads as heads, heads as wide as their number makes them.
+func ownNull() []string {
+	return strings.Fields(`bos_token_id eos_token_id sliding_window attn_logit_softcapping final_logit_softcapping
+		rope_scaling rope_parameters num_key_value_heads head_dim`)
+}
+
+// take marks the field as known and returns its value: the file's unless null, else the default, which a null of a
+// field of ownNull stands instead of.
 func (r *Fields) take(field string) (any, bool) {
 	in := r.own(field)
 	r.known[in] = true
-	if r.has(in) {
+	isNull := slices.Contains(r.object, member{in, nil})
+	if r.has(in) || isNull && slices.Contains(ownNull(), field) {
 		return r.get(in)
 	}
 	return r.defaults.get(field)

@@ -56,10 +56,10 @@ func (how Reading) ParseQuantisedFile(path string) (c Config, quantised bool, er
 // text_config, llm_config or language_config. The result is named "custom" and passes Validate. On error the Config is
 // zero.
 //
-// null means absent. Every size, rms_norm_eps and model_type must be there, except that
-// num_key_value_heads defaults to num_attention_heads and head_dim to
-// hidden_size/num_attention_heads, and what else a family has defaults for. As in transformers, an absent rope_theta is
-// 10000 and an absent tie_word_embeddings false, unless the family says otherwise.
+// null means absent, but for the few fields in which it is a value of its own, such as sliding_window. Every size,
+// rms_norm_eps and model_type must be there, except that num_key_value_heads defaults to num_attention_heads and
+// head_dim to hidden_size/num_attention_heads, and what else a family has defaults for. As in transformers, an absent
+// rope_theta is 10000 and an absent tie_word_embeddings false, unless the family says otherwise.
 //
 // Refused by name, each with what was found: fields that change the mathematics
 // beyond the family's (unless they hold the value that changes nothing), and fields
