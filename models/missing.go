@@ -14,7 +14,8 @@ type sign struct{ feature, fields, types string }
 func signs() []sign {
 	return []sign{
 		{"mixtures of experts", `num_local_experts num_experts n_routed_experts moe_num_experts num_experts_per_tok
-			moe_intermediate_size ffn_config.moe_num_experts`, "mixtral qwen3_moe"},
+			moe_intermediate_size ffn_config.moe_num_experts moe_num_primary_experts`,
+			"mixtral qwen3_moe qwen3_omni_moe qwen3_omni_moe_thinker"},
 		{"latent attention (MLA)", "kv_lora_rank q_lora_rank qk_rope_head_dim", ""},
 		{"state-space layers", `state_size ssm_cfg mamba_d_state mamba_n_heads ssm_state_size d_state conv_kernel
 			time_step_rank layers_block_type`, "mamba mamba2 jamba zamba"},
@@ -34,7 +35,7 @@ func signs() []sign {
 		{"norms of q and k behind the rotary embedding", "", "hunyuan_v1_dense hunyuan_v1_moe hunyuan_vl_text nanochat"},
 		{"norms of q and k that subtract a mean", "", "chameleon"},
 		{"the rotary embedding in three dimensions (mrope)", `rope_scaling.mrope_section rope_parameters.mrope_section
-			use_mrope`, `qwen2_5_omni_text
+			use_mrope`, `qwen2_5_omni qwen2_5_omni_thinker qwen2_5_omni_text
 			glm_ocr_text paddleocr_vl_text hunyuan_vl_text cosmos3_edge_text`},
 		{"learned positions", "", "gpt2 gpt_neo gpt_bigcode opt"},
 		{"ALiBi", "alibi attn_config.alibi", "bloom"},
@@ -102,6 +103,11 @@ func (r *Fields) aroundPart(o object) {
 	}
 }
 
+// isWhole reports whether the fields are of a multimodal model, not of its text part.
+func (r *Fields) isWhole() bool {
+	return slices.ContainsFunc([]string{"vision_config", "audio_config", "thinker_config"}, r.has)
+}
+
 // familyOf finds the family that model_type names, nil after reporting that there is none: what the model would need,
 // where its file or its model_type shows that.
 func (r *Fields) familyOf(families []Family) *Family {
@@ -128,6 +134,9 @@ func (r *Fields) familyOf(families []Family) *Family {
 	case own:
 		r.refuse("model_type", value, known, "this file is of the model's own code: "+
 			"take the repository whose config.json transformers wrote, such as glm-4-9b-chat-hf")
+	case r.isWhole():
+		r.refuse("model_type", value, known, "this file is of a multimodal model, whose text part is sought in "+
+			strings.Join(TextParts(), ", ")+": none of them is there")
 	default:
 		r.refuse("model_type", value, known, "nothing in this file shows a feature that no kernel has, "+
 			"so docs/adding-a-family.md may add it")

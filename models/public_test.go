@@ -68,3 +68,26 @@ func TestNoFamilyOfOursIsASignOfAMissingFeature(t *testing.T) {
 		}
 	}
 }
+
+// What is not said in a sign's usual field, and where a text part is sought, is said instead of that a family may be
+// added.
+func TestRefusalsOfWholeModelsDoNotAdviseToAddAFamily(t *testing.T) {
+	const sought = `this file is of a multimodal model, whose text part is sought in text_config, llm_config, ` +
+		`language_config: none of them is there`
+	for text, says := range map[string]string{
+		`"smallthinker", "moe_num_primary_experts": 32`: "mixtures of experts (moe_num_primary_experts 32)",
+		`"qwen2_5_omni", "thinker_config": {"text_config": {"model_type": "qwen2_5_omni_text"}}`: "" +
+			"the rotary embedding in three dimensions (mrope)",
+		`"qwen3_omni_moe", "thinker_config": {"text_config": {"num_experts": 128}}`: "mixtures of experts",
+		`"new", "vision_config": {"depth": 1}`:                                      sought,
+		`"new", "audio_config": {"depth": 1}, "text_config": null`:                  sought,
+		`"new", "thinker_config": {"text_config": {}}`:                              sought,
+		`"new", "vision_config": null`:                                              "docs/adding-a-family.md may add it",
+	} {
+		_, err := Parse(strings.NewReader(`{"model_type": ` + text + "}"))
+		require.ErrorContains(t, err, says, text)
+		if !strings.Contains(says, "may add it") {
+			require.NotContains(t, err.Error(), "adding-a-family", text)
+		}
+	}
+}
