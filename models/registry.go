@@ -1,6 +1,7 @@
 package models
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"maps"
@@ -32,13 +33,19 @@ func Checked() []Config {
 // Names returns the names of the registered configurations, sorted.
 func Names() []string { return slices.Sorted(maps.Keys(lines())) }
 
-// Text returns the config.json of a registered model, as far as it matters, as a published file has it; nil for another
-// name.
-func Text(name string) []byte { return lines()[name] }
+// Text returns the config.json of a registered model or alias, as far as it matters, as a published file has it; nil
+// for another name.
+func Text(name string) []byte { return lines()[cmp.Or(aliases()[name], name)] }
+
+// aliases are further names of registered models: the configurations of Llama 3 here are those of 3.1.
+func aliases() map[string]string {
+	return map[string]string{"llama3.1-8b": "llama3-8b", "llama3.1-70b": "llama3-70b"}
+}
 
 // Lookup returns a fresh copy of the configuration registered under name, which
-// must match exactly. The error names the closest one.
+// must match exactly or be an alias: then the copy has the registered name. The error names the closest one.
 func Lookup(name string) (Config, error) {
+	name = cmp.Or(aliases()[name], name)
 	if text, ok := lines()[name]; ok {
 		return published(name, text), nil
 	}

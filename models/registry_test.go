@@ -111,11 +111,23 @@ func TestRegistryHandsOutFreshValues(t *testing.T) {
 	require.Equal(t, before, after)
 }
 
+func TestAliasesAreRegisteredModels(t *testing.T) {
+	for alias, name := range aliases() {
+		require.NotContains(t, Names(), alias)
+		want, err := Lookup(name)
+		require.NoError(t, err)
+		got, err := Lookup(alias)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.Equal(t, Text(name), Text(alias))
+	}
+}
+
 func TestLookupOfUnknownNameNamesTheClosest(t *testing.T) {
 	_, err := Lookup("llama-3.2-3b")
 	require.EqualError(t, err, `model: found "llama-3.2-3b", want one that mkgen models lists; closest is llama3.2-3b`)
 	for asked, want := range map[string]string{
-		"": "tiny", "Tiny": "tiny", "llama3-7b": "llama2-7b", "lama3-8b": "llama3-8b", "llama3.1-8b": "llama3-8b",
+		"": "tiny", "Tiny": "tiny", "llama3-7b": "llama2-7b", "lama3-8b": "llama3-8b", "llama3-1-8b": "llama3-8b",
 	} {
 		_, err := Lookup(asked)
 		require.ErrorContains(t, err, "closest is "+want, asked)
