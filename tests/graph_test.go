@@ -95,6 +95,7 @@ func TestGraphsOfOtherKernelsComputeWhatTheSingleOnesDo(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			test.o.Unsplit = megakernel.UnsplitNone // as in graphs
 			one, err := megakernel.Build(test.c, test.o)
 			require.NoError(t, err)
 			o := one.Options

@@ -12,8 +12,8 @@ import (
 
 // PrefillBlocks copies keys and values of small pages into blocks of BlockTokens tokens, which PrefillAttention reads
 // through a tensor map like pages of that size. Copiers make the copies: the warps of the producer's warpgroup that do
-// not fill the ring. All copiers of the grid share the blocks of a sequence, the first tokens first. Copiers wait for no
-// attention, so they run ahead of it. Attention waits for the copy of each block that it reads.
+// not fill the ring. All copiers of the grid share the blocks of a sequence, the first tokens first. Copiers wait for
+// no attention, so they run ahead of it. Attention waits for the copy of each block that it reads.
 type PrefillBlocks struct {
 	KV    KVLayout          // of the cache: bf16, pages of fewer than PrefillPage tokens
 	To    dsl.Buf[dsl.B128] // [blocks][KV heads][BlockTokens][K, V][head dimension], see Layout

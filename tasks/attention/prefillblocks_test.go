@@ -31,8 +31,8 @@ func (c promptAttention) blocks(r *rig.Rig, cache attention.KVLayout) (*attentio
 	return b, reads
 }
 
-// Every synchronisation of the warps that copy small pages, and of the wait for blocks, is reported where it is left out,
-// weakened, miscounted or moved.
+// Every synchronisation of the warps that copy small pages, and of the wait for blocks, is reported where it is left
+// out, weakened, miscounted or moved.
 func TestMutantsOfCopiedPagesAreReported(t *testing.T) {
 	deep.Only(t)
 	several := promptAttention{heads: 2, kvHeads: 2, d: 32, page: 2, pos: 120, n: 150, groups: 1, cluster: 2, sms: 2,
