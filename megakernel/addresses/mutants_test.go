@@ -207,7 +207,7 @@ func TestIndicesOneTooFar(t *testing.T) {
 		m.want = bounds.Outside
 		t.Run(m.name, func(t *testing.T) { m.reported(t, mk) })
 	}
-	m := mutant{at: line(t, "tasks/attention/work.go", "first, end := it.split.Mul(chunks).DivC(t.Splits)"), op: ir.OpMul,
+	m := mutant{at: line(t, "tasks/attention/unsplit.go", "first, end = it.split.Mul(chunks).DivC(splits)"), op: ir.OpMul,
 		edit: short(1 << 14), want: bounds.Overflow}
 	t.Run("a product before its quotient",
 		func(t *testing.T) { m.reported(t, kernel(t, "llama3-8b", megakernel.Options{})) })
