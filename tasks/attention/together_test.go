@@ -124,7 +124,7 @@ func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
 type appended struct {
 	heads, kvHeads, d int
 	words             bool
-	unsplit           attention.Unsplit // the launches of up to so many cached tokens
+	unsplit           attention.Unsplit // when no KV head is split
 }
 
 func (c appended) check(t *testing.T) {
