@@ -37,7 +37,7 @@ const CopierBytes = 16 * Copiers * dsl.WarpSize * copySlots
 const (
 	copyTokens = dsl.WarpSize             // of a part, which a warp copies at once
 	copyParts  = BlockTokens / copyTokens // of a block
-	copySlots  = 16                       // copies of 16 bytes that a lane has under way at most
+	copySlots  = 8                        // copies of 16 bytes that a lane has under way at most
 	copyGroup  = copySlots / 2            // copies that a lane waits for at once
 )
 

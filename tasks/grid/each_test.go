@@ -29,21 +29,40 @@ func once(n int) []uint32 {
 }
 
 func TestEachOfTakesTheLastOnesWithTheOthers(t *testing.T) {
-	for n, bodies := range map[int][]int{40: {1}, 64: {1}, 70: {2}, 130: {3}, 200: {3, 1}, 192: {3}, 300: {3, 2}} {
+	for n, bodies := range map[int][]int{40: {1}, 64: {1}, 70: {2}, 130: {3}, 200: {3, 1}, 192: {3}, 300: {3, 2},
+		1344: {3}, 1450: {3, 2}} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
 			var values []int
 			got := visited(t, n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
-				r.Env.EachOf(n, 3, func(is []dsl.Val[dsl.U32], mine func(int, func())) {
+				r.Env.EachOf(n, 3, func(is []dsl.Val[dsl.U32], even bool, mine func(int, func())) {
 					values = append(values, len(is))
 					for j, i := range is {
 						r.K.Assert(i.LtC(n), "a value that is not below n")
-						mine(j, func() { count(i) })
+						if even {
+							r.K.Assert(i.Eq(is[0].AddC(j*r.Env.Threads())), "a value that is not Threads from the one before")
+						}
+						mine(j, func() {
+							r.K.Assert(r.Env.GroupOf(i).Eq(i.DivC(dsl.WarpSize)), "not the value's group")
+							count(i)
+						})
 					}
 				})
 			})
 			require.Equal(t, bodies, values, "how many values a call has")
 			require.Equal(t, once(n), got)
 		})
+	}
+}
+
+func TestEachConsumerKnowsTheGroup(t *testing.T) {
+	for _, n := range []int{40, 64, 150, 64 * 17} {
+		got := visited(t, n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
+			r.Env.EachConsumer(n, func(i dsl.Val[dsl.U32]) {
+				r.K.Assert(r.Env.GroupOf(i).Eq(i.DivC(dsl.WarpSize)), "not the value's group")
+				count(i)
+			})
+		})
+		require.Equal(t, once(n), got, "%d", n)
 	}
 }
 

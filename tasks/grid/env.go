@@ -23,6 +23,8 @@ type Env struct {
 	// Scarce is whether a kernel has so much to keep that registers spill without Anew.
 	Scarce bool
 
+	round int // of EachConsumer and EachOf, plus 1; 0: not known when the kernel is made
+
 	WholeWarps bool // EachConsumer and EachOf leave out whole warps only: n is a multiple of their lanes
 
 	// Trace, unless nil, notes the parts of the consumers' phases.
@@ -95,12 +97,12 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 		e.K.For(e.K.U32(0), e.K.U32(whole), func(j u32) { body(e.Tid.Add(j.MulC(e.Threads()))) }, dsl.Unroll(maxUnrolled/2))
 	} else {
 		for j := range whole {
-			body(e.Tid.AddC(j * e.Threads()))
+			e.inRound(j, func() { body(dsl.Optional(e.Tid.AddC(j * e.Threads()))) })
 		}
 	}
 	if n%e.Threads() != 0 {
 		i := e.Tid.AddC(whole * e.Threads())
-		e.K.If(e.under(i, n), func() { body(i) })
+		e.K.If(e.under(i, n), func() { e.inRound(whole, func() { body(i) }) })
 	}
 }
 
@@ -139,50 +141,74 @@ func (e *Env) OwnGroups(groups int, body func(i int, group u32)) {
 	}
 }
 
-// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i together.
+// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i together;
+// even is whether all of them are Threads apart.
 // Where some threads have a value more than others, the last value of those others is below n too, one that is not
 // theirs: what body does with value j it does within mine(j, …), which is for the threads whose value it is.
-func (e *Env) EachOf(n, most int, body func(is []u32, mine func(j int, do func()))) {
+func (e *Env) EachOf(n, most int, body func(is []u32, even bool, mine func(j int, do func()))) {
 	whole := n / e.Threads()
-	always := func(_ int, do func()) { do() }
 	together := func(first u32, count int) []u32 {
 		is := make([]u32, count)
 		for j := range is {
-			is[j] = first.AddC(j * e.Threads())
+			is[j] = dsl.Optional(first.AddC(j * e.Threads()))
 		}
 		return is
 	}
+	always := func(_ int, do func()) { do() }
+	from := func(round int) func(int, func()) {
+		return func(j int, do func()) { e.inRound(round+j, do) }
+	}
 	batches := whole / most
-	if batches*most > maxUnrolled {
-		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(),
-			func(i u32) { body(together(i, most), always) }, dsl.Unroll(1))
+	if batches > 2 && batches*most > maxUnrolled {
+		e.K.For(e.K.U32(0), e.K.U32(batches), func(b u32) {
+			body(together(e.Tid.Add(b.MulC(most*e.Threads())), most), true, always)
+		}, dsl.Unroll(1))
 	} else {
 		for j := range batches {
-			body(together(e.Tid.AddC(j*most*e.Threads()), most), always)
+			body(together(e.Tid.AddC(j*most*e.Threads()), most), true, from(j*most))
 		}
 	}
+	behind := from(batches * most)
 	var rest []u32
 	if n := whole % most; n > 0 {
 		rest = together(e.Tid.AddC(batches*most*e.Threads()), n)
 	}
 	if n%e.Threads() == 0 {
 		if len(rest) > 0 {
-			body(rest, always)
+			body(rest, true, behind)
 		}
 		return
 	}
 	last := e.Tid.AddC(whole * e.Threads())
 	if len(rest) == 0 {
-		e.K.If(e.under(last, n), func() { body([]u32{last}, always) })
+		e.K.If(e.under(last, n), func() { body([]u32{last}, true, behind) })
 		return
 	}
-	body(append(rest, last.MinC(n-1)), func(j int, do func()) {
+	body(append(rest, last.MinC(n-1)), false, func(j int, do func()) {
 		if j < len(rest) {
-			do()
+			behind(j, do)
 		} else {
-			e.K.If(e.under(last, n), do)
+			e.K.If(e.under(last, n), func() { behind(j, do) })
 		}
 	})
+}
+
+// inRound runs do with i = Tid + j·Threads.
+func (e *Env) inRound(j int, do func()) {
+	was := e.round
+	e.round = j + 1
+	do()
+	e.round = was
+}
+
+// GroupOf returns i / WarpSize, i being what EachConsumer or EachOf has handed to the body that calls it. Where the
+// round is known when the kernel is made, that is the warp and a constant. So places that follow from it are constant
+// distances apart, which nvcc does not see of i itself, as i might wrap.
+func (e *Env) GroupOf(i u32) u32 {
+	if e.round > 0 {
+		return e.Warp.AddC((e.round - 1) * e.Consumers)
+	}
+	return i.DivC(dsl.WarpSize)
 }
 
 // Barrier makes all CTAs wait for each other and what each wrote before

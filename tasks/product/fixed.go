@@ -61,9 +61,9 @@ const magic = 0x1.8p23 + 128
 // fourMagic is what the bits of four such sums have too much together.
 var fourMagic = int(4 * math.Float32bits(magic))
 
-// Stage turns a group into fixed point. All lanes of a warp call it together: lane l has
+// Stage turns a group into fixed point, x being 2^−less of its elements. All lanes of a warp call it together: lane l has
 // elements 4l … 4l+3. What reads it must wait for those that wrote it.
-func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32) {
+func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32, less int) {
 	k := e.K
 	most := k.U32(0)
 	for i, v := range x {
@@ -75,7 +75,7 @@ func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32) {
 		}
 	}
 	most = dsl.ReduxMax(most)
-	exponent, up := fixedUnit(k, most)
+	exponent, up := fixedUnit(k, most, less)
 	var w [4]u32
 	for i, v := range x {
 		w[i] = dsl.Bits[dsl.U32](dsl.FMA(v, up, k.F32(magic)))
@@ -86,26 +86,27 @@ func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32) {
 	at := group.MulC(4).Add(half.MulC(2)).MulC(16).Add(t.MulC(4)).Add(j)
 	f.Bytes.Store(at, hi)
 	f.Bytes.Store(at.AddC(16), lo)
-	k.If(e.Lane.EqC(0), func() { f.Units.Store(group, unitOf(k, exponent, most, f.Wide)) })
+	k.If(e.Lane.EqC(0), func() { f.Units.Store(group, unitOf(k, exponent, most, f.Wide, less)) })
 	if f.Sums != nil {
 		f.stageSums(e, group, w)
 	}
 }
 
-// fixedUnit is the biased exponent of a group's largest element, of which most are the bits, and 2^−e.
-func fixedUnit(k *dsl.Kernel, most u32) (exponent u32, up f32) {
-	exponent = most.AddC(i4.OverFixed).ShrC(23).Max(k.U32(i4.LeastExponent))
+// fixedUnit is of a group's largest element, of 2^−less of which most are the bits, the biased exponent of these, and
+// 2^(less − e).
+func fixedUnit(k *dsl.Kernel, most u32, less int) (exponent u32, up f32) {
+	exponent = most.AddC(i4.OverFixed).ShrC(23).Max(k.U32(i4.LeastExponent - less))
 	return exponent, dsl.Bits[dsl.F32](k.U32(2*127 + 14).Sub(exponent).ShlC(23))
 }
 
 // unitOf is 2^e/16 of what fixedUnit says, or where weights are wide 2^e; NaN where the largest element is none or
 // infinite.
-func unitOf(k *dsl.Kernel, exponent, most u32, wide bool) f32 {
-	less := 14 + 4
+func unitOf(k *dsl.Kernel, exponent, most u32, wide bool, less int) f32 {
+	down := 14 + 4
 	if wide {
-		less = 14
+		down = 14
 	}
-	unit := exponent.SubC(less).ShlC(23)
+	unit := exponent.SubC(down - less).ShlC(23)
 	return dsl.Bits[dsl.F32](dsl.Select(most.LtC(0x7f800000), unit, k.U32(0x7fc00000)))
 }
 

@@ -17,8 +17,11 @@ import (
 // up for it. What lies below 2⁻¹⁰ loses digits, down to steps of 2⁻²⁰. In registers and shared
 // memory pairs of f16 are passed around as pairs of bf16.
 
-// inputScale is what the input of a product of 8-bit weights is multiplied by.
-const inputScale = 1.0 / 16
+// inputScale is what the input of a product of 8-bit weights is multiplied by, 2^−inputLess.
+const (
+	inputScale = 1.0 / (1 << inputLess)
+	inputLess  = 4
+)
 
 // inHalf is whether a format is multiplied in f16.
 func inHalf(f pipeline.Format) bool { return f == pipeline.FormatE4M3 || f.Blocks() }

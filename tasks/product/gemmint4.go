@@ -64,9 +64,8 @@ func (b *fixedBlock) set(k *dsl.Kernel, x [][]*dsl.Var[dsl.BF16x2]) {
 	most = dsl.Butterfly(most, 4, u32.Max)
 	largest, _ := dsl.Unpack(dsl.Bits[dsl.F16x2](most.ShrC(17)))
 	bits := dsl.Bits[dsl.U32](largest)
-	exponent, up := fixedUnit(k, bits)
-	const scaled = 4 // inputScale is 2^−4
-	b.unit.Set(unitOf(k, exponent.AddC(scaled), bits, b.wide))
+	exponent, up := fixedUnit(k, bits, inputLess)
+	b.unit.Set(unitOf(k, exponent, bits, b.wide, inputLess))
 	for q := range 4 { // of the block's columns
 		var sum u32
 		for j := range 2 {

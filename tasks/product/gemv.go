@@ -34,8 +34,8 @@ type GEMV struct {
 
 	Exchanged bool // plants a fault where weights are integers: high and low bytes of the input
 
-	inputs []*Int4Input // of integers: a warp's of all tiles, where they stay in registers while Consume runs
-	tables []u32        // of E2M1: what E2M1Tables says, while Consume runs
+	kept   [][]*Int4Input // of integers: a warp's of each chunk of a tile, where they stay in registers while Consume runs
+	tables []u32          // of E2M1: what E2M1Tables says, while Consume runs
 }
 
 // batchTiles is the number of row tiles whose partial sums are kept before the

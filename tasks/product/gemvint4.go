@@ -74,37 +74,68 @@ func pieceAt(e *grid.Env, p *Int4, base, piece u32, n int) (run, first u32) {
 	return base.Add(piece.DivC(of).MulC(p.Shape.RunBytes() / 16)), piece.RemC(of).MulC(n)
 }
 
-// mostKept is how many blocks' input a lane keeps in registers over all tiles: 5 a block.
-const mostKept = 4
+// mostKept is how many blocks' input a lane keeps in registers over all tiles, 5 a block, and mostKeptE2M1 how many of
+// E2M1, whose tables take registers, too.
+const mostKept, mostKeptE2M1 = 16, 4
 
-// keepInputs loads a warp's input for all tiles, where a tile is a chunk, all warps have as much of it, and it is
-// little. Of E2M1, whose input costs most to load, warps may have a piece less, and load another's in its place.
+// keepInputs loads a warp's input for all tiles, of each of their chunks, where all warps have as much of it and it is
+// little. Of E2M1, whose input costs most to load, tiles are one chunk then, and warps may have a piece less: they load
+// another's in its place.
 func (g *GEMV) keepInputs(e *grid.Env) {
-	g.inputs, g.tables = nil, nil
+	g.kept, g.tables = nil, nil
 	if g.Fixed == nil {
 		return
 	}
 	p := g.int4(nil)
 	g.tables = p.E2M1Tables(e)
-	if g.M.ChunksPerTile > 1 {
+	if !g.keeps(e, p) {
 		return
 	}
-	n, pieces := pieceOf(e.Consumers, p, g.M.ChunkK), g.pieces(e, g.M.ChunkK)
-	if pieces%e.Consumers != 0 && !p.Shape.E2M1 || pipeline.CeilDiv(pieces, e.Consumers)*n > mostKept {
-		return
-	}
-	g.inputs = g.inputsOf(e, p, e.K.U32(0), g.M.ChunkK)
-	if rest := len(g.inputs); 0 < rest && rest*e.Consumers < pieces {
-		mine := e.Warp.AddC(rest * e.Consumers).MinC(pieces - 1)
-		g.inputs = append(g.inputs, g.inputInt4(e, p, e.K.U32(0), mine, n))
+	for part := range g.M.ChunksPerTile {
+		chunk, columns := e.K.U32(part), g.M.ChunkColumns(part)
+		inputs, pieces := g.inputsAhead(e, p, chunk, columns), g.pieces(e, columns)
+		if rest := len(inputs); 0 < rest && rest*e.Consumers < pieces {
+			mine := e.Warp.AddC(rest * e.Consumers).MinC(pieces - 1)
+			inputs = append(inputs, g.inputInt4(e, p, chunk, mine, pieceOf(e.Consumers, p, columns)))
+		}
+		g.kept = append(g.kept, inputs)
 	}
 }
 
-// inputsOf are those of a warp's pieces of a chunk which all warps have.
-func (g *GEMV) inputsOf(e *grid.Env, p *Int4, chunk u32, columns int) (inputs []*Int4Input) {
-	if g.inputs != nil {
-		return g.inputs
+// keeps is whether keepInputs loads something.
+func (g *GEMV) keeps(e *grid.Env, p *Int4) bool {
+	if p.Shape.E2M1 && g.M.ChunksPerTile > 1 {
+		return false
 	}
+	blocks := 0
+	for part := range g.M.ChunksPerTile {
+		columns := g.M.ChunkColumns(part)
+		pieces := g.pieces(e, columns)
+		if !p.Shape.E2M1 && (pieces%e.Consumers != 0 || pieces > maxInputsAhead*e.Consumers) {
+			return false
+		}
+		blocks += pipeline.CeilDiv(pieces, e.Consumers) * pieceOf(e.Consumers, p, columns)
+	}
+	if p.Shape.E2M1 {
+		return blocks <= mostKeptE2M1
+	}
+	return blocks <= mostKept
+}
+
+// inputsOf are those of a warp's pieces of chunk part of a tile which all warps have: kept, or loaded. part is the
+// number that chunk is, or inLoop where a device loop counts it.
+func (g *GEMV) inputsOf(e *grid.Env, p *Int4, chunk u32, part, columns int) []*Int4Input {
+	if g.kept != nil {
+		return g.kept[part]
+	}
+	return g.inputsAhead(e, p, chunk, columns)
+}
+
+// inLoop is the part of a tile that a device loop counts.
+const inLoop = -1
+
+// inputsAhead loads a warp's first pieces of a chunk which all warps have.
+func (g *GEMV) inputsAhead(e *grid.Env, p *Int4, chunk u32, columns int) (inputs []*Int4Input) {
 	n := pieceOf(e.Consumers, p, columns)
 	for i := range min(maxInputsAhead, g.pieces(e, columns)/e.Consumers) {
 		inputs = append(inputs, g.inputInt4(e, p, chunk, e.Warp.AddC(i*e.Consumers), n))
@@ -125,8 +156,8 @@ func (g *GEMV) tileInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, hel
 	if held != noTile {
 		first = g.useHeldInt4(e, p, s, held)
 	}
-	g.chunksFrom(e.K, first, func(chunk u32, columns int) {
-		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, chunk, columns)
+	multiply := func(chunk u32, part, columns int) {
+		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, chunk, part, columns)
 		c.Drain(func(base u32) {
 			if len(inputs)*e.Consumers > g.pieces(e, columns) {
 				g.multiplyTogether(e, p, s, base, inputs, columns)
@@ -143,7 +174,14 @@ func (g *GEMV) tileInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, hel
 				}
 			})
 		})
-	})
+	}
+	if g.kept != nil { // each chunk has registers of its own
+		for part := first; part < g.M.ChunksPerTile; part++ {
+			multiply(e.K.U32(part), part, g.M.ChunkColumns(part))
+		}
+	} else {
+		g.chunksFrom(e.K, first, func(chunk u32, columns int) { multiply(chunk, inLoop, columns) })
+	}
 	return []f32{p.Sum(s)}
 }
 
@@ -189,7 +227,7 @@ func (g *GEMV) takeInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, par
 func (g *GEMV) useHeldInt4(e *grid.Env, p *Int4, s []*dsl.Var[dsl.F32], t int) int {
 	for part := range g.heldOf(t) {
 		held, columns := g.heldChunk(e, t, part), g.M.ChunkColumns(part)
-		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, e.K.U32(part), columns)
+		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, e.K.U32(part), part, columns)
 		e.OwnGroups(g.pieces(e, columns), func(i int, piece u32) {
 			var words []u32
 			for _, v := range held[i*p.Words(n):][:p.Words(n)] {

@@ -68,7 +68,7 @@ func int4Rig(t testing.TB, c int4Case, d *int4Data) *rig.Rig {
 	r.Body(func(*pipeline.Consumer) {
 		e.EachConsumer(len(packed)/16, func(i dsl.Val[dsl.U32]) { p.Data.Store(i, w.Load(i)) })
 		k.ForStep(e.Warp, k.U32(f.Groups()), c.warps, func(i dsl.Val[dsl.U32]) {
-			f.Stage(e, i, [4]dsl.Val[dsl.F32](x.LoadN(i.MulC(128).Add(e.Lane.MulC(4)), 4)))
+			f.Stage(e, i, [4]dsl.Val[dsl.F32](x.LoadN(i.MulC(128).Add(e.Lane.MulC(4)), 4)), 0)
 		})
 		e.Sync()
 		s := p.Begin(e)

@@ -7,15 +7,15 @@ import (
 	"github.com/mkgen/mkgen/tasks/grid"
 )
 
-// stageVector turns a vector of n elements, a multiple of 4, into fixed point: use says of
+// stageVector turns a vector of n elements, a multiple of 4, into fixed point, of which from has 2^−less: use says of
 // which elements, as begin of Source does. A warp's lanes have a group; of one that is not whole the others
 // are zeros.
-func (f *FixedInput) stageVector(e *grid.Env, from Source, n int, use func(i u32) func(x []f32) [4]f32) {
+func (f *FixedInput) stageVector(e *grid.Env, from Source, n, less int, use func(i u32) func(x []f32) [4]f32) {
 	k, whole := e.K, n/i4.Columns*i4.Columns
 	e.WholeWarps = true
 	from.elements(e, whole, func(i u32) func(x []f32) {
 		made := use(i)
-		return func(x []f32) { f.Stage(e, i.DivC(dsl.WarpSize), made(x)) }
+		return func(x []f32) { f.Stage(e, e.GroupOf(i), made(x), less) }
 	})
 	e.WholeWarps = false
 	if whole == n {
@@ -31,42 +31,76 @@ func (f *FixedInput) stageVector(e *grid.Env, from Source, n int, use func(i u32
 				x[j].Set(v)
 			}
 		})
-		f.Stage(e, k.U32(group), [4]f32{x[0].Get(), x[1].Get(), x[2].Get(), x[3].Get()})
+		f.Stage(e, k.U32(group), [4]f32{x[0].Get(), x[1].Get(), x[2].Get(), x[3].Get()}, less)
 	})
 }
 
-// passed is a vector that went through memory on its way to products of a format's weights (InputOf).
+// passed is a vector that went through memory on its way to products of weights of integers: inputScale of it, in f16
+// (InputOf).
 func (t *PlainInput) passed(e *grid.Env) Source {
-	values := func(words []u32) (x []f32) {
-		for _, w := range words {
-			lo, hi := passedValues(e.K, t.Format, dsl.Bits[dsl.BF16x2](w))
-			x = append(x, lo, hi)
-		}
-		return x
-	}
 	if t.Packets != nil {
-		return pairPackets{t.Packets, values}
+		return pairPackets{t.Packets}
 	}
-	words, from := dsl.View[dsl.U32](t.X), t.from(e)
-	return Vector(func(at u32, n int) []f32 { return values(words.LoadN(from.Add(at.DivC(2)), n/2)) })
+	return pairsInMemory{dsl.View[dsl.U32](t.X), t.from(e)}
 }
 
-// pairPackets is a vector of pairs of 16 bits each that came in LL packets.
-type pairPackets struct {
-	*VectorPackets
-	values func(pairs []u32) []f32
+// halves are what pairs of f16 hold.
+func halves(pairs []u32) (x []f32) {
+	for _, p := range pairs {
+		lo, hi := dsl.Unpack(dsl.Bits[dsl.F16x2](p))
+		x = append(x, lo, hi)
+	}
+	return x
 }
+
+// pairsInMemory is a vector of pairs of f16 in global memory, from pair from on.
+type pairsInMemory struct {
+	pairs dsl.Buf[dsl.U32]
+	from  u32
+}
+
+// mostLoaded is how many times four elements a thread has loaded at most when it comes to the first.
+const mostLoaded = 14
+
+// elements loads ahead, at constant distances from one address. Where a thread loaded four elements and went on with
+// them before it loaded the next, ptxas would have few loads under way.
+func (v pairsInMemory) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
+	e.EachOf(n/4, mostLoaded, func(is []u32, even bool, mine func(int, func())) {
+		first := v.at(is[0])
+		var loaded [][]u32
+		for j, i := range is {
+			at := v.at(i)
+			if even || j < len(is)-1 {
+				at = first.AddC(2 * j * e.Threads())
+			}
+			loaded = append(loaded, v.pairs.LoadN(at, 2))
+		}
+		for j, i := range is {
+			mine(j, func() { begin(i)(halves(loaded[j])) })
+		}
+	})
+}
+
+// at is where elements 4i to 4i + 3 are.
+func (v pairsInMemory) at(i u32) dsl.Val[dsl.U64] {
+	return dsl.Optional(dsl.Cast[dsl.U64](v.from.Add(i.MulC(2))))
+}
+
+func (v pairsInMemory) four(_ *grid.Env, i u32) []f32 { return halves(v.pairs.LoadN(v.at(i), 2)) }
+
+// pairPackets is a vector of pairs of f16 that came in LL packets.
+type pairPackets struct{ *VectorPackets }
 
 func (h pairPackets) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
 	h.each(e, n/4, func(i u32) func([]dsl.Val[dsl.B128]) {
 		use := begin(i)
-		return func(words []dsl.Val[dsl.B128]) { use(h.values([]u32{Single(words[0]), Single(words[1])})) }
+		return func(words []dsl.Val[dsl.B128]) { use(halves([]u32{Single(words[0]), Single(words[1])})) }
 	})
 }
 
 func (h pairPackets) four(e *grid.Env, i u32) []f32 {
 	words := h.fours(e, i)
-	return h.values([]u32{Single(words[0]), Single(words[1])})
+	return halves([]u32{Single(words[0]), Single(words[1])})
 }
 
 // CopyFours stores a vector's elements 4i to 4i + 3 to global memory, whose element at, an even number, is the vector's

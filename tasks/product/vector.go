@@ -215,7 +215,7 @@ func (t *NormInput) stage(e *grid.Env, of func(i u32) func(x []f32) [4]f32) {
 	k := e.K
 	if t.Fixed != nil {
 		k.Note("of each group the elements as fixed point of 16 bits, and its unit")
-		t.Fixed.stageVector(e, t.X, t.N, of)
+		t.Fixed.stageVector(e, t.X, t.N, 0, of)
 		return
 	}
 	dst := dsl.View[dsl.BF16x2](t.Dst)
@@ -290,10 +290,14 @@ func (t *PlainInput) Emit(e *grid.Env) {
 	}
 	e.K.Note("input of a product, to shared memory")
 	if t.Fixed != nil {
-		t.Fixed.stageVector(e, t.passed(e), t.N, func(i u32) func(x []f32) [4]f32 {
+		t.Fixed.stageVector(e, t.passed(e), t.N, inputLess, func(i u32) func(x []f32) [4]f32 {
 			return func(x []f32) [4]f32 {
 				if t.Seen != nil {
-					t.Seen(i, x)
+					var elements []f32
+					for _, v := range x {
+						elements = append(elements, v.Mul(e.K.F32(1/inputScale)))
+					}
+					t.Seen(i, elements)
 				}
 				return [4]f32(x)
 			}
