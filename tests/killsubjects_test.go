@@ -126,6 +126,12 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("i4g128, chunks of two sizes", smallConfig(t, func(c *models.Config) {
 			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 640, 320, false
 		}), with(ships, func(o *megakernel.Options) { o.Weights, o.StageBytes, o.Consumers = "i4g128", 2048, 2 }), 2),
+		ofOneRow("i8, tiles of two chunks", smallConfig(t, func(c *models.Config) {
+			c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim = 1, 1024, 128, 16, 2, 64
+			c.Vocab, c.TieEmbeddings = 48, false
+		}), with(ships, func(o *megakernel.Options) {
+			o.Weights, o.Head, o.StageBytes, o.Consumers, o.Held = pipeline.FormatI8, pipeline.FormatI8, 4096, 2, 3
+		}), 2),
 		ofOneRow("wide bf16", wide,
 			with(ships, func(o *megakernel.Options) { o.Consumers, o.Held = 1, megakernel.HeldNone }), 2),
 		ofOneRow("KV e4m3", smallConfig(t, vocab(320)),

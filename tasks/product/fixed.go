@@ -61,8 +61,8 @@ const magic = 0x1.8p23 + 128
 // fourMagic is what the bits of four such sums have too much together.
 var fourMagic = int(4 * math.Float32bits(magic))
 
-// Stage turns a group into fixed point, x being 2^−less of its elements. All lanes of a warp call it together: lane l has
-// elements 4l … 4l+3. What reads it must wait for those that wrote it.
+// Stage turns a group into fixed point, x being 2^−less of its elements. All lanes of a warp call it together: lane l
+// has elements 4l … 4l+3. What reads it must wait for those that wrote it.
 func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32, less int) {
 	k := e.K
 	most := k.U32(0)
