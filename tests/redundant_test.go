@@ -112,6 +112,8 @@ var singleExcuses = slices.Concat(ringExcuses, mutate.Excuses{
 	{Op: "wait.mbar @full", Classes: earlier, Role: "consumers", Front: "ld @input | ld @units", Behind: "ld @ring",
 		Why:  "passes a load of the input, or of its units, which consumers have written and which are not in the stage",
 		Rule: mutate.Conflict},
+	{Op: "wait.mbar @full", Classes: earlier, Role: "consumers", Front: "st @partials", Behind: "ld @ring",
+		Why: "passes a store of sums, which are read behind a barrier and are not in the stage", Rule: mutate.Conflict},
 })
 
 // drawExcuses is what kernels of one row have that draw.
