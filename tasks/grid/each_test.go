@@ -29,37 +29,71 @@ func once(n int) []uint32 {
 }
 
 func TestEachOfTakesTheLastOnesWithTheOthers(t *testing.T) {
-	for n, bodies := range map[int][]int{40: {1}, 64: {1}, 70: {2}, 130: {3}, 200: {3, 1}, 192: {3}, 300: {3, 2},
-		1344: {3}, 1450: {3, 2}} {
-		t.Run(fmt.Sprint(n), func(t *testing.T) {
-			var values []int
-			got := visited(t, n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
-				r.Env.EachOf(n, 3, func(is []dsl.Val[dsl.U32], even bool, mine func(int, func())) {
-					values = append(values, len(is))
+	type call struct{ values, apart int }
+	for _, x := range []struct {
+		n, most int
+		calls   []call
+	}{
+		{40, 3, []call{{1, 1}}}, {64, 3, []call{{1, 1}}}, {70, 3, []call{{2, 1}}}, {130, 3, []call{{3, 2}}},
+		{192, 3, []call{{3, 3}}}, {200, 3, []call{{3, 3}, {1, 1}}}, {300, 3, []call{{3, 3}, {2, 1}}},
+		{1344, 3, []call{{3, 3}}}, {1450, 3, []call{{3, 3}, {2, 1}}}, // of 7 batches, in a loop
+		{1350, 10, []call{{10, 10}, {10, 10}, {2, 1}}}, // two batches are written out
+	} {
+		t.Run(fmt.Sprintf("%d, %d at once", x.n, x.most), func(t *testing.T) {
+			var calls []call
+			got := visited(t, x.n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
+				r.Env.EachOf(x.n, x.most, func(is []dsl.Val[dsl.U32], apart int, mine func(int, func())) {
+					calls = append(calls, call{len(is), apart})
 					for j, i := range is {
-						r.K.Assert(i.LtC(n), "a value that is not below n")
-						if even {
+						r.K.Assert(i.LtC(x.n), "a value that is not below n")
+						if j < apart {
 							r.K.Assert(i.Eq(is[0].AddC(j*r.Env.Threads())), "a value that is not Threads from the one before")
 						}
 						mine(j, func() {
-							r.K.Assert(r.Env.GroupOf(i).Eq(i.DivC(dsl.WarpSize)), "not the value's group")
+							assertGroup(r, i)
 							count(i)
 						})
 					}
 				})
 			})
-			require.Equal(t, bodies, values, "how many values a call has")
-			require.Equal(t, once(n), got)
+			require.Equal(t, x.calls, calls)
+			require.Equal(t, once(x.n), got)
 		})
 	}
 }
 
+func assertGroup(r *rig.Rig, i dsl.Val[dsl.U32]) {
+	r.K.Assert(r.Env.GroupOf(i).Eq(i.DivC(dsl.WarpSize)), "not the value's group")
+}
+
 func TestEachConsumerKnowsTheGroup(t *testing.T) {
-	for _, n := range []int{40, 64, 150, 64 * 17} {
+	for _, n := range []int{40, 64, 150, 64 * 17, 64*17 + 10} {
 		got := visited(t, n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
 			r.Env.EachConsumer(n, func(i dsl.Val[dsl.U32]) {
-				r.K.Assert(r.Env.GroupOf(i).Eq(i.DivC(dsl.WarpSize)), "not the value's group")
+				assertGroup(r, i)
 				count(i)
+			})
+		})
+		require.Equal(t, once(n), got, "%d", n)
+	}
+}
+
+// Within a round the group is that of the loop that hands out the value.
+func TestGroupsOfLoopsWithinLoops(t *testing.T) {
+	for _, n := range []int{64, 64 * 17} { // written out, and a loop
+		got := visited(t, n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
+			r.Env.EachConsumer(128, func(outer dsl.Val[dsl.U32]) {
+				r.Env.EachConsumer(n, func(i dsl.Val[dsl.U32]) {
+					assertGroup(r, i)
+					r.K.If(outer.LtC(64), func() { count(i) })
+				})
+				r.Env.EachOf(n, 3, func(is []dsl.Val[dsl.U32], _ int, mine func(int, func())) {
+					for j, i := range is {
+						mine(j, func() { assertGroup(r, i) })
+					}
+				})
+				r.Env.EachConsumerBehind(1, n, func(i dsl.Val[dsl.U32]) { assertGroup(r, i) })
+				assertGroup(r, outer)
 			})
 		})
 		require.Equal(t, once(n), got, "%d", n)

@@ -23,7 +23,8 @@ type Env struct {
 	// Scarce is whether a kernel has so much to keep that registers spill without Anew.
 	Scarce bool
 
-	round int // of EachConsumer and EachOf, plus 1; 0: not known when the kernel is made
+	// round is the round of EachConsumer or EachOf whose body is being made, plus 1; 0 outside, and in a device loop.
+	round int
 
 	WholeWarps bool // EachConsumer and EachOf leave out whole warps only: n is a multiple of their lanes
 
@@ -94,7 +95,9 @@ const maxUnrolled = 16
 func (e *Env) EachConsumer(n int, body func(i u32)) {
 	whole := n / e.Threads()
 	if whole > maxUnrolled {
-		e.K.For(e.K.U32(0), e.K.U32(whole), func(j u32) { body(e.Tid.Add(j.MulC(e.Threads()))) }, dsl.Unroll(maxUnrolled/2))
+		e.K.For(e.K.U32(0), e.K.U32(whole), func(j u32) {
+			e.inRound(inLoop, func() { body(e.Tid.Add(j.MulC(e.Threads()))) })
+		}, dsl.Unroll(maxUnrolled/2))
 	} else {
 		for j := range whole {
 			e.inRound(j, func() { body(dsl.Optional(e.Tid.AddC(j * e.Threads()))) })
@@ -117,7 +120,7 @@ func (e *Env) EachConsumerBehind(busy, n int, body func(i u32)) {
 	tid := dsl.Select(e.Tid.LtC(first), e.Tid.AddC(e.Threads()), e.Tid).SubC(first)
 	of := *e
 	of.Tid, of.WholeWarps = tid, false
-	of.EachConsumer(n, body)
+	e.inRound(inLoop, func() { of.EachConsumer(n, body) }) // i is another warp's
 }
 
 // under is whether i of the last round is below n: the same in a warp's lanes where warps are whole.
@@ -141,11 +144,11 @@ func (e *Env) OwnGroups(groups int, body func(i int, group u32)) {
 	}
 }
 
-// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i together;
-// even is whether all of them are Threads apart.
-// Where some threads have a value more than others, the last value of those others is below n too, one that is not
+// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i together, of
+// which the first apart are Threads apart. More than maxUnrolled rounds are a loop in the kernel, but for two batches:
+// the longest vector of 70B is 28 rounds of 8 warps. Where some threads have a value more than others, the last value of those others is below n too, one that is not
 // theirs: what body does with value j it does within mine(j, …), which is for the threads whose value it is.
-func (e *Env) EachOf(n, most int, body func(is []u32, even bool, mine func(j int, do func()))) {
+func (e *Env) EachOf(n, most int, body func(is []u32, apart int, mine func(j int, do func()))) {
 	whole := n / e.Threads()
 	together := func(first u32, count int) []u32 {
 		is := make([]u32, count)
@@ -154,18 +157,18 @@ func (e *Env) EachOf(n, most int, body func(is []u32, even bool, mine func(j int
 		}
 		return is
 	}
-	always := func(_ int, do func()) { do() }
+	always := func(_ int, do func()) { e.inRound(inLoop, do) }
 	from := func(round int) func(int, func()) {
 		return func(j int, do func()) { e.inRound(round+j, do) }
 	}
 	batches := whole / most
 	if batches > 2 && batches*most > maxUnrolled {
 		e.K.For(e.K.U32(0), e.K.U32(batches), func(b u32) {
-			body(together(e.Tid.Add(b.MulC(most*e.Threads())), most), true, always)
+			body(together(e.Tid.Add(b.MulC(most*e.Threads())), most), most, always)
 		}, dsl.Unroll(1))
 	} else {
 		for j := range batches {
-			body(together(e.Tid.AddC(j*most*e.Threads()), most), true, from(j*most))
+			body(together(e.Tid.AddC(j*most*e.Threads()), most), most, from(j*most))
 		}
 	}
 	behind := from(batches * most)
@@ -175,16 +178,16 @@ func (e *Env) EachOf(n, most int, body func(is []u32, even bool, mine func(j int
 	}
 	if n%e.Threads() == 0 {
 		if len(rest) > 0 {
-			body(rest, true, behind)
+			body(rest, len(rest), behind)
 		}
 		return
 	}
 	last := e.Tid.AddC(whole * e.Threads())
 	if len(rest) == 0 {
-		e.K.If(e.under(last, n), func() { body([]u32{last}, true, behind) })
+		e.K.If(e.under(last, n), func() { body([]u32{last}, 1, behind) })
 		return
 	}
-	body(append(rest, last.MinC(n-1)), false, func(j int, do func()) {
+	body(append(rest, last.MinC(n-1)), len(rest), func(j int, do func()) {
 		if j < len(rest) {
 			behind(j, do)
 		} else {
@@ -192,6 +195,9 @@ func (e *Env) EachOf(n, most int, body func(is []u32, even bool, mine func(j int
 		}
 	})
 }
+
+// inLoop is the number of a round that a device loop counts.
+const inLoop = -1
 
 // inRound runs do with i = Tid + j·Threads.
 func (e *Env) inRound(j int, do func()) {

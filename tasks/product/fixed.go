@@ -61,9 +61,9 @@ const magic = 0x1.8p23 + 128
 // fourMagic is what the bits of four such sums have too much together.
 var fourMagic = int(4 * math.Float32bits(magic))
 
-// Stage turns a group into fixed point, x being 2^−less of its elements. All lanes of a warp call it together: lane l
+// Stage turns a group into fixed point, x being 2^−shift of its elements. All lanes of a warp call it together: lane l
 // has elements 4l … 4l+3. What reads it must wait for those that wrote it.
-func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32, less int) {
+func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32, shift int) {
 	k := e.K
 	most := k.U32(0)
 	for i, v := range x {
@@ -75,7 +75,7 @@ func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32, less int) {
 		}
 	}
 	most = dsl.ReduxMax(most)
-	exponent, up := fixedUnit(k, most, less)
+	exponent, up := fixedUnit(k, most, shift)
 	var w [4]u32
 	for i, v := range x {
 		w[i] = dsl.Bits[dsl.U32](dsl.FMA(v, up, k.F32(magic)))
@@ -86,27 +86,27 @@ func (f *FixedInput) Stage(e *grid.Env, group u32, x [4]f32, less int) {
 	at := group.MulC(4).Add(half.MulC(2)).MulC(16).Add(t.MulC(4)).Add(j)
 	f.Bytes.Store(at, hi)
 	f.Bytes.Store(at.AddC(16), lo)
-	k.If(e.Lane.EqC(0), func() { f.Units.Store(group, unitOf(k, exponent, most, f.Wide, less)) })
+	k.If(e.Lane.EqC(0), func() { f.Units.Store(group, unitOf(k, exponent, most, f.Wide, shift)) })
 	if f.Sums != nil {
 		f.stageSums(e, group, w)
 	}
 }
 
-// fixedUnit is of a group's largest element, of 2^−less of which most are the bits, the biased exponent of these, and
-// 2^(less − e).
-func fixedUnit(k *dsl.Kernel, most u32, less int) (exponent u32, up f32) {
-	exponent = most.AddC(i4.OverFixed).ShrC(23).Max(k.U32(i4.LeastExponent - less))
+// fixedUnit returns a group's biased exponent, less shift, and 2^(shift − e), which makes 2^−shift of an element fixed
+// point. most has the bits of the largest magnitude of 2^−shift of the elements.
+func fixedUnit(k *dsl.Kernel, most u32, shift int) (exponent u32, up f32) {
+	exponent = most.AddC(i4.OverFixed).ShrC(23).Max(k.U32(i4.LeastExponent - shift))
 	return exponent, dsl.Bits[dsl.F32](k.U32(2*127 + 14).Sub(exponent).ShlC(23))
 }
 
-// unitOf is 2^e/16 of what fixedUnit says, or where weights are wide 2^e; NaN where the largest element is none or
+// unitOf returns 2^e/16 of what fixedUnit says, or where weights are wide 2^e; NaN where the largest element is none or
 // infinite.
-func unitOf(k *dsl.Kernel, exponent, most u32, wide bool, less int) f32 {
+func unitOf(k *dsl.Kernel, exponent, most u32, wide bool, shift int) f32 {
 	down := 14 + 4
 	if wide {
 		down = 14
 	}
-	unit := exponent.SubC(down - less).ShlC(23)
+	unit := exponent.SubC(down - shift).ShlC(23)
 	return dsl.Bits[dsl.F32](dsl.Select(most.LtC(0x7f800000), unit, k.U32(0x7fc00000)))
 }
 

@@ -17,10 +17,10 @@ import (
 // up for it. What lies below 2⁻¹⁰ loses digits, down to steps of 2⁻²⁰. In registers and shared
 // memory pairs of f16 are passed around as pairs of bf16.
 
-// inputScale is what the input of a product of 8-bit weights is multiplied by, 2^−inputLess.
+// inputScale is what the input of a product of weights of 4 or 8 bits is multiplied by where it is f16: 2^−inputShift.
 const (
-	inputScale = 1.0 / (1 << inputLess)
-	inputLess  = 4
+	inputScale = 1.0 / (1 << inputShift)
+	inputShift = 4
 )
 
 // inHalf is whether a format is multiplied in f16.

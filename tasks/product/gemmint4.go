@@ -64,8 +64,8 @@ func (b *fixedBlock) set(k *dsl.Kernel, x [][]*dsl.Var[dsl.BF16x2]) {
 	most = dsl.Butterfly(most, 4, u32.Max)
 	largest, _ := dsl.Unpack(dsl.Bits[dsl.F16x2](most.ShrC(17)))
 	bits := dsl.Bits[dsl.U32](largest)
-	exponent, up := fixedUnit(k, bits, inputLess)
-	b.unit.Set(unitOf(k, exponent, bits, b.wide, inputLess))
+	exponent, up := fixedUnit(k, bits, inputShift)
+	b.unit.Set(unitOf(k, exponent, bits, b.wide, inputShift))
 	for q := range 4 { // of the block's columns
 		var sum u32
 		for j := range 2 {

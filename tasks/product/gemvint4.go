@@ -74,8 +74,8 @@ func pieceAt(e *grid.Env, p *Int4, base, piece u32, n int) (run, first u32) {
 	return base.Add(piece.DivC(of).MulC(p.Shape.RunBytes() / 16)), piece.RemC(of).MulC(n)
 }
 
-// mostKept is how many blocks' input a lane keeps in registers over all tiles, 5 a block, and mostKeptE2M1 how many of
-// E2M1, whose tables take registers, too.
+// mostKept is how many blocks' input a lane keeps in registers over all tiles, 5 a block or with zero points 7, and
+// mostKeptE2M1 how many of E2M1, whose tables take registers, too.
 const mostKept, mostKeptE2M1 = 16, 4
 
 // keepInputs loads a warp's input for all tiles, of each of their chunks, where all warps have as much of it and it is
@@ -102,37 +102,23 @@ func (g *GEMV) keepInputs(e *grid.Env) {
 	}
 }
 
-// keeps is whether keepInputs loads something.
+// keeps reports whether keepInputs loads something.
 func (g *GEMV) keeps(e *grid.Env, p *Int4) bool {
-	if p.Shape.E2M1 && g.M.ChunksPerTile > 1 {
-		return false
+	most, uneven := mostKept, false
+	if p.Shape.E2M1 {
+		most, uneven = mostKeptE2M1, g.M.ChunksPerTile == 1
 	}
 	blocks := 0
 	for part := range g.M.ChunksPerTile {
 		columns := g.M.ChunkColumns(part)
 		pieces := g.pieces(e, columns)
-		if !p.Shape.E2M1 && (pieces%e.Consumers != 0 || pieces > maxInputsAhead*e.Consumers) {
+		if pieces%e.Consumers != 0 && !uneven || pieces > maxInputsAhead*e.Consumers {
 			return false
 		}
 		blocks += pipeline.CeilDiv(pieces, e.Consumers) * pieceOf(e.Consumers, p, columns)
 	}
-	if p.Shape.E2M1 {
-		return blocks <= mostKeptE2M1
-	}
-	return blocks <= mostKept
+	return blocks <= most
 }
-
-// inputsOf are those of a warp's pieces of chunk part of a tile which all warps have: kept, or loaded. part is the
-// number that chunk is, or inLoop where a device loop counts it.
-func (g *GEMV) inputsOf(e *grid.Env, p *Int4, chunk u32, part, columns int) []*Int4Input {
-	if g.kept != nil {
-		return g.kept[part]
-	}
-	return g.inputsAhead(e, p, chunk, columns)
-}
-
-// inLoop is the part of a tile that a device loop counts.
-const inLoop = -1
 
 // inputsAhead loads a warp's first pieces of a chunk which all warps have.
 func (g *GEMV) inputsAhead(e *grid.Env, p *Int4, chunk u32, columns int) (inputs []*Int4Input) {
@@ -141,6 +127,14 @@ func (g *GEMV) inputsAhead(e *grid.Env, p *Int4, chunk u32, columns int) (inputs
 		inputs = append(inputs, g.inputInt4(e, p, chunk, e.Warp.AddC(i*e.Consumers), n))
 	}
 	return inputs
+}
+
+// inputsOf returns those of chunk part of a tile, kept or loaded.
+func (g *GEMV) inputsOf(e *grid.Env, p *Int4, part int) []*Int4Input {
+	if g.kept != nil {
+		return g.kept[part]
+	}
+	return g.inputsAhead(e, p, e.K.U32(part), g.M.ChunkColumns(part))
 }
 
 // inputInt4 is the input of a piece of a chunk.
@@ -156,8 +150,8 @@ func (g *GEMV) tileInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, hel
 	if held != noTile {
 		first = g.useHeldInt4(e, p, s, held)
 	}
-	multiply := func(chunk u32, part, columns int) {
-		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, chunk, part, columns)
+	multiply := func(chunk u32, columns int, inputs []*Int4Input) {
+		n := pieceOf(e.Consumers, p, columns)
 		c.Drain(func(base u32) {
 			if len(inputs)*e.Consumers > g.pieces(e, columns) {
 				g.multiplyTogether(e, p, s, base, inputs, columns)
@@ -177,10 +171,12 @@ func (g *GEMV) tileInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, hel
 	}
 	if g.kept != nil { // each chunk has registers of its own
 		for part := first; part < g.M.ChunksPerTile; part++ {
-			multiply(e.K.U32(part), part, g.M.ChunkColumns(part))
+			multiply(e.K.U32(part), g.M.ChunkColumns(part), g.kept[part])
 		}
 	} else {
-		g.chunksFrom(e.K, first, func(chunk u32, columns int) { multiply(chunk, inLoop, columns) })
+		g.chunksFrom(e.K, first, func(chunk u32, columns int) {
+			multiply(chunk, columns, g.inputsAhead(e, p, chunk, columns))
+		})
 	}
 	return []f32{p.Sum(s)}
 }
@@ -227,7 +223,7 @@ func (g *GEMV) takeInt4(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, par
 func (g *GEMV) useHeldInt4(e *grid.Env, p *Int4, s []*dsl.Var[dsl.F32], t int) int {
 	for part := range g.heldOf(t) {
 		held, columns := g.heldChunk(e, t, part), g.M.ChunkColumns(part)
-		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, e.K.U32(part), part, columns)
+		n, inputs := pieceOf(e.Consumers, p, columns), g.inputsOf(e, p, part)
 		e.OwnGroups(g.pieces(e, columns), func(i int, piece u32) {
 			var words []u32
 			for _, v := range held[i*p.Words(n):][:p.Words(n)] {

@@ -7,15 +7,15 @@ import (
 	"github.com/mkgen/mkgen/tasks/grid"
 )
 
-// stageVector turns a vector of n elements, a multiple of 4, into fixed point, of which from has 2^−less: use says of
+// stageVector turns a vector of n elements, a multiple of 4, into fixed point, of which from has 2^−shift: use says of
 // which elements, as begin of Source does. A warp's lanes have a group; of one that is not whole the others
 // are zeros.
-func (f *FixedInput) stageVector(e *grid.Env, from Source, n, less int, use func(i u32) func(x []f32) [4]f32) {
+func (f *FixedInput) stageVector(e *grid.Env, from Source, n, shift int, use func(i u32) func(x []f32) [4]f32) {
 	k, whole := e.K, n/i4.Columns*i4.Columns
 	e.WholeWarps = true
 	from.elements(e, whole, func(i u32) func(x []f32) {
 		made := use(i)
-		return func(x []f32) { f.Stage(e, e.GroupOf(i), made(x), less) }
+		return func(x []f32) { f.Stage(e, e.GroupOf(i), made(x), shift) }
 	})
 	e.WholeWarps = false
 	if whole == n {
@@ -31,11 +31,11 @@ func (f *FixedInput) stageVector(e *grid.Env, from Source, n, less int, use func
 				x[j].Set(v)
 			}
 		})
-		f.Stage(e, k.U32(group), [4]f32{x[0].Get(), x[1].Get(), x[2].Get(), x[3].Get()}, less)
+		f.Stage(e, k.U32(group), [4]f32{x[0].Get(), x[1].Get(), x[2].Get(), x[3].Get()}, shift)
 	})
 }
 
-// passed is a vector that went through memory on its way to products of weights of integers: inputScale of it, in f16
+// passed returns a vector that went through memory on its way to products of weights of integers: inputScale of it, in f16
 // (InputOf).
 func (t *PlainInput) passed(e *grid.Env) Source {
 	if t.Packets != nil {
@@ -44,7 +44,7 @@ func (t *PlainInput) passed(e *grid.Env) Source {
 	return pairsInMemory{dsl.View[dsl.U32](t.X), t.from(e)}
 }
 
-// halves are what pairs of f16 hold.
+// halves returns what pairs of f16 hold.
 func halves(pairs []u32) (x []f32) {
 	for _, p := range pairs {
 		lo, hi := dsl.Unpack(dsl.Bits[dsl.F16x2](p))
@@ -59,18 +59,19 @@ type pairsInMemory struct {
 	from  u32
 }
 
-// mostLoaded is how many times four elements a thread has loaded at most when it comes to the first.
+// mostLoaded is how many times four elements a thread has loaded at most when it comes to the first: all of 8B's longest
+// vector, half of 70B's, with 8 warps.
 const mostLoaded = 14
 
 // elements loads ahead, at constant distances from one address. Where a thread loaded four elements and went on with
 // them before it loaded the next, ptxas would have few loads under way.
 func (v pairsInMemory) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
-	e.EachOf(n/4, mostLoaded, func(is []u32, even bool, mine func(int, func())) {
+	e.EachOf(n/4, mostLoaded, func(is []u32, apart int, mine func(int, func())) {
 		first := v.at(is[0])
 		var loaded [][]u32
 		for j, i := range is {
 			at := v.at(i)
-			if even || j < len(is)-1 {
+			if j < apart {
 				at = first.AddC(2 * j * e.Threads())
 			}
 			loaded = append(loaded, v.pairs.LoadN(at, 2))
@@ -81,7 +82,7 @@ func (v pairsInMemory) elements(e *grid.Env, n int, begin func(i u32) func(x []f
 	})
 }
 
-// at is where elements 4i to 4i + 3 are.
+// at returns the index of elements 4i to 4i + 3.
 func (v pairsInMemory) at(i u32) dsl.Val[dsl.U64] {
 	return dsl.Optional(dsl.Cast[dsl.U64](v.from.Add(i.MulC(2))))
 }

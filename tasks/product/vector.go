@@ -290,7 +290,7 @@ func (t *PlainInput) Emit(e *grid.Env) {
 	}
 	e.K.Note("input of a product, to shared memory")
 	if t.Fixed != nil {
-		t.Fixed.stageVector(e, t.passed(e), t.N, inputLess, func(i u32) func(x []f32) [4]f32 {
+		t.Fixed.stageVector(e, t.passed(e), t.N, inputShift, func(i u32) func(x []f32) [4]f32 {
 			return func(x []f32) [4]f32 {
 				if t.Seen != nil {
 					var elements []f32
