@@ -144,10 +144,11 @@ func (e *Env) OwnGroups(groups int, body func(i int, group u32)) {
 	}
 }
 
-// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i together, of
-// which the first apart are Threads apart. More than maxUnrolled rounds are a loop in the kernel, but for two batches:
-// the longest vector of 70B is 28 rounds of 8 warps. Where some threads have a value more than others, the last value of those others is below n too, one that is not
-// theirs: what body does with value j it does within mine(j, …), which is for the threads whose value it is.
+// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i
+// together, of which the first apart are Threads apart. Where some threads have a value more than others, the last
+// value of those others is below n too, one that is not theirs: what body does with value j it does within mine(j,
+// …), which is for the threads whose value it is. More than maxUnrolled rounds are a loop in the kernel, but for
+// two batches: the longest vector of 70B is 28 rounds of 8 warps.
 func (e *Env) EachOf(n, most int, body func(is []u32, apart int, mine func(j int, do func()))) {
 	whole := n / e.Threads()
 	together := func(first u32, count int) []u32 {

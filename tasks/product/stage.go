@@ -35,8 +35,8 @@ func (f *FixedInput) stageVector(e *grid.Env, from Source, n, shift int, use fun
 	})
 }
 
-// passed returns a vector that went through memory on its way to products of weights of integers: inputScale of it, in f16
-// (InputOf).
+// passed returns a vector that went through memory on its way to products of weights of integers: inputScale of it, in
+// f16 (InputOf).
 func (t *PlainInput) passed(e *grid.Env) Source {
 	if t.Packets != nil {
 		return pairPackets{t.Packets}
@@ -59,8 +59,8 @@ type pairsInMemory struct {
 	from  u32
 }
 
-// mostLoaded is how many times four elements a thread has loaded at most when it comes to the first: all of 8B's longest
-// vector, half of 70B's, with 8 warps.
+// mostLoaded is how many times four elements a thread has loaded at most when it comes to the first: all of 8B's
+// longest vector, half of 70B's, with 8 warps.
 const mostLoaded = 14
 
 // elements loads ahead, at constant distances from one address. Where a thread loaded four elements and went on with
