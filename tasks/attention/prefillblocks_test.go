@@ -49,6 +49,11 @@ func TestMutantsOfCopiedPagesAreReported(t *testing.T) {
 var copyExcuses = mutate.Excuses{
 	{Op: "cp.async.commit", Classes: rig.MutantLater, Role: "producer", Behind: "syncwarp",
 		Why: "no copy starts between: the group is the same", Rule: mutate.Causality},
+	{Op: "cp.async.commit", Classes: rig.MutantLater, Role: "producer", Front: "cp.async @slots @kv",
+		Behind: "cp.async @slots @kv", Why: "the group has copies of the next one, too, and is waited for first: more is " +
+			"waited for than has to be", Rule: mutate.Causality},
+	{Op: "cp.async.wait", Classes: rig.MutantEarlier, Role: "producer", Front: "st @blocks", Behind: "ld @slots",
+		Why: "it goes in front of the stores of copies that are there: earlier than it must", Rule: mutate.Causality},
 	{Op: "cp.async.wait", Classes: rig.MutantEarlier, Role: "producer", Front: "red.add.release @ready",
 		Why: "it goes in front of the count of another part: earlier than it must", Rule: mutate.Causality},
 }
