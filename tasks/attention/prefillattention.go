@@ -40,6 +40,9 @@ type PrefillAttention struct {
 	// Variant changes scores, or is without softmax; nil for neither. Of its hooks there are Prepare and Logits.
 	Variant *Variant
 
+	// Split, unless nil, cuts keys and values of a sequence into parts that clusters attend to side by side.
+	Split *PrefillSplit
+
 	// Blocks, unless nil, copies the small pages of the cache into what attention reads. KV is its Layout then.
 	Blocks *PrefillBlocks
 
@@ -94,6 +97,7 @@ func (t *PrefillAttention) Problem() string {
 		rule.Need(t.whole() || t.Producers >= 1, "prefill attention: pages of %d tokens and %d producer warps, want at least 1",
 			t.KV.Page, t.Producers),
 		rule.Sound(t.Blocks.problem()),
+		rule.Need(t.Blocks == nil || t.Split == nil, "prefill attention: copies of small pages beside parts, want one of them"),
 		rule.Need(t.Blocks == nil || t.Window == nil,
 			"prefill attention: copies of small pages beside a window, want one of them"),
 		rule.Need(t.block() >= blockTokens, "prefill attention: stages of %d bytes, want room for the keys of %d tokens",
@@ -105,7 +109,9 @@ func (t *PrefillAttention) group() int { return t.Heads / t.KV.Heads }
 // groupTokens is the number of tokens of a warpgroup's tile.
 func (t *PrefillAttention) groupTokens() int { return prefill.GroupRows / t.group() }
 
-// together is the number of tokens of a cluster's tiles.
+// Together is the number of tokens of a cluster's tiles.
+func (t *PrefillAttention) Together() int { return t.together() }
+
 func (t *PrefillAttention) together() int { return t.groupTokens() * t.Groups * t.Cluster }
 
 // rowUnits is the number of 16-byte units of a panel's row.
@@ -121,7 +127,9 @@ func (t *PrefillAttention) panels(v int) (first, n int) {
 // panelBytes is what a panel of a block takes.
 func (t *PrefillAttention) panelBytes() int { return t.block() * t.rowUnits() * 16 }
 
-// block is the number of tokens of a block: as many of 128 as a stage has room for, a power of two.
+// Block is the number of tokens of a block: as many of 128 as a stage has room for, a power of two.
+func (t *PrefillAttention) Block() int { return t.block() }
+
 func (t *PrefillAttention) block() int {
 	_, keys := t.panels(0)
 	_, values := t.panels(1)
@@ -172,9 +180,11 @@ func (t *PrefillAttention) Map(k *dsl.Kernel, cache dsl.Buf[dsl.B128]) {
 // prefillPiece is what a cluster works on at a time: tiles of a KV head from a token of the step on.
 type prefillPiece struct {
 	token, head u32
-	blocks      u32 // of tokens, up to the last that some row sees; 0: all tokens pad the step
+	blocks      u32 // of tokens, up to the last that some row sees or the part has; 0: all tokens pad the step
 	from        u32 // the first block that some row sees, but for sinks
 	start       u32 // from, less the blocks of sinks before it: see at
+	begin       u32 // the first block that is worked on: start, or where a part begins
+	part        u32 // with PrefillAttention.Split
 	sees        u32 // tokens of the sequence up to the last that some row sees
 }
 
@@ -226,11 +236,11 @@ func (p *prefillPieces) page(i u32) u32 {
 func (t *PrefillAttention) pieces(e *grid.Env, s Step, span prefill.Span, padded int) *prefillPieces {
 	n := span.N
 	p := &prefillPieces{t: t, e: e, s: s, layer: s.Layer, n: n, begin: span.Begin,
-		room: dsl.Optional(n.AddC(padded - 1).DivC(padded).MulC(padded)), end: s.Pos.Add(n).Named("end")}
+		room: dsl.Optional(n.AddC(padded - 1).DivC(padded).MulC(padded)), end: dsl.Optional(s.Pos.Add(n)).Named("end")}
 	if span.Begin != nil && span.Begin.End != nil {
 		p.room = span.Begin.End.Sub(span.Begin.Row).Named("room")
 	}
-	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
+	p.tiles = dsl.Optional(p.room.AddC(t.together() - 1).DivC(t.together()))
 	if t.Window != nil {
 		p.window = t.Window(s)
 	}
@@ -258,10 +268,19 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 	t, e, k := p.t, p.e, p.e.K
 	clusters := e.Grid / t.Cluster
 	own, all := e.CTA.DivC(t.Cluster), p.count.MulC(t.KV.Heads)
+	var parts u32
+	if t.Split != nil {
+		parts = t.parts(p.end.SubC(1)).Named("parts")
+		all = all.Mul(parts).Named("pieces")
+	}
 	k.ForStep(k.U32(0), all, clusters, func(round u32) {
 		at := round.Add(dsl.Select(round.DivC(clusters).AndC(1).EqC(0), own, k.U32(clusters-1).Sub(own)))
 		k.If(at.Lt(all), func() {
-			tile := p.count.SubC(1).Sub(at.DivC(t.KV.Heads).Min(p.count.SubC(1))).Add(p.from).Min(p.tiles.SubC(1))
+			i, part := at.DivC(t.KV.Heads), k.U32(0)
+			if t.Split != nil {
+				i, part = i.Div(parts), i.Rem(parts).Named("part")
+			}
+			tile := p.count.SubC(1).Sub(i.Min(p.count.SubC(1))).Add(p.from).Min(p.tiles.SubC(1))
 			token := tile.MulC(t.together()).Named("first_token")
 			sees := p.s.Pos.Add(token.AddC(t.together()).Min(p.n))
 			blocks := dsl.Select(token.Lt(p.n), sees.AddC(t.block()-1).DivC(t.block()), k.U32(0)).Named("blocks")
@@ -275,7 +294,19 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 				sinks := p.sinks.AddC(t.block() - 1).DivC(t.block()).Min(piece.from)
 				piece.start = piece.from.Sub(sinks).Named("start")
 			}
-			body(piece)
+			piece.begin = piece.start
+			if t.Split == nil {
+				body(piece)
+				return
+			}
+			piece.part = part
+			first := part.Mul(t.Split.Blocks).Named("first_of_part")
+			// Tokens of a tile that see no key of a part have fewer parts.
+			k.If(part.EqC(0).Or(first.Lt(piece.blocks)), func() {
+				piece.begin = piece.start.Max(first).Named("begin")
+				piece.blocks = piece.blocks.Min(first.Add(t.Split.Blocks)).Named("end")
+				body(piece)
+			})
 		})
 	}, dsl.Unroll(1))
 }
@@ -300,13 +331,29 @@ func (t *PrefillAttention) Produce(e *grid.Env, c *pipeline.TileProducer, s Step
 	}
 	p.each(func(piece prefillPiece) {
 		await := p.awaiter(c, piece)
-		k.For(piece.start, piece.blocks, func(b u32) {
+		k.For(piece.begin, piece.blocks, func(b u32) {
 			await(b)
 			p.copyPages(c, piece, 0, p.at(piece, b, 1))
-			k.If(b.Ne(piece.start), func() { p.copyPages(c, piece, 1, p.at(piece, b.SubC(1), 1)) })
+			k.If(b.Ne(piece.begin), func() { p.copyPages(c, piece, 1, p.at(piece, b.SubC(1), 1)) })
 		}, dsl.Unroll(1))
-		k.If(piece.blocks.NeC(0), func() { p.copyPages(c, piece, 1, piece.blocks.SubC(1)) })
+		k.If(p.some(piece), func() { p.copyPages(c, piece, 1, p.last(piece)) })
 	})
+}
+
+// some reports whether there are keys to be worked on.
+func (p *prefillPieces) some(piece prefillPiece) dsl.Pred {
+	if p.t.Split == nil {
+		return piece.blocks.NeC(0)
+	}
+	return piece.begin.Lt(piece.blocks)
+}
+
+// last is the last block that is worked on: of a part it may be one of sinks.
+func (p *prefillPieces) last(piece prefillPiece) u32 {
+	if p.t.Split == nil {
+		return piece.blocks.SubC(1)
+	}
+	return p.at(piece, piece.blocks.SubC(1), 1)
 }
 
 // at is the block, or with blocks of n tokens the first of its tokens, that is worked on as the i-th, from start on:

@@ -26,17 +26,17 @@ func (p *prefillPieces) gather(c *pipeline.TileProducer) {
 	width := 1 << bits.Len(uint(max(keys, values)*t.rowUnits()-1))
 	g := &prefillGather{prefillPieces: p, c: c, width: width, warp: p.e.Warp.SubC(p.e.Consumers)}
 	p.each(func(piece prefillPiece) {
-		k.If(piece.blocks.NeC(0), func() {
+		k.If(p.some(piece), func() {
 			next, now, before := g.variables("next"), g.variables("now"), g.variables("before")
-			g.find(next, p.at(piece, piece.start, 1))
-			k.For(piece.start, piece.blocks, func(b u32) {
+			g.find(next, p.at(piece, piece.begin, 1))
+			k.For(piece.begin, piece.blocks, func(b u32) {
 				for i, x := range now {
 					before[i].Set(x.Get())
 					x.Set(next[i].Get())
 				}
 				g.find(next, p.at(piece, b.AddC(1), 1))
 				g.copy(now, piece, 0)
-				k.If(b.Ne(piece.start), func() { g.copy(before, piece, 1) })
+				k.If(b.Ne(piece.begin), func() { g.copy(before, piece, 1) })
 			}, dsl.Unroll(1))
 			g.copy(now, piece, 1)
 		})

@@ -74,13 +74,14 @@ func (w *prefillTile) run() {
 	if t.QueryBytes() == 0 {
 		w.queries()
 	}
-	k.If(w.piece.blocks.NeC(0), w.attend)
+	k.If(w.p.some(w.piece), w.attend)
 	w.store()
 }
 
-// least is below every score. With a window a row may see nothing of its first blocks: -inf less -inf would be NaN.
+// least is below every score. With a window a row may see nothing of its first blocks, and of a part nothing at all:
+// -inf less -inf would be NaN.
 func (t *PrefillAttention) least() float64 {
-	if t.Window == nil {
+	if t.Window == nil && t.Split == nil {
 		return math.Inf(-1)
 	}
 	return -1e30
@@ -112,8 +113,8 @@ func (w *prefillTile) attend() {
 	}
 	keys := c.Next("waits for keys in stage %d")
 	first := k.U32(0)
-	if t.Window != nil {
-		first = w.piece.start.MulC(t.block()).Named("first_seen")
+	if t.Window != nil || t.Split != nil {
+		first = w.piece.begin.MulC(t.block()).Named("first_seen")
 	}
 	begin := w.p.at(w.piece, first, t.block())
 	c.Fence()
@@ -361,29 +362,37 @@ func (w *prefillTile) pack() {
 	}
 }
 
-// store writes the rows' outputs.
+// store writes the rows' outputs, or what a part contributes to them.
 func (w *prefillTile) store() {
 	t, e, k := w.t, w.e, w.e.K
 	to := dsl.View[dsl.BF16x2](t.To)
 	for half := range 2 {
-		by := k.F32(1)
+		total := w.total[half].Get()
 		if !t.sums() {
-			total := w.total[half].Get()
 			for d := 1; d < 4; d *= 2 {
 				total = total.Add(dsl.ShflXor(total, d))
 			}
-			by = dsl.Select(w.used[half], dsl.Rcp(total), k.F32(0)).Named("by")
-		}
-		if t.OutputScale != nil {
-			by = by.Mul(t.OutputScale(w.p.s, w.piece.head))
 		}
 		r := e.Warp.RemC(dsl.WarpsPerGroup).MulC(16).Add(e.Lane.DivC(4)).AddC(8 * half)
-		value := func(x *dsl.Var[dsl.F32]) f32 { return dsl.Select(w.used[half], x.Get().Mul(by), k.F32(0)) }
-		k.If(r.LtC(t.groupTokens()*t.group()).And(w.p.has(w.rows[half])), func() {
-			for i := 2 * half; i < len(w.o); i += 4 {
-				column := w.heads[half].MulC(t.KV.D).Add(e.Lane.RemC(4).MulC(2)).AddC(2*i - 4*half)
-				to.Store(t.Out.At(w.p.queryRow(w.rows[half]), column).DivC(2), dsl.Pack[dsl.BF16x2](value(w.o[i]), value(w.o[i+1])))
+		column := func(i int) u32 { return e.Lane.RemC(4).MulC(2).AddC(2*i - 4*half) }
+		outputs := func() {
+			by := k.F32(1)
+			if !t.sums() {
+				by = dsl.Select(w.used[half], dsl.Rcp(total), k.F32(0)).Named("by")
 			}
-		})
+			if t.OutputScale != nil {
+				by = by.Mul(t.OutputScale(w.p.s, w.piece.head))
+			}
+			value := func(x *dsl.Var[dsl.F32]) f32 { return dsl.Select(w.used[half], x.Get().Mul(by), k.F32(0)) }
+			for i := 2 * half; i < len(w.o); i += 4 {
+				at := t.Out.At(w.p.queryRow(w.rows[half]), w.heads[half].MulC(t.KV.D).Add(column(i)))
+				to.Store(at.DivC(2), dsl.Pack[dsl.BF16x2](value(w.o[i]), value(w.o[i+1])))
+			}
+		}
+		if t.Split != nil {
+			whole := outputs
+			outputs = func() { w.storePart(half, total, column, whole) }
+		}
+		k.If(r.LtC(t.groupTokens()*t.group()).And(w.p.has(w.rows[half])), outputs)
 	}
 }
