@@ -38,7 +38,7 @@ func (f *prefillFlow) declareCopy() {
 				c.HeadDim)),
 		Kept: dsl.Global[dsl.U32](k, BufferKept, 0, dsl.ReadOnly(), dsl.Align(8),
 			bufDoc("[%s][2] pages that have cached tokens, each once, and how many", ScalarKept))}
-	f.att.KV, f.att.OutputScale = f.copy.Layout(), f.copy.OutputScale
+	f.att.OutputScale = f.copy.OutputScale
 }
 
 // keys is where attention reads keys and values.

@@ -19,27 +19,29 @@ type prefillFlow struct {
 	ring  *pipeline.TileRing
 	turns *pipeline.Turns // of attention's products
 
-	prompt    dsl.Buf[dsl.U32]
-	image     dsl.Buf[dsl.B128] // of a layer in bf16, see Prefill.Scratch
-	normed    dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
-	norms     [2]*prefill.Norm  // of the inputs of QKV and of gate and up; nil where these have none
-	final     *prefill.Norm     // of the LM head's input
-	count     dsl.Val[dsl.U32]
-	chooses   dsl.Val[dsl.U32]
-	gemms     [prefillMatrices]*prefill.GEMM
-	att       *attention.PrefillAttention
-	copy      *attention.PrefillCopy // of keys and values for attention; nil where it reads the cache
-	argmax    *product.Argmax
-	chosen    dsl.Buf[dsl.U32]
-	codes     dsl.Buf[dsl.U32] // of the next product's input, with PrefillOptions.Activations of e4m3
-	scales    dsl.Buf[dsl.F32] // of its tokens
-	inputs    map[int]dsl.Buf[dsl.BF16]
-	residuals map[int]*prefill.Residual // behind o and behind down
-	branches  map[int]*prefill.Branch   // the same, with norms behind attention and the MLP; else none
-	syncs     prefillSyncs
-	cons      *pipeline.TileConsumer
-	prod      *pipeline.TileProducer
-	several   prefillSeveral // in a kernel of several sequences
+	prompt  dsl.Buf[dsl.U32]
+	image   dsl.Buf[dsl.B128] // of a layer in bf16, see Prefill.Scratch
+	normed  dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
+	norms   [2]*prefill.Norm  // of the inputs of QKV and of gate and up; nil where these have none
+	final   *prefill.Norm     // of the LM head's input
+	count   dsl.Val[dsl.U32]
+	chooses dsl.Val[dsl.U32]
+	// partBlocks is of keys and values, see attention.PrefillSplit.
+	partBlocks dsl.Val[dsl.U32]
+	gemms      [prefillMatrices]*prefill.GEMM
+	att        *attention.PrefillAttention
+	copy       *attention.PrefillCopy // of keys and values for attention; nil where it reads the cache
+	argmax     *product.Argmax
+	chosen     dsl.Buf[dsl.U32]
+	codes      dsl.Buf[dsl.U32] // of the next product's input, with PrefillOptions.Activations of e4m3
+	scales     dsl.Buf[dsl.F32] // of its tokens
+	inputs     map[int]dsl.Buf[dsl.BF16]
+	residuals  map[int]*prefill.Residual // behind o and behind down
+	branches   map[int]*prefill.Branch   // the same, with norms behind attention and the MLP; else none
+	syncs      prefillSyncs
+	cons       *pipeline.TileConsumer
+	prod       *pipeline.TileProducer
+	several    prefillSeveral // in a kernel of several sequences
 }
 
 // prefillProducers is the number of warps of the producer's warpgroup; one of them works.
@@ -151,8 +153,8 @@ func (f *prefillFlow) declare() {
 		}
 		f.gemms[i].Maps(k, w, in, from)
 	}
-	f.att = &attention.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(qRows), To: f.bufs.attn,
-		Groups: f.p.Options.Groups, Cluster: f.p.Options.Cluster, Stage: f.p.stageBytes, Producers: mk.KV.Producers()}
+	f.att = f.p.attention()
+	f.att.Q, f.att.Out, f.att.To = f.bufs.q, f.activations(qRows), f.bufs.attn
 	if n := f.att.QueryBytes(); n > 0 {
 		f.att.Queries = dsl.Shared[dsl.B128](k, "queries", n/16, dsl.Align(1024),
 			dsl.Doc("of attention's tiles, which registers have no room for"))
@@ -170,6 +172,7 @@ func (f *prefillFlow) declare() {
 	f.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses,
 		"0: the step ends behind the last layer's keys and values, without logits; else 1")
 	f.bufs.pages = dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv")
+	f.declareSplit()
 	if f.copy != nil {
 		f.copy.N = dsl.Scalar[dsl.U32](k, ScalarKept, "pages in "+BufferKept)
 	}
@@ -184,6 +187,7 @@ func (f *prefillFlow) assemble() {
 			"the number of sequences is one the kernel was made for")
 	}
 	k.Assert(f.count.GeC(1).And(f.count.LtC(f.p.Options.Tokens+1)), "the number of tokens is one the kernel was made for")
+	k.Assert(f.partBlocks.GeC(1).And(f.partBlocks.LtC(attention.OnePart+1)), "a part has a number of blocks that it may have")
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), func() {
 			f.turns.Init()
@@ -265,6 +269,7 @@ func (f *prefillFlow) consumers() {
 				})
 				f.dequantize(MatrixO, l)
 			})
+			f.merge(s, span)
 			f.product(MatrixO, s, span, f.residual(s, MatrixO, f.gainRow(l, models.RolePreMLP)),
 				func() { f.dequantize(MatrixGateUp, l) })
 			f.add(s, MatrixO, span)

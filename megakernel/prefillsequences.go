@@ -30,10 +30,6 @@ const (
 // several is whether steps may have tokens of several sequences.
 func (o *PrefillOptions) several() bool { return o.Sequences > 1 }
 
-// prefillTurn is how far a sequence's pieces of attention begin behind those of the one before, of all clusters: no two
-// multiples of the golden ratio come close to each other, so that all clusters have as many.
-const prefillTurn = 0.618034
-
 // prefillSeveral is what a kernel of several sequences has beside that of one.
 type prefillSeveral struct {
 	rows, sequences dsl.Buf[dsl.U32]
@@ -60,14 +56,14 @@ func (f *prefillFlow) each(s attention.Step, span prefill.Span,
 		return
 	}
 	k, e, padded := f.k, f.env, f.p.Options.Padded()
-	all, clusters := f.several.count, e.Grid/f.p.Options.Cluster
+	all, clusters := f.several.count, f.p.clusters()
 	room := f.count.AddC(padded - 1).DivC(padded).MulC(padded).Named("room")
 	k.For(k.U32(0), all, func(i dsl.Val[dsl.U32]) {
 		w := f.several.sequences.LoadN(i.MulC(PrefillSequenceWords), PrefillSequenceWords)
 		word := func(n int, name string) dsl.Val[dsl.U32] { return dsl.Uniform(w[n], dsl.GPUScope).Named(name) }
 		own, turned := s, *e
 		own.Pos = word(PrefillPosition, "position")
-		turned.CTA = e.CTA.Add(i.MulC(max(1, int(prefillTurn*float64(clusters)))).RemC(clusters).MulC(f.p.Options.Cluster)).
+		turned.CTA = e.CTA.Add(i.MulC(f.p.turn()).RemC(clusters).MulC(f.p.Options.Cluster)).
 			RemC(e.Grid).Named("turned_cta")
 		first, n := word(PrefillFirst, "first_row"), word(PrefillCount, "tokens")
 		end := dsl.Select(i.AddC(1).Eq(all), room, first.Add(n).Min(room)).Named("end_row") // the last one's pad the step

@@ -14,6 +14,10 @@ import (
 // concurrent use.
 type Prefill struct {
 	runner
+	// PartBlocks is the number of blocks of a part of keys and values, see attention.PrefillSplit; 0 for the kernel's
+	// choice. The states of a step must have room.
+	PartBlocks int
+
 	table  []uint32 // as the device has it
 	chosen []int    // what the last launch chose, of each sequence: perhaps batch.NoToken
 }
@@ -24,6 +28,10 @@ type Prefill struct {
 func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint32) (*Prefill, error) {
 	return openPrefill(p, dev, from, nil, pages, guard)
 }
+
+// shared are of all prefill kernels of the same weights: what a step writes before it reads it.
+var shared = []string{megakernel.BufferLayer, megakernel.BufferKVCopy, megakernel.BufferPartValues,
+	megakernel.BufferPartSums}
 
 // tables are of attention, filled by the decode kernel's session.
 var tables = []string{megakernel.BufferKVScales, megakernel.BufferSlopes, megakernel.BufferHeadScales}
@@ -40,7 +48,7 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 		}
 		done, err := r.borrow(buf.Name)
 		switch name := buf.Name; {
-		case beside != nil && (name == megakernel.BufferLayer || name == megakernel.BufferKVCopy):
+		case beside != nil && slices.Contains(shared, name):
 			done, err = true, borrow(dev, name, beside)
 		case slices.Contains(tables, name):
 			done, err = true, borrow(dev, name, from)
@@ -122,6 +130,7 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 	} else {
 		scalars[megakernel.ScalarPos] = uint64(of[0].Cached)
 	}
+	scalars[megakernel.ScalarPartBlocks] = uint64(r.split(of))
 	l := &launch{s: &r.runner, ctx: context.WithoutCancel(ctx)}
 	err = l.run(scalars)
 	var hang *HangError
@@ -143,6 +152,18 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 	}
 	r.chosen = chosen
 	return slices.Clone(chosen), nil
+}
+
+// split is how many blocks a part of keys and values has.
+func (r *Prefill) split(of []batch.Sequence) int {
+	if r.PartBlocks > 0 {
+		return r.PartBlocks
+	}
+	var all []megakernel.Sequence
+	for i := range of {
+		all = append(all, megakernel.Sequence{New: len(of[i].New), Cached: of[i].Cached})
+	}
+	return r.long.Split(all)
 }
 
 // copies is whether the kernel reads keys and values from a copy of a layer's.

@@ -4,6 +4,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/bounds"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // CheckPrefill analyses a prefill kernel, or k, a variant of it.
@@ -17,6 +18,7 @@ func prefillFacts(p *megakernel.Prefill, positions int) *bounds.Facts {
 	if p.Options.Sequences > 1 {
 		f = sequencesFacts(p, positions)
 	}
+	f.Params[megakernel.ScalarPartBlocks] = bounds.Range{Lo: 1, Hi: attention.OnePart}
 	if n := p.KVCopyBytes(1); n > 0 {
 		most := int64(p.Options.Sequences) * int64(entries(p.Of, positions))
 		f.Params[megakernel.ScalarKept] = bounds.Range{Lo: 0, Hi: most}

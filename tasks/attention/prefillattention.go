@@ -236,11 +236,11 @@ func (p *prefillPieces) page(i u32) u32 {
 func (t *PrefillAttention) pieces(e *grid.Env, s Step, span prefill.Span, padded int) *prefillPieces {
 	n := span.N
 	p := &prefillPieces{t: t, e: e, s: s, layer: s.Layer, n: n, begin: span.Begin,
-		room: dsl.Optional(n.AddC(padded - 1).DivC(padded).MulC(padded)), end: dsl.Optional(s.Pos.Add(n)).Named("end")}
+		room: dsl.Optional(n.AddC(padded - 1).DivC(padded).MulC(padded)), end: s.Pos.Add(n).Named("end")}
 	if span.Begin != nil && span.Begin.End != nil {
 		p.room = span.Begin.End.Sub(span.Begin.Row).Named("room")
 	}
-	p.tiles = dsl.Optional(p.room.AddC(t.together() - 1).DivC(t.together()))
+	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
 	if t.Window != nil {
 		p.window = t.Window(s)
 	}

@@ -16,6 +16,7 @@ type analysis struct {
 
 	next   int // number of the next symbol
 	lasts  int // symbols below last a whole launch
+	nested int // problems that are being solved, one inside the other
 	cons   map[string]*symbol
 	live   map[rowKey][]*symbol // words of tables, by the row
 	trail  []scoped

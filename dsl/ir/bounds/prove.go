@@ -185,9 +185,12 @@ func (a *analysis) tight(f form) int64 {
 	if a.dead || len(f.terms) == 0 || f.k >= inf {
 		return best
 	}
+	a.nested++
+	defer func() { a.nested-- }()
 	most, _ := a.problem(f).bound(-inf)
 	return min(best, most)
 }
+
 
 // span is what a form can be.
 func (a *analysis) span(f form) interval { return interval{-a.tight(f.negated()), a.tight(f)} }
@@ -262,7 +265,7 @@ func (p *problem) product(s *symbol) {
 
 // times adds y times what bounds x by few other symbols.
 func (p *problem) times(x, y *symbol) {
-	if y.lo < 0 {
+	if y.lo < 0 || p.a.nested > 1 { // a sum that is a factor is bounded by a problem of its own, which would make more sums
 		return
 	}
 	bounds := slices.Clone(x.ups)

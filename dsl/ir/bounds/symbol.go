@@ -108,6 +108,9 @@ func (a *analysis) shared(k kind, x, y form, n int64, make func() *symbol) *symb
 		return s
 	}
 	s := make()
+	if own, ok := a.cons[key]; ok { // what bounds it has made it, too
+		return own
+	}
 	s.x, s.y, s.n = x, y, n
 	a.cons[key] = s
 	if s.cell != nil {

@@ -1,0 +1,157 @@
+package megakernel
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/prefill"
+)
+
+// Names of what a prefill kernel has for parts of keys and values: see attention.PrefillSplit.
+const (
+	BufferPartValues  = "part_values"
+	BufferPartSums    = "part_sums"
+	ScalarPartBlocks  = "part_blocks"
+	splitClusterTiles = 4 // tiles that there is room for the states of, for each cluster
+)
+
+// What a tile's part and the merge take beside a block of keys and values, in blocks, which are 2 µs each with heads of
+// 128 dimensions on an H100.
+const (
+	partBlocks  = 1.5
+	mergeBlocks = 5
+)
+
+// mostParts is the most parts of a step: a thread merges them one after the other.
+const mostParts = 16
+
+// Sequence is how many tokens of a sequence a step has, and how many are cached before them.
+type Sequence struct{ New, Cached int }
+
+// clusters is how many work on attention.
+func (p *Prefill) clusters() int { return p.Of.Options.SMs / p.Options.Cluster }
+
+// States is the number of rows of states that there is room for.
+func (p *Prefill) States() int {
+	return pipeline.CeilDiv(splitClusterTiles*p.clusters(), p.Of.Config.KVHeads) * p.tileTokens()
+}
+
+// Split returns the blocks of a part of keys and values with which attention of a step ends first, by a model of how
+// its pieces are dealt out; attention.OnePart where parts gain nothing. It follows from the sequences alone.
+func (p *Prefill) Split(of []Sequence) int {
+	heads, tile, block := p.Of.Config.KVHeads, p.tileTokens(), p.attentionBlock()
+	rows, longest, tiles := 0, 0, 0
+	for _, s := range of {
+		rows, longest = rows+s.New, max(longest, pipeline.CeilDiv(s.Cached+s.New, block))
+		tiles += pipeline.CeilDiv(s.New, tile)
+	}
+	best := attention.OnePart
+	if longest < 2 || tiles*heads > 2*p.clusters() {
+		return best
+	}
+	least := p.busiest(of, best)
+	for parts := 2; parts <= min(mostParts, longest); parts++ {
+		blocks := pipeline.CeilDiv(longest, parts)
+		if rows*pipeline.CeilDiv(longest, blocks) > p.States() {
+			break
+		}
+		if cost := p.busiest(of, blocks) + mergeBlocks; cost < least {
+			best, least = blocks, cost
+		}
+	}
+	return best
+}
+
+// busiest is what attention of the cluster with the most to do takes, in blocks, with parts of the given blocks: see
+// attention.PrefillAttention's pieces.
+func (p *Prefill) busiest(of []Sequence, blocks int) (most float64) {
+	heads, tile, block, clusters := p.Of.Config.KVHeads, p.tileTokens(), p.attentionBlock(), p.clusters()
+	takes := make([]float64, clusters)
+	for i, s := range of {
+		tiles, parts := pipeline.CeilDiv(s.New, tile), pipeline.CeilDiv(s.Cached+s.New, blocks*block)
+		turn := clusters - i*p.turn()%clusters
+		for at := range tiles * parts * heads {
+			cluster := at % clusters
+			if at/clusters%2 == 1 {
+				cluster = clusters - 1 - cluster
+			}
+			first, part := (tiles-1-at/heads/parts)*tile, at/heads%parts
+			end := pipeline.CeilDiv(s.Cached+min(first+tile, s.New), block)
+			begin := max(part*blocks, p.sees(s.Cached+first)/block)
+			if part == 0 || part*blocks < end {
+				takes[(cluster+turn)%clusters] += partBlocks + float64(max(0, min(end, (part+1)*blocks)-begin))
+			}
+		}
+	}
+	for _, t := range takes {
+		most = max(most, t)
+	}
+	return most
+}
+
+// turn is how far a sequence's pieces of attention begin behind those of the one before, of all clusters: no two
+// multiples of the golden ratio come close to each other, so that all clusters have as many.
+func (p *Prefill) turn() int { return max(1, int(0.618034*float64(p.clusters()))) }
+
+// sees is the first position that a query at one sees, of the layers that see most.
+func (p *Prefill) sees(position int) (first int) {
+	first = position
+	for _, spec := range p.Of.specs {
+		if window, _ := spec.window(); window > 0 {
+			first = min(first, max(0, position+1-window))
+		} else {
+			first = 0
+		}
+	}
+	return first
+}
+
+// attentionBlock is the number of tokens of a block of keys and values.
+func (p *Prefill) attentionBlock() int { return p.attention().Block() }
+
+// attention is that of a step, without buffers.
+func (p *Prefill) attention() *attention.PrefillAttention {
+	c := &p.Of.Config
+	kv := p.Of.KV
+	if p.copies() {
+		kv = (&attention.PrefillCopy{KV: kv}).Layout()
+	}
+	return &attention.PrefillAttention{Heads: c.Heads, KV: kv, Groups: p.Options.Groups, Cluster: p.Options.Cluster,
+		Stage: p.stageBytes, Producers: kv.Producers()}
+}
+
+// declareSplit declares the states of parts, and has attention make them.
+func (f *prefillFlow) declareSplit() {
+	k, c, states := f.k, &f.mk.Config, f.p.States()
+	f.partBlocks = dsl.Scalar[dsl.U32](k, ScalarPartBlocks, fmt.Sprintf(
+		"blocks of %d tokens of a part of keys and values, 1 to %d; the latter: these are not split", f.p.attentionBlock(),
+		attention.OnePart))
+	f.att.Split = &attention.PrefillSplit{Blocks: f.partBlocks, Rows: f.count, States: states,
+		Values: dsl.Global[dsl.F32](k, BufferPartValues, elements(states, c.Heads, c.HeadDim), dsl.Align(16),
+			bufDoc("[%d][%d][%d] sums of weighted values of parts, of token t and part p at p·%s + t", states, c.Heads, c.HeadDim,
+				ScalarRows)),
+		Sums: dsl.Global[dsl.F32](k, BufferPartSums, elements(states, c.Heads, 2), dsl.Align(16),
+			bufDoc("[%d][%d][2] sums of weights of parts, and the maxima that they are relative to", states, c.Heads))}
+}
+
+// splits is whether keys and values of the step are split: a barrier and a phase more.
+func (f *prefillFlow) splits() dsl.Pred { return f.partBlocks.LtC(attention.OnePart) }
+
+// merge is the phase that merges parts, where there are any.
+func (f *prefillFlow) merge(s attention.Step, span prefill.Span) {
+	k := f.k
+	position := func(row dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return s.Pos.Add(row) }
+	if f.p.Options.several() {
+		s.Pos = k.U32(0)
+		position = func(row dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.several.rows.Load(row.MulC(2)) }
+	}
+	k.If(f.splits(), func() {
+		f.phase("merge", true, func() {
+			f.attention(s, func(att *attention.PrefillAttention) {
+				att.Merge(f.env, f.reads(s), span, f.p.Options.Padded(), position)
+			})
+		})
+	})
+}
