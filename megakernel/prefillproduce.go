@@ -19,9 +19,9 @@ func (f *prefillFlow) producer() {
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
 		// All of them have read the epoch before the first one helps the launch to its end.
 		f.prod.Meet()
-		// A layer has a barrier more, behind attention, where keys and values are split.
-		merges := dsl.Select(f.splits(), k.U32(1), k.U32(0)).Named("merges")
 		input := func(layer dsl.Val[dsl.U32], barrier int) {
+			// A layer has a barrier more, behind attention, where keys and values are split.
+			merges := dsl.Select(f.splits(), k.U32(1), k.U32(0)).Named("merges")
 			before := layer.Mul(merges.AddC(f.syncs.all)).AddC(barrier)
 			if barrier > f.syncs.keys {
 				before = before.Add(merges)

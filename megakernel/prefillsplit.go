@@ -41,20 +41,19 @@ func (p *Prefill) States() int {
 // Split returns the blocks of a part of keys and values with which attention of a step ends first, by a model of how
 // its pieces are dealt out; attention.OnePart where parts gain nothing. It follows from the sequences alone.
 func (p *Prefill) Split(of []Sequence) int {
-	heads, tile, block := p.Of.Config.KVHeads, p.tileTokens(), p.attentionBlock()
-	rows, longest, tiles := 0, 0, 0
+	heads, tile := p.Of.Config.KVHeads, p.tileTokens()
+	tiles := 0
 	for _, s := range of {
-		rows, longest = rows+s.New, max(longest, pipeline.CeilDiv(s.Cached+s.New, block))
 		tiles += pipeline.CeilDiv(s.New, tile)
 	}
-	best := attention.OnePart
+	best, longest := attention.OnePart, p.longest(of)
 	if longest < 2 || tiles*heads > 2*p.clusters() {
 		return best
 	}
 	least := p.busiest(of, best)
 	for parts := 2; parts <= min(mostParts, longest); parts++ {
 		blocks := pipeline.CeilDiv(longest, parts)
-		if rows*pipeline.CeilDiv(longest, blocks) > p.States() {
+		if !p.fit(of, blocks) {
 			break
 		}
 		if cost := p.busiest(of, blocks) + mergeBlocks; cost < least {
@@ -63,6 +62,36 @@ func (p *Prefill) Split(of []Sequence) int {
 	}
 	return best
 }
+
+// SplitMost is Split, but with as many parts as there is room for the states of, whatever they gain.
+func (p *Prefill) SplitMost(of []Sequence) int {
+	for blocks := range p.longest(of) - 1 {
+		if p.fit(of, blocks+1) {
+			return blocks + 1
+		}
+	}
+	return attention.OnePart
+}
+
+// longest is the number of blocks of the longest sequence.
+func (p *Prefill) longest(of []Sequence) (blocks int) {
+	for _, s := range of {
+		blocks = max(blocks, pipeline.CeilDiv(s.Cached+s.New, p.attentionBlock()))
+	}
+	return blocks
+}
+
+// fit is whether there is room for the states of parts of the given blocks.
+func (p *Prefill) fit(of []Sequence, blocks int) bool {
+	rows := 0
+	for _, s := range of {
+		rows += s.New
+	}
+	return rows*p.Parts(of, blocks) <= p.States()
+}
+
+// Parts is how many parts of the given blocks the longest sequence has.
+func (p *Prefill) Parts(of []Sequence, blocks int) int { return pipeline.CeilDiv(p.longest(of), blocks) }
 
 // busiest is what attention of the cluster with the most to do takes, in blocks, with parts of the given blocks: see
 // attention.PrefillAttention's pieces.

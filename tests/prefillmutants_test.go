@@ -144,6 +144,7 @@ type promptSubject struct {
 	kv                        attention.KVType // of the cache; "": bf16
 	coded                     bool             // inputs of products in e4m3
 	several                   bool             // sequences: the 40 tokens are of three, see parts
+	split                     bool             // keys and values, in as many parts as there can be
 	loud                      float64          // factor of scores; 0: as tiny has it
 }
 
@@ -217,6 +218,7 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
 	require.NoError(t, err)
 	var step []batch.Sequence
+	var sizes []megakernel.Sequence
 	for i, part := range x.parts() {
 		tokens := synth.Tokens(7, i, part.cached+part.tokens, 320)
 		table := make([]uint32, (len(tokens)+15)/16)
@@ -229,9 +231,11 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 			_, err = r.Run(t.Context(), tokens[at:min(at+x.room, part.cached)], at, table, true)
 			require.NoError(t, err)
 		}
+		sizes = append(sizes, megakernel.Sequence{New: part.tokens, Cached: part.cached})
 		step = append(step, batch.Sequence{New: tokens[part.cached:], Cached: part.cached, Pages: table})
 	}
 	require.LessOrEqual(t, used, pages)
+	r.SplitMost = x.split
 	_, err = r.RunAll(t.Context(), step, false) // writes the tokens and the tables that stay
 	require.NoError(t, err)
 	wide.Options.MaxSteps = 3e6
@@ -243,7 +247,10 @@ func (x promptSubject) open(t *testing.T, weights pipeline.Format) *subject {
 			}
 			wide.Reseed(seed)
 			scalars := map[string]uint64{megakernel.ScalarRows: 40, megakernel.ScalarPages: uint64(pages),
-				megakernel.ScalarChooses: 1}
+				megakernel.ScalarChooses: 1, megakernel.ScalarPartBlocks: attention.OnePart}
+			if x.split {
+				scalars[megakernel.ScalarPartBlocks] = uint64(p.SplitMost(sizes))
+			}
 			if x.kv == attention.KVE4M3 {
 				scalars[megakernel.ScalarKept] = uint64(kept)
 			}

@@ -14,9 +14,8 @@ import (
 // concurrent use.
 type Prefill struct {
 	runner
-	// PartBlocks is the number of blocks of a part of keys and values, see attention.PrefillSplit; 0 for the kernel's
-	// choice. The states of a step must have room.
-	PartBlocks int
+	// SplitMost has keys and values in as many parts as there can be: see megakernel.Prefill.SplitMost. It is for checks.
+	SplitMost bool
 
 	table  []uint32 // as the device has it
 	chosen []int    // what the last launch chose, of each sequence: perhaps batch.NoToken
@@ -156,12 +155,12 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 
 // split is how many blocks a part of keys and values has.
 func (r *Prefill) split(of []batch.Sequence) int {
-	if r.PartBlocks > 0 {
-		return r.PartBlocks
-	}
 	var all []megakernel.Sequence
 	for i := range of {
 		all = append(all, megakernel.Sequence{New: len(of[i].New), Cached: of[i].Cached})
+	}
+	if r.SplitMost {
+		return r.long.SplitMost(all)
 	}
 	return r.long.Split(all)
 }

@@ -130,6 +130,7 @@ func runRagged(t *testing.T, c models.Config, of megakernel.Options, scales []fl
 				cached[i] += n
 			}
 		}
+		r.SplitMost = seed%2 == 0
 		chosen, err := r.RunAll(t.Context(), of, false)
 		require.NoError(t, err, "%v, seed %d", step, seed)
 		for k, i := range who {

@@ -18,6 +18,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Sizes of the shrunk prefill kernel beside those of a decode kernel.
@@ -33,6 +34,7 @@ type prefillTrial struct {
 	p         *megakernel.Prefill
 	sequences []prefillSequence
 	steps     []prefillStep
+	lead      int // steps of the first sequence alone in front, so that its keys and values can be split
 	pages     int
 }
 
@@ -115,13 +117,9 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	po := real.Options
 	po.Tokens = min(po.Tokens, 2*po.Padded())
 	t := &prefillTrial{steps: prefillSteps(po.Tokens, min(po.Sequences, po.Tokens))}
-	n := 0
-	for _, step := range t.steps {
-		n += step[0]
-	}
-	c.MaxPositions = max(c.MaxPositions, n)
 	// of the decode kernel, which is not checked here
 	o.Stages, o.InFlight, o.Held, o.Leads = 0, 0, megakernel.HeldNone, ""
+	c.MaxPositions = max(c.MaxPositions, t.leadBy(po.Tokens, attention.BlockTokens))
 	var err error
 	if t.p, err = smallPrefill(c, o, po); err != nil {
 		return nil, err
@@ -207,7 +205,8 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtime.Sim, run *prefillRun, seed uint64,
 	i int) error {
 	of, numbers := t.parts(i)
-	quiet := i == 0
+	quiet := i <= t.lead
+	r.SplitMost = (i-t.lead)%2 == 1 // of keys and values
 	chosen, err := r.RunAll(ctx, of, quiet)
 	var fault *interp.Fault
 	if errors.As(err, &fault) {
@@ -288,6 +287,7 @@ func (t *prefillTrial) conditions(turns, gaveUp int, digests map[[sha256.Size]by
 	met := []Condition{
 		condition("the ring went round", turns, wantTurns, "times"),
 		condition("cached tokens before a step", first, 1, "tokens"),
+		condition("parts of keys and values", t.mostParts(), 2, "parts"),
 		condition("KV pages that got new tokens", second+1, min(2, second+1), "pages"),
 		condition("clusters", t.mk.Options.SMs/t.p.Options.Cluster, min(2, t.mk.Options.SMs/t.p.Options.Cluster), "clusters"),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
@@ -30,12 +31,12 @@ type prefillSequence struct {
 // prefillStep is how many tokens of each sequence a step feeds; 0: the sequence has no part in it.
 type prefillStep []int
 
-// prefillSteps are the steps of a kernel of steps of room tokens of up to n sequences. Of one sequence: a prompt in two
+// prefillSteps are the steps of a kernel of steps of room tokens of up to n sequences. Of one sequence: a prompt in three
 // steps. Of several: prompts side by side; the end of the first one beside sequences that decode and a new prompt; and
 // the first one alone. room is at least n.
 func prefillSteps(room, n int) []prefillStep {
 	if n == 1 {
-		return []prefillStep{{room}, {min(prefillSecond, room)}}
+		return []prefillStep{{room}, {min(prefillSecond, room)}, {min(prefillFew, room)}}
 	}
 	first, second, third := make(prefillStep, n), make(prefillStep, n), make(prefillStep, n)
 	few, late := max(1, min(prefillFew, room/n-1)), n > 2
@@ -53,6 +54,30 @@ func prefillSteps(room, n int) []prefillStep {
 	second[0] = max(1, min(prefillSecond, (room-n)/2))
 	third[0] = 1 + few
 	return []prefillStep{first, second, third}
+}
+
+// leadBy puts steps of room tokens of the first sequence alone in front, until those of the first step that chooses see
+// more than block tokens. It returns how many tokens the sequence has in all.
+func (t *prefillTrial) leadBy(room, block int) (n int) {
+	t.lead = pipeline.CeilDiv(max(0, block+1-t.steps[0][0]), room)
+	alone := make(prefillStep, len(t.steps[0]))
+	alone[0] = room
+	t.steps = slices.Concat(slices.Repeat([]prefillStep{alone}, t.lead), t.steps)
+	return t.before(0, len(t.steps))
+}
+
+// mostParts is how many parts keys and values of a sequence are split into, in the step with the most.
+func (t *prefillTrial) mostParts() (most int) {
+	for i := t.lead + 1; i < len(t.steps); i += 2 { // see step
+		var of []megakernel.Sequence
+		for s, n := range t.steps[i] {
+			if n > 0 {
+				of = append(of, megakernel.Sequence{New: n, Cached: t.before(s, i)})
+			}
+		}
+		most = max(most, t.p.Parts(of, t.p.SplitMost(of)))
+	}
+	return most
 }
 
 // parts are the sequences of step i, and their numbers.

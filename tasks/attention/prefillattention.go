@@ -278,6 +278,7 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 		k.If(at.Lt(all), func() {
 			i, part := at.DivC(t.KV.Heads), k.U32(0)
 			if t.Split != nil {
+				parts := dsl.Opaque(parts) // its reciprocal is not kept
 				i, part = i.Div(parts), i.Rem(parts).Named("part")
 			}
 			tile := p.count.SubC(1).Sub(i.Min(p.count.SubC(1))).Add(p.from).Min(p.tiles.SubC(1))

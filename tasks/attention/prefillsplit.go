@@ -25,7 +25,8 @@ const OnePart = 1 << 16
 
 // parts is how many parts there are up to a position.
 func (t *PrefillAttention) parts(position u32) u32 {
-	return position.Div(t.Split.Blocks.MulC(t.block())).AddC(1)
+	// A divisor's reciprocal is not to be kept beside attention.
+	return position.Div(dsl.Opaque(t.Split.Blocks).MulC(t.block())).AddC(1)
 }
 
 // state is where the state of a row's part lies.
@@ -39,10 +40,11 @@ func (t *PrefillAttention) state(k *dsl.Kernel, row, part, head u32) u32 {
 // storePart writes this lane's outputs of a row that sees one part, by whole, or its part of a state.
 func (w *prefillTile) storePart(half int, total f32, column func(i int) u32, whole func()) {
 	t, e, k := w.t, w.e, w.e.K
-	parts := t.parts(w.sees[half]).Named("row_parts")
-	k.IfElse(parts.EqC(1).Or(w.used[half].Not()), func() { k.If(w.piece.part.EqC(0), whole) }, func() {
-		k.If(w.piece.part.Lt(parts), func() {
-			at := t.state(k, w.p.queryRow(w.rows[half]), w.piece.part, w.heads[half])
+	parts := t.parts(dsl.Opaque(w.sees[half])).Named("row_parts")
+	part := dsl.Opaque(w.piece.part)
+	k.IfElse(parts.EqC(1).Or(w.used[half].Not()), func() { k.If(part.EqC(0), whole) }, func() {
+		k.If(part.Lt(parts), func() {
+			at := t.state(k, w.p.queryRow(w.rows[half]), part, w.heads[half])
 			for i := 2 * half; i < len(w.o); i += 4 {
 				t.Split.Values.StoreN(at.MulC(t.KV.D).Add(column(i)), []f32{w.o[i].Get(), w.o[i+1].Get()})
 			}
