@@ -5,6 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
@@ -29,7 +30,7 @@ func PrefillMachine() *machine.Machine { return machine.H200().At(prefillMemory)
 
 // Predict models the time of a step of n tokens (at least 1) behind cached ones (0 or more) on a machine, in
 // seconds: a phase takes as long as its matrix takes to read or its waves of tiles to compute, attention what its
-// products take on the SMs that have some, and each what its sync takes beside. A model, not a measurement.
+// products take on the cluster that has most to do, and each what its sync takes beside. A model, not a measurement.
 func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	c, memory := &p.Of.Config, m.Ceiling.Median*1e9
 	layer, pieces := 0.0, pipeline.CeilDiv(n, p.Options.Padded())
@@ -48,9 +49,14 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	}
 	head := p.matrix(prefillHead)
 	seconds := float64(c.Layers)*layer + float64(head.TileBytes())*float64(head.Tiles)/memory
-	units, clusters := c.KVHeads*pipeline.CeilDiv(n, p.tileTokens()), p.Of.Options.SMs/p.Options.Cluster
 	seconds += p.copyTime(m, cached)
-	return seconds + p.attends(float64(n), float64(cached)+float64(n+1)/2)*max(1, float64(clusters)/float64(units))
+	of := []Sequence{{New: n, Cached: cached}}
+	blocks := p.Split(of)
+	if blocks < attention.OnePart {
+		seconds += float64(c.Layers) * prefillPhase
+	}
+	busiest, all := p.busiest(of, blocks)
+	return seconds + p.attends(float64(n), float64(cached)+float64(n+1)/2)*busiest*float64(p.clusters())/all
 }
 
 // Gap is how long a sequence that decodes waits for its next token at most while a prompt is read, by prediction, in

@@ -41,23 +41,18 @@ func (p *Prefill) States() int {
 // Split returns the blocks of a part of keys and values with which attention of a step ends first, by a model of how
 // its pieces are dealt out; attention.OnePart where parts gain nothing. It follows from the sequences alone.
 func (p *Prefill) Split(of []Sequence) int {
-	heads, tile := p.Of.Config.KVHeads, p.tileTokens()
-	tiles := 0
-	for _, s := range of {
-		tiles += pipeline.CeilDiv(s.New, tile)
-	}
 	best, longest := attention.OnePart, p.longest(of)
-	if longest < 2 || tiles*heads > 2*p.clusters() {
+	least, all := p.busiest(of, best)
+	if least-all/float64(p.clusters()) <= mergeBlocks { // they have as much to do, or nearly
 		return best
 	}
-	least := p.busiest(of, best)
 	for parts := 2; parts <= min(mostParts, longest); parts++ {
 		blocks := pipeline.CeilDiv(longest, parts)
 		if !p.fit(of, blocks) {
 			break
 		}
-		if cost := p.busiest(of, blocks) + mergeBlocks; cost < least {
-			best, least = blocks, cost
+		if cost, _ := p.busiest(of, blocks); cost+mergeBlocks < least {
+			best, least = blocks, cost+mergeBlocks
 		}
 	}
 	return best
@@ -91,11 +86,13 @@ func (p *Prefill) fit(of []Sequence, blocks int) bool {
 }
 
 // Parts is how many parts of the given blocks the longest sequence has.
-func (p *Prefill) Parts(of []Sequence, blocks int) int { return pipeline.CeilDiv(p.longest(of), blocks) }
+func (p *Prefill) Parts(of []Sequence, blocks int) int {
+	return pipeline.CeilDiv(p.longest(of), blocks)
+}
 
-// busiest is what attention of the cluster with the most to do takes, in blocks, with parts of the given blocks: see
-// attention.PrefillAttention's pieces.
-func (p *Prefill) busiest(of []Sequence, blocks int) (most float64) {
+// busiest is what attention of the cluster with the most to do takes, and that of all, in blocks, with parts of the given
+// blocks: see attention.PrefillAttention's pieces.
+func (p *Prefill) busiest(of []Sequence, blocks int) (most, all float64) {
 	heads, tile, block, clusters := p.Of.Config.KVHeads, p.tileTokens(), p.attentionBlock(), p.clusters()
 	takes := make([]float64, clusters)
 	for i, s := range of {
@@ -115,9 +112,9 @@ func (p *Prefill) busiest(of []Sequence, blocks int) (most float64) {
 		}
 	}
 	for _, t := range takes {
-		most = max(most, t)
+		most, all = max(most, t), all+t
 	}
-	return most
+	return most, all
 }
 
 // turn is how far a sequence's pieces of attention begin behind those of the one before, of all clusters: no two

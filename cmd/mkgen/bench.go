@@ -67,7 +67,7 @@ type benchFlags struct {
 	contexts                  contexts
 	rounds, tokens, perLaunch count
 	withBudget                bool
-	prefill                   count
+	prefill, cached           count
 	activations               prefillActivations
 	attention                 count // sequences
 	machine                   machineFlags
@@ -109,7 +109,7 @@ whether they compute the same bits, or not even the same from run to run.
 
 --prefill measures, instead, the time to the first token of prompts, of the
 lengths in --contexts: they go through a kernel that takes n tokens at a
-time. Before that its logits are compared with those of kernels without it, and
+time, behind --cached tokens. Before that its logits are compared with those of kernels without it, and
 with --reference with transformers', as are keys and values; no record is
 written.
 
@@ -160,6 +160,8 @@ works, and no speed.`,
 	f.Var(&b.prefill, "prefill",
 		"time to a prompt's first token through a prefill kernel of steps of n tokens, instead")
 	f.Lookup("prefill").DefValue = ""
+	f.Var(&b.cached, "cached", "with --prefill: tokens of the cache before each prompt, whose time does not count")
+	f.Lookup("cached").DefValue = ""
 	f.Var(&b.activations, "prefill-activations", prefillActivationsUsage)
 	f.Var(&b.attention, "prefill-attention",
 		"causal attention of `n` prompts at once, alone, with the model's heads, instead")
@@ -225,6 +227,8 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		return usagef("--temperature goes without --budget, --ablate and --prefill")
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
+	case b.prefill == 0 && given("cached"):
+		return usagef("--cached goes with --prefill")
 	case b.prefill == 0 && b.activations.coded():
 		return usagef("%s", activationsAlone)
 	case given("record") && !given("reference") && !b.withBudget:

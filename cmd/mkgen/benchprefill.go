@@ -41,13 +41,14 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 		return err
 	}
 	o := b.options()
-	s := &bench.PrefillSuite{Rounds: int(b.rounds), Rules: gate.DefaultRules()}
+	s := &bench.PrefillSuite{Rounds: int(b.rounds), Rules: gate.DefaultRules(), Cached: int(b.cached)}
 	for _, n := range b.contexts {
-		switch fits := n >= 2 && n <= config.MaxPositions; {
+		switch fits := n >= 2 && s.Cached+n <= config.MaxPositions; {
 		case fits:
 			s.Lengths = append(s.Lengths, n)
 		case cmd.Flags().Changed("contexts"):
-			return usagef("--contexts: a prompt of %d tokens, want 2 to the model's %d positions", n, config.MaxPositions)
+			return usagef("--contexts: a prompt of %d tokens behind %d, want 2 to the model's %d positions", n, s.Cached,
+				config.MaxPositions)
 		}
 	}
 	base := megakernel.Options{SMs: o.SMs, Page: o.Page, KV: o.KV, Weights: o.Weights,

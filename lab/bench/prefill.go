@@ -21,7 +21,8 @@ type PrefillSuite struct {
 	Decode  []*megakernel.Kernel // of several rows, and of one
 	Prefill []*megakernel.Prefill
 	Weights func(ctx context.Context) (runtime.Weights, error)
-	Lengths []int // of prompts, each at least 2 and within the model's positions
+	Lengths []int // of prompts, each at least 2 and with Cached within the model's positions
+	Cached  int   // tokens of the cache before each prompt, whose time is that of what comes behind them
 	Rounds  int   // prompts of each length, of which the median counts
 	// Reference and Rules are of the gate, which wants Tensors, the weights; without a reference there is none.
 	Reference *gate.Reference
@@ -35,6 +36,7 @@ type PrefillSuite struct {
 type PrefillCase struct {
 	Tokens int
 	First  []time.Duration // from the first launch to the first token
+	Cached int             // tokens before them
 	FLOP   float64         // of the layers' products and of causal attention
 	Logits []float32       // every LogitsEvery-th of those behind the prompt
 }
@@ -95,8 +97,7 @@ func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
 	out := &PrefillOutcome{Most: s.most()}
 	s.say("logits of both ways")
 	for _, n := range agreedTokens {
-		n = min(n, slices.Max(s.Lengths))
-		apart, err := r.agree(ctx, n)
+		apart, err := r.agree(ctx, s.Cached+min(n, slices.Max(s.Lengths)))
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +105,7 @@ func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
 			return nil, fmt.Errorf("the logits behind %d tokens differ by %.2g of those without a prefill kernel, want at most %g", n, apart, s.most())
 		}
 		if out.Agreed == 0 || apart > out.Error {
-			out.Error, out.Agreed = apart, n
+			out.Error, out.Agreed = apart, s.Cached+n
 		}
 	}
 	if s.Reference != nil {
@@ -114,10 +115,13 @@ func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
 	}
 	for _, n := range s.Lengths {
 		s.say(fmt.Sprintf("prompts of %d tokens", n))
-		c := PrefillCase{Tokens: n, FLOP: promptFLOP(s.Decode[0], n)}
+		c := PrefillCase{Tokens: n, Cached: s.Cached, FLOP: promptFLOP(s.Decode[0], n, s.Cached)}
+		if err := r.prompt(ctx, 0, s.Cached, r.bundle.PrefillRows()); err != nil {
+			return nil, err
+		}
 		for i := range s.Rounds + 1 {
 			begin := time.Now()
-			if err := r.prompt(ctx, n, r.bundle.PrefillRows()); err != nil {
+			if err := r.prompt(ctx, s.Cached, s.Cached+n, r.bundle.PrefillRows()); err != nil {
 				return nil, err
 			}
 			if i > 0 { // the first one warms up
@@ -138,14 +142,15 @@ func (s *PrefillSuite) say(what string) {
 	}
 }
 
-// promptFLOP is the arithmetic of n tokens: two operations a weight of the layers, and of attention's two products over
-// what a token sees.
-func promptFLOP(mk *megakernel.Kernel, n int) float64 {
+// promptFLOP is the arithmetic of n tokens behind cached ones: two operations a weight of the layers, and of attention's
+// two products over what a token sees.
+func promptFLOP(mk *megakernel.Kernel, n, cached int) float64 {
 	c, weights := &mk.Config, 0.0
 	for _, m := range mk.Plan.Layer {
 		weights += float64(m.Rows) * float64(m.K)
 	}
-	attention := 2 * float64(n+1) * float64(c.Heads*c.HeadDim) // n·(n+1)/2 pairs, 4 operations a dimension
+	// n·(n+1)/2 pairs and n·cached, 4 operations a dimension
+	attention := 2 * float64(n+1+2*cached) * float64(c.Heads*c.HeadDim)
 	return float64(c.Layers) * float64(n) * (2*weights + attention)
 }
 
@@ -187,7 +192,7 @@ func (s *PrefillSuite) open(ctx context.Context) (_ *prefillRun, err error) {
 		return nil, err
 	}
 	page := s.Decode[0].KV.Page
-	n := (slices.Max(s.Lengths) + page - 1) / page
+	n := (s.Cached + slices.Max(s.Lengths) + page - 1) / page
 	if s.Reference != nil {
 		n = max(n, gate.RaggedPages(s.Reference, page))
 	}
@@ -213,13 +218,13 @@ func (r *prefillRun) close() {
 	}
 }
 
-// prompt feeds n tokens, some at a time; the last launch chooses.
-func (r *prefillRun) prompt(ctx context.Context, n, together int) error {
+// prompt feeds tokens up to n behind cached ones, some at a time; the last launch chooses.
+func (r *prefillRun) prompt(ctx context.Context, cached, n, together int) error {
 	tokens := make([]int, n)
 	for i := range tokens {
 		tokens[i] = token(7*i%r.vocab, r.vocab)
 	}
-	for cached := 0; cached < n; {
+	for cached < n {
 		feed := min(together, n-cached)
 		quiet := cached+feed < n
 		_, err := r.bundle.Run(ctx,
@@ -247,7 +252,7 @@ func (r *prefillRun) someLogits() (some []float32, err error) {
 func (r *prefillRun) agree(ctx context.Context, n int) (float64, error) {
 	var logits [2][]float32
 	for i, together := range []int{r.bundle.Rows(), r.bundle.PrefillRows()} {
-		if err := r.prompt(ctx, n, together); err != nil {
+		if err := r.prompt(ctx, 0, n, together); err != nil {
 			return 0, err
 		}
 		logits[i] = make([]float32, r.vocab)
@@ -271,6 +276,11 @@ func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
 		return err
 	}
 	head, peak := "prompt  first token  tokens/s  TFLOP/s", DatasheetPeak(facts.GPU)
+	if len(o.Cases) > 0 && o.Cases[0].Cached > 0 {
+		if _, err := fmt.Fprintf(w, "Behind %d cached tokens:\n", o.Cases[0].Cached); err != nil {
+			return err
+		}
+	}
 	if peak > 0 {
 		head += fmt.Sprintf("  of %g", peak)
 	}

@@ -49,8 +49,9 @@ type PrefillFigures struct {
 	Model     string       `json:"model"`
 	DType     string       `json:"dtype"`
 	Batch     int          `json:"batch"`
-	Prompt    int          `json:"prompt"`         // tokens
-	First     float64      `json:"first_token_us"` // the median, by the host's clock
+	Prompt    int          `json:"prompt"`           // tokens
+	Cached    int          `json:"cached,omitempty"` // tokens before them, which are not in the time
+	First     float64      `json:"first_token_us"`   // the median, by the host's clock
 	Rate      float64      `json:"tok_s"`
 	FLOP      float64      `json:"flop"`
 	TFLOPS    float64      `json:"tflop_s"`
@@ -108,7 +109,7 @@ func (o *PrefillOutcome) File(s *PrefillSuite, facts Facts, commit string) *Pref
 func (c *PrefillCase) figures(mk *megakernel.Kernel) PrefillFigures {
 	t := c.Seconds()
 	f := PrefillFigures{System: SystemMkgen, Model: mk.Config.Name, DType: dtypeOf(mk.Config, mk.Options.Weights,
-		mk.Options.Head), Batch: 1, Prompt: c.Tokens, First: significant(1e6 * t),
+		mk.Options.Head), Batch: 1, Prompt: c.Tokens, Cached: c.Cached, First: significant(1e6 * t),
 		Rate: significant(float64(c.Tokens) / t), FLOP: c.FLOP, TFLOPS: significant(c.FLOP / t / 1e12), Logits: c.Logits}
 	for _, d := range c.First {
 		f.Rounds = append(f.Rounds, significant(1e6*d.Seconds()))
