@@ -247,6 +247,8 @@ func (f *prefillFlow) consumers() {
 		qkv.QueryShift = 1
 	case FaultDropToken:
 		f.att.Blind = true
+	case FaultMergeShare:
+		f.att.Split.Doubled = true
 	}
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))

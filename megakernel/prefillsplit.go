@@ -17,8 +17,8 @@ const (
 	splitClusterTiles = 4 // tiles that there is room for the states of, for each cluster
 )
 
-// What a tile's part and the merge take beside a block of keys and values, in blocks, which are 2 µs each with heads of
-// 128 dimensions on an H100.
+// What a piece takes for its queries and outputs, and a layer for the merge, in blocks of keys and values. With 8B on an
+// H200 a block took 1.4 µs and the merge 5 µs (docs/RATIONALE.md, "When does a prefill step split keys and values?").
 const (
 	partBlocks  = 1.5
 	mergeBlocks = 5

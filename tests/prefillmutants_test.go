@@ -33,11 +33,11 @@ var prefillExcuses = mutate.Excuses{
 	{Op: "bar.sync", Classes: earlier, Role: "consumers", Front: "fence.proxy.async.global",
 		Why: "the thread that arrives for its CTA fences behind the barrier, for all", Rule: mutate.Causality},
 	{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken, mutate.Count},
-		Role: "consumers", Regions: []string{"sync after attention", "sync after gate_up"}, Behind: "bar.sync",
+		Role: "consumers", Regions: []string{"sync after attention", "sync after merge", "sync after gate_up"}, Behind: "bar.sync",
 		Why:  "the producer waits for the same barrier, and the next product's consumers for what it copies then",
 		Rule: mutate.Causality},
 	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Role: "consumers",
-		Regions: []string{"sync after attention", "sync after gate_up"}, Front: "wait.acquire @barrier",
+		Regions: []string{"sync after attention", "sync after merge", "sync after gate_up"}, Front: "wait.acquire @barrier",
 		Behind: "wait.mbar @tiles_full",
 		Why:    "behind that wait: the next product's consumers wait for what the producer copies", Rule: mutate.Causality},
 	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers", Front: "st @best_index",
@@ -115,6 +115,13 @@ var severalExcuses = mutate.Excuses{
 		Why: "the last stage of a tile is released behind a load of what no thread writes: later than it could"},
 }
 
+// splitExcuses are, beside prefillExcuses, of a step all of whose keys and values are split.
+var splitExcuses = mutate.Excuses{
+	{Op: "fence.proxy.async.global", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers",
+		Regions: []string{"sync after attention"}, Front: "st @part_sums", Rule: mutate.Causality,
+		Why: "no row has one part: what a tensor map reads is written behind it, and other steps report it"},
+}
+
 // codedExcuses are, beside prefillExcuses, of the prefill kernel whose products' inputs are e4m3.
 var codedExcuses = mutate.Excuses{
 	{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken, mutate.Count}, Role: "consumers",
@@ -161,10 +168,11 @@ func (x promptSubject) parts() []promptPart {
 }
 
 // promptSubjects are grids of one cluster and of two, whose CTAs share tokens or weights, one whose attention has
-// several blocks of tokens and maxima that grow, and one whose products have several tiles a cluster. A mutant need be
-// reported in one of them.
+// several blocks of tokens and maxima that grow, one whose products have several tiles a cluster, and one that splits
+// keys and values. A mutant need be reported in one of them.
 var promptSubjects = []promptSubject{{sms: 2, room: 64}, {sms: 2, room: 64, cached: 300, loud: 1000},
-	{sms: 2, room: 256}, {sms: 4, room: 256}, {sms: 2, room: 64, hidden: 256}}
+	{sms: 2, room: 256}, {sms: 4, room: 256}, {sms: 2, room: 64, hidden: 256},
+	{sms: 4, room: 64, cached: 300, split: true}}
 
 const promptSeeds = 6 // schedules that a mutant of a prefill kernel must survive
 
@@ -273,7 +281,7 @@ func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 	// of matrices that the step writes, too
 	_, left = promptSubject{sms: 4, room: 256}.try(t, pipeline.FormatE4M3, nil, func(mu mutate.Mutation) bool {
 		fence, waits := strings.Contains(mu.Name, "fence.proxy"), strings.Contains(mu.Name, "@barrier")
-		return prefillExcuses.Of(mu) == nil && mu.Class == mutate.Remove &&
+		return prefillExcuses.Of(mu) == nil && mu.Class == mutate.Remove && mu.Region != "sync after merge" && // there is none
 			(fence && mu.Role == "consumers" || (fence || waits) && mu.Role == "producer")
 	})
 	require.Empty(t, left)
@@ -310,6 +318,21 @@ func TestMutantsOfThePhasesThatRoundInputsAreReported(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, len(reported), 24)
 	require.NoError(t, excuses.Check(left, codedExcuses))
+}
+
+// Each synchronisation around the states of parts of keys and values, in a step that splits them, is reported when it
+// is left out, weakened, miscounted or moved.
+func TestMutantsOfMergedPartsAreReported(t *testing.T) {
+	deep.Only(t)
+	excuses := slices.Concat(splitExcuses, prefillExcuses)
+	reported, left := promptSubject{sms: 4, room: 64, cached: 300, split: true}.try(t, pipeline.FormatBF16, nil,
+		func(mu mutate.Mutation) bool {
+			beside := mu.Key.Front + " " + mu.Key.Behind
+			return slices.Contains([]string{"sync after attention", "merge", "sync after merge"}, mu.Region) ||
+				strings.Contains(beside, "@part_")
+		})
+	require.GreaterOrEqual(t, len(reported), 30)
+	require.NoError(t, excuses.Check(left, splitExcuses))
 }
 
 // tryEach are the mutants that promptSubjects report, of several sequences or in e4m3 as as is, and those that none

@@ -106,6 +106,14 @@ func (b *Bundle) PrefillSequences() int {
 	return n
 }
 
+// PrefillSplits is how many launches of prefill kernels have split keys and values so far.
+func (b *Bundle) PrefillSplits() (n int) {
+	for _, r := range b.long {
+		n += r.splits
+	}
+	return n
+}
+
 // codedLeast is PrefillLeast of weights that a prefill step makes bf16: it takes longer than four steps of 16 rows,
 // less long than five (docs/prefill.md).
 const codedLeast = 65

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Prefill is a prefill kernel on one device, beside the decode kernel whose weights and KV cache it uses. Not safe for
@@ -19,6 +20,7 @@ type Prefill struct {
 
 	table  []uint32 // as the device has it
 	chosen []int    // what the last launch chose, of each sequence: perhaps batch.NoToken
+	splits int      // launches that split keys and values
 }
 
 // OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache are those
@@ -129,7 +131,10 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 	} else {
 		scalars[megakernel.ScalarPos] = uint64(of[0].Cached)
 	}
-	scalars[megakernel.ScalarPartBlocks] = uint64(r.split(of))
+	blocks := r.split(of)
+	if scalars[megakernel.ScalarPartBlocks] = uint64(blocks); blocks < attention.OnePart {
+		r.splits++
+	}
 	l := &launch{s: &r.runner, ctx: context.WithoutCancel(ctx)}
 	err = l.run(scalars)
 	var hang *HangError

@@ -19,7 +19,8 @@ func (r *prefillRun) judge(ctx context.Context) (*gate.Report, error) {
 	runner := &prefillGateRunner{run: r}
 	subject := gate.RaggedSubject{Kernel: r.s.Decode[0], Weights: r.s.Tensors, Runner: runner,
 		Rows: r.bundle.PrefillRows(), Pages: len(r.pages) + 1, Prefill: true, Write: owner.Write, Read: owner.Read,
-		Plant: r.plant, Progress: func(what string) { r.s.say("gate: " + what) }}
+		Merges: func() bool { return r.bundle.PrefillSplits() > 0 },
+		Plant:  r.plant, Progress: func(what string) { r.s.say("gate: " + what) }}
 	r.s.say("gate: compiling kernels with faults")
 	if r.s.coded() {
 		subject.Inputs = gate.TokenE4M3
@@ -51,7 +52,7 @@ func (r *prefillRun) device(i int) Loaded { return r.devices[len(r.s.Decode)+i] 
 
 // prepare compiles the kernels with faults, where compiling takes time.
 func (r *prefillRun) prepare(ctx context.Context) error {
-	faults := []megakernel.Fault{megakernel.FaultDropToken, megakernel.FaultRope}
+	faults := []megakernel.Fault{megakernel.FaultDropToken, megakernel.FaultRope, megakernel.FaultMergeShare}
 	if r.s.coded() {
 		faults = append(faults, megakernel.FaultTokenScale)
 	}

@@ -18,6 +18,8 @@ type PrefillSplit struct {
 	States int
 	Values dsl.Buf[dsl.F32] // [States][query heads][D]
 	Sums   dsl.Buf[dsl.F32] // [States][query heads][2] the sum of weights, the maximum
+	// Doubled merges the last part with twice its weight: a planted fault.
+	Doubled bool
 }
 
 // OnePart is a number of blocks that no sequence has.
@@ -66,7 +68,8 @@ func (t *PrefillAttention) Merge(e *grid.Env, s Step, span prefill.Span, padded 
 		first = dsl.Select(*span.Last, t.Split.Rows.SubC(1).DivC(padded).MulC(padded), first).Named("first_row")
 	}
 	all := t.Split.Rows.Sub(first).MulC(t.Heads * units).Named("units")
-	k.ForStep(e.CTA.MulC(e.Threads()).Add(e.Tid), all, e.Grid*e.Threads(), func(i u32) {
+	begin := dsl.Opaque(e.CTA).MulC(e.Threads()).Add(e.Tid).Named("begin") // what follows is not kept from layer to layer
+	k.ForStep(begin, all, e.Grid*e.Threads(), func(i u32) {
 		unit, head := i.RemC(units).MulC(mergeUnit).Named("unit"), i.DivC(units).RemC(t.Heads).Named("head")
 		row := i.DivC(units * t.Heads).Add(first).Named("row")
 		parts := t.parts(position(row)).Named("parts")
@@ -81,6 +84,9 @@ func (t *PrefillAttention) Merge(e *grid.Env, s Step, span prefill.Span, padded 
 					now := most.Get().Max(own[1]).Named("most_now")
 					before, weight = dsl.Exp2(most.Get().Sub(now)).Named("before"), dsl.Exp2(own[1].Sub(now)).Named("weight")
 					most.Set(now)
+				}
+				if t.Split.Doubled {
+					weight = weight.Mul(dsl.Select(part.AddC(1).Eq(parts), k.F32(2), k.F32(1)))
 				}
 				total.Set(dsl.FMA(total.Get(), before, own[0].Mul(weight)))
 				for i, sum := range sums {
