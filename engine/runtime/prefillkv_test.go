@@ -84,9 +84,9 @@ func TestAPrefillStepOfSeveralSequencesOfAnE4M3Cache(t *testing.T) {
 	deep.Only(t)
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	tokens, want := raggedPrompts(t, c, reference.WithE4M3Cache(reference.AsKernel(c), c, ownScales))
+	tokens, want := raggedPrompts(t, c, raggedSteps, reference.WithE4M3Cache(reference.AsKernel(c), c, ownScales))
 	for seed, page := range []int{16, 4} {
-		runRagged(t, c, megakernel.Options{Page: page, KV: attention.KVE4M3}, ownScales,
+		runRagged(t, c, raggedSteps, megakernel.Options{Page: page, KV: attention.KVE4M3}, ownScales,
 			megakernel.PrefillOptions{Tokens: 128, Groups: 1, Cluster: max(1, page/8), Sequences: 4}, uint64(seed), tokens, want)
 	}
 }

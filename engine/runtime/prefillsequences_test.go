@@ -24,16 +24,19 @@ type raggedStep [4]int
 // token each. The third sequence begins with the first one's pages.
 var raggedSteps = []raggedStep{{37, 21, 0, 5}, {1, 30, 6, 1}, {0, 1, 1, 40}, {1, 1, 1, 1}}
 
+// splitSteps are of sequences that see two blocks of attention in the end: a prompt, one beside it, and all of them.
+var splitSteps = []raggedStep{{120, 5, 0, 2}, {1, 100, 20, 1}, {40, 60, 1, 1}}
+
 // sharedTokens are those of the first sequence that the third one begins with: cached, where its first step begins.
 const sharedTokens = 32
 
 // raggedPrompts are tiny's float64 logits behind each token of the sequences, and their tokens.
-func raggedPrompts(t *testing.T, c models.Config, hooks reference.Hooks) (tokens [4][]int, logits [4][][]float64) {
+func raggedPrompts(t *testing.T, c models.Config, steps []raggedStep, hooks reference.Hooks) (tokens [4][]int, logits [4][][]float64) {
 	t.Helper()
 	ref := reference.Synthetic(c, 1)
 	for i := range tokens {
 		n := 0
-		for _, step := range raggedSteps {
+		for _, step := range steps {
 			n += step[i]
 		}
 		tokens[i] = synth.Tokens(uint64(10+i), 0, n, c.Vocab)
@@ -55,7 +58,7 @@ func TestAPrefillStepOfSeveralSequences(t *testing.T) {
 	ofValues(t)
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	tokens, want := raggedPrompts(t, c, reference.Hooks{})
+	tokens, want := raggedPrompts(t, c, raggedSteps, reference.Hooks{})
 	for i, x := range []struct {
 		page int
 		o    megakernel.PrefillOptions
@@ -75,15 +78,27 @@ func TestAPrefillStepOfSeveralSequences(t *testing.T) {
 				schedules = deep.Count(len(interp.Policies()), 1)
 			}
 			for seed := range schedules {
-				runRagged(t, c, megakernel.Options{Page: x.page}, nil, x.o, uint64(seed+i), tokens, want)
+				runRagged(t, c, raggedSteps, megakernel.Options{Page: x.page}, nil, x.o, uint64(seed+i), tokens, want)
 			}
 		})
 	}
 }
 
-// runRagged runs the steps under a schedule.
-func runRagged(t *testing.T, c models.Config, of megakernel.Options, scales []float32, o megakernel.PrefillOptions,
-	seed uint64, tokens [4][]int, want [4][][]float64) {
+// So do steps that split keys and values, of sequences that see one part and of those that see two.
+func TestAPrefillStepOfSeveralSequencesInParts(t *testing.T) {
+	ofValues(t)
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	tokens, want := raggedPrompts(t, c, splitSteps, reference.Hooks{})
+	for i, page := range deep.Most([]int{16, 2, 32}, 1) {
+		o := megakernel.PrefillOptions{Tokens: 128, Groups: 1, Cluster: 1 + min(1, page/8), Sequences: 4}
+		runRagged(t, c, splitSteps, megakernel.Options{Page: page}, nil, o, uint64(i), tokens, want)
+	}
+}
+
+// runRagged runs the steps under a schedule..
+func runRagged(t *testing.T, c models.Config, steps []raggedStep, of megakernel.Options, scales []float32,
+	o megakernel.PrefillOptions, seed uint64, tokens [4][]int, want [4][][]float64) {
 	t.Helper()
 	page, limit := of.Page, 0.03
 	if scales != nil {
@@ -98,7 +113,7 @@ func runRagged(t *testing.T, c models.Config, of megakernel.Options, scales []fl
 	require.NoError(t, err)
 	wide, err := runtime.NewSim(p.IR, seed)
 	require.NoError(t, err)
-	pages := 3 * 96 / page
+	pages := 3 * 176 / page
 	_, err = runtime.OpenSequence(t.Context(), mk, sim,
 		runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}),
 		runtime.Options{Pages: pages, Table: []uint32{0}, KVScales: scales})
@@ -119,7 +134,7 @@ func runRagged(t *testing.T, c models.Config, of megakernel.Options, scales []fl
 	require.LessOrEqual(t, int(next), pages)
 	cached := [4]int{2: sharedTokens}
 	logits := make([]float32, c.Vocab)
-	for _, step := range raggedSteps {
+	for _, step := range steps {
 		var of []batch.Sequence
 		var who []int
 		for i, n := range step {
@@ -130,7 +145,7 @@ func runRagged(t *testing.T, c models.Config, of megakernel.Options, scales []fl
 				cached[i] += n
 			}
 		}
-		r.SplitMost = seed%2 == 0
+		r.SplitMost = true // of sequences that see more than a block of attention
 		chosen, err := r.RunAll(t.Context(), of, false)
 		require.NoError(t, err, "%v, seed %d", step, seed)
 		for k, i := range who {
