@@ -25,7 +25,7 @@ type raggedStep [4]int
 var raggedSteps = []raggedStep{{37, 21, 0, 5}, {1, 30, 6, 1}, {0, 1, 1, 40}, {1, 1, 1, 1}}
 
 // splitSteps are of sequences that see two blocks of attention in the end: a prompt, one beside it, and all of them.
-var splitSteps = []raggedStep{{120, 5, 0, 2}, {1, 100, 20, 1}, {40, 60, 1, 1}}
+var splitSteps = []raggedStep{{120, 5, 0, 2}, {1, 100, 20, 1}, {20, 30, 1, 1}}
 
 // sharedTokens are those of the first sequence that the third one begins with: cached, where its first step begins.
 const sharedTokens = 32
@@ -92,13 +92,15 @@ func TestAPrefillStepOfSeveralSequencesInParts(t *testing.T) {
 	tokens, want := raggedPrompts(t, c, splitSteps, reference.Hooks{})
 	for i, page := range deep.Most([]int{16, 2, 32}, 1) {
 		o := megakernel.PrefillOptions{Tokens: 128, Groups: 1, Cluster: 1 + min(1, page/8), Sequences: 4}
-		runRagged(t, c, splitSteps, megakernel.Options{Page: page}, nil, o, uint64(i), tokens, want)
+		p := runRagged(t, c, splitSteps, megakernel.Options{Page: page}, nil, o, uint64(i), tokens, want)
+		last := []megakernel.Sequence{{New: 20, Cached: 121}, {New: 30, Cached: 105}, {New: 1, Cached: 52}, {New: 1, Cached: 3}}
+		require.Equal(t, 2, p.Parts(last, p.SplitMost(last)))
 	}
 }
 
 // runRagged runs the steps under a schedule..
 func runRagged(t *testing.T, c models.Config, steps []raggedStep, of megakernel.Options, scales []float32,
-	o megakernel.PrefillOptions, seed uint64, tokens [4][]int, want [4][][]float64) {
+	o megakernel.PrefillOptions, seed uint64, tokens [4][]int, want [4][][]float64) *megakernel.Prefill {
 	t.Helper()
 	page, limit := of.Page, 0.03
 	if scales != nil {
@@ -155,6 +157,7 @@ func runRagged(t *testing.T, c models.Config, steps []raggedStep, of megakernel.
 			require.Less(t, apart, limit, "%v: sequence %d", step, i)
 		}
 	}
+	return p
 }
 
 // In a bundle a launch of several sequences with more tokens than a step has rows goes through the prefill kernel, in
