@@ -187,7 +187,8 @@ func (f *prefillFlow) assemble() {
 			"the number of sequences is one the kernel was made for")
 	}
 	k.Assert(f.count.GeC(1).And(f.count.LtC(f.p.Options.Tokens+1)), "the number of tokens is one the kernel was made for")
-	k.Assert(f.partBlocks.GeC(1).And(f.partBlocks.LtC(attention.OnePart+1)), "a part has a number of blocks that it may have")
+	k.Assert(f.partBlocks.GeC(1).And(f.partBlocks.LtC(attention.OnePart+1)),
+		"a part has a number of blocks that it may have")
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), func() {
 			f.turns.Init()

@@ -17,8 +17,8 @@ const (
 	splitClusterTiles = 4 // tiles that there is room for the states of, for each cluster
 )
 
-// What a piece takes for its queries and outputs, and a layer for the merge, in blocks of keys and values. With 8B on an
-// H200 a block took 1.4 µs and the merge 5 µs (docs/RATIONALE.md, "When does a prefill step split keys and values?").
+// What a piece takes for its queries and outputs, and a layer for the merge, in blocks of keys and values. With 8B on
+// an H200 a block took 1.4 µs and the merge 5 µs (docs/RATIONALE.md, "When does a prefill step split keys and values?").
 const (
 	partBlocks  = 1.5
 	mergeBlocks = 5
@@ -90,8 +90,8 @@ func (p *Prefill) Parts(of []Sequence, blocks int) int {
 	return pipeline.CeilDiv(p.longest(of), blocks)
 }
 
-// busiest is what attention of the cluster with the most to do takes, and that of all, in blocks, with parts of the given
-// blocks: see attention.PrefillAttention's pieces.
+// busiest is what attention of the cluster with the most to do takes, and that of all, in blocks, with parts of the
+// given blocks: see attention.PrefillAttention's pieces.
 func (p *Prefill) busiest(of []Sequence, blocks int) (most, all float64) {
 	heads, tile, block, clusters := p.Of.Config.KVHeads, p.tileTokens(), p.attentionBlock(), p.clusters()
 	takes := make([]float64, clusters)

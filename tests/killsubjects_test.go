@@ -226,7 +226,8 @@ func killSubjects(t *testing.T) []killSubject {
 	for _, several := range []bool{false, true} {
 		for i, x := range promptSubjects {
 			x.several = several
-			name := [...]string{"bf16, prompt", "bf16, cached tokens", "bf16, two tiles", "bf16, two clusters", "bf16, wide"}[i]
+			name := [...]string{"bf16, prompt", "bf16, cached tokens", "bf16, two tiles", "bf16, two clusters", "bf16, wide",
+				"bf16, parts"}[i]
 			all = append(all, ofPrompts(name, pipeline.FormatBF16, x))
 		}
 		x := promptSubjects[3]
@@ -238,7 +239,7 @@ func killSubjects(t *testing.T) []killSubject {
 			if x.several, x.coded = several, true; x.hidden > 0 {
 				x.heads = 12 // two tiles of qkv
 			}
-			name := [...]string{"prompt", "cached tokens", "two tiles", "two clusters", "wide", "KV e4m3, cached tokens"}[i]
+			name := [...]string{"prompt", "cached tokens", "two tiles", "two clusters", "wide", "parts", "KV e4m3, cached tokens"}[i]
 			all = append(all, ofPrompts("activations e4m3, "+name, pipeline.FormatE4M3, x))
 		}
 	}

@@ -281,7 +281,8 @@ func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
 	// of matrices that the step writes, too
 	_, left = promptSubject{sms: 4, room: 256}.try(t, pipeline.FormatE4M3, nil, func(mu mutate.Mutation) bool {
 		fence, waits := strings.Contains(mu.Name, "fence.proxy"), strings.Contains(mu.Name, "@barrier")
-		return prefillExcuses.Of(mu) == nil && mu.Class == mutate.Remove && mu.Region != "sync after merge" && // there is none
+		return prefillExcuses.Of(mu) == nil && mu.Class == mutate.Remove &&
+			mu.Region != "sync after merge" && // which this step has not
 			(fence && mu.Role == "consumers" || (fence || waits) && mu.Role == "producer")
 	})
 	require.Empty(t, left)

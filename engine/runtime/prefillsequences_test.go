@@ -31,7 +31,8 @@ var splitSteps = []raggedStep{{120, 5, 0, 2}, {1, 100, 20, 1}, {20, 30, 1, 1}}
 const sharedTokens = 32
 
 // raggedPrompts are tiny's float64 logits behind each token of the sequences, and their tokens.
-func raggedPrompts(t *testing.T, c models.Config, steps []raggedStep, hooks reference.Hooks) (tokens [4][]int, logits [4][][]float64) {
+func raggedPrompts(t *testing.T, c models.Config, steps []raggedStep,
+	hooks reference.Hooks) (tokens [4][]int, logits [4][][]float64) {
 	t.Helper()
 	ref := reference.Synthetic(c, 1)
 	for i := range tokens {
@@ -93,7 +94,8 @@ func TestAPrefillStepOfSeveralSequencesInParts(t *testing.T) {
 	for i, page := range deep.Most([]int{16, 2, 32}, 1) {
 		o := megakernel.PrefillOptions{Tokens: 128, Groups: 1, Cluster: 1 + min(1, page/8), Sequences: 4}
 		p := runRagged(t, c, splitSteps, megakernel.Options{Page: page}, nil, o, uint64(i), tokens, want)
-		last := []megakernel.Sequence{{New: 20, Cached: 121}, {New: 30, Cached: 105}, {New: 1, Cached: 52}, {New: 1, Cached: 3}}
+		last := []megakernel.Sequence{{New: 20, Cached: 121}, {New: 30, Cached: 105}, {New: 1, Cached: 52},
+			{New: 1, Cached: 3}}
 		require.Equal(t, 2, p.Parts(last, p.SplitMost(last)))
 	}
 }

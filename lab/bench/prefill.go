@@ -142,8 +142,8 @@ func (s *PrefillSuite) say(what string) {
 	}
 }
 
-// promptFLOP is the arithmetic of n tokens behind cached ones: two operations a weight of the layers, and of attention's
-// two products over what a token sees.
+// promptFLOP is the arithmetic of n tokens behind cached ones: two operations a weight of the layers, and of
+// attention's two products over what a token sees.
 func promptFLOP(mk *megakernel.Kernel, n, cached int) float64 {
 	c, weights := &mk.Config, 0.0
 	for _, m := range mk.Plan.Layer {

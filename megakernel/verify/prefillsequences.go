@@ -31,8 +31,8 @@ type prefillSequence struct {
 // prefillStep is how many tokens of each sequence a step feeds; 0: the sequence has no part in it.
 type prefillStep []int
 
-// prefillSteps are the steps of a kernel of steps of room tokens of up to n sequences. Of one sequence: a prompt in three
-// steps. Of several: prompts side by side; the end of the first one beside sequences that decode and a new prompt; and
+// prefillSteps are the steps of a kernel of steps of room tokens of up to n sequences. Of one sequence: a prompt in
+// three steps. Of several: prompts side by side; the end of the first one beside sequences that decode and a new prompt; and
 // the first one alone. room is at least n.
 func prefillSteps(room, n int) []prefillStep {
 	if n == 1 {

@@ -121,16 +121,19 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		// queries in shared memory; behind maxima that grow; a part a block, and one of all
 		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 40, n: 30, groups: 1, cluster: 1, sms: 2, block: 16, split: 3},
 		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 200, n: 1, groups: 1, cluster: 2, sms: 4, block: 32, split: 2},
-		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 75, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, window: 30, split: 2},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 75, n: 40, groups: 1, cluster: 1, sms: 2, block: 16,
+			window: 30, split: 2},
 		{heads: 4, kvHeads: 4, d: 32, page: 8, pos: 164, n: 70, groups: 1, cluster: 2, sms: 2, block: 32, window: 5,
 			sinks: 64, alibi: true, split: 1},
 		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16, window: 17, sinks: 3,
 			split: 2},
 		{heads: 4, kvHeads: 2, d: 64, page: 4, pos: 120, n: 33, groups: 1, cluster: 1, sms: 3, block: 32, split: 2},
 		{heads: 8, kvHeads: 1, d: 128, page: 64, pos: 70, n: 9, groups: 2, cluster: 1, sms: 2, block: 32, cap: 50, split: 1},
-		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 130, n: 40, groups: 1, cluster: 2, sms: 2, block: 32, sigmoid: -2, split: 2},
+		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 130, n: 40, groups: 1, cluster: 2, sms: 2, block: 32,
+			sigmoid: -2, split: 2},
 		{heads: 4, kvHeads: 2, d: 256, page: 16, pos: 130, n: 70, groups: 2, cluster: 2, sms: 4, block: 64, cap: 2, split: 2},
-		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 170, n: 40, groups: 1, cluster: 1, sms: 2, block: 16, loud: 16, split: 4},
+		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 170, n: 40, groups: 1, cluster: 1, sms: 2, block: 16,
+			loud: 16, split: 4},
 		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 70, n: 40, groups: 1, cluster: 2, sms: 2, block: 16, split: 100},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {

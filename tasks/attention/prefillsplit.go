@@ -59,8 +59,8 @@ func (w *prefillTile) storePart(half int, total f32, column func(i int) u32, who
 const mergeUnit = 4
 
 // Merge makes outputs of the states of tokens that see several parts, of all of a step or the last ones (see
-// prefill.Span), of which the products take padded at once. position returns a row's position. The consumer warps of all CTAs share the
-// work, behind a barrier of the grid.
+// prefill.Span), of which the products take padded at once. position returns a row's position. The consumer warps of
+// all CTAs share the work, behind a barrier of the grid.
 func (t *PrefillAttention) Merge(e *grid.Env, s Step, span prefill.Span, padded int, position func(row u32) u32) {
 	k, units := e.K, t.KV.D/mergeUnit
 	first := k.U32(0)
