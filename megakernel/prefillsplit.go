@@ -18,7 +18,7 @@ const (
 )
 
 // What a piece takes for its queries and outputs, and a layer for the merge, in blocks of keys and values. With 8B on
-// an H200 a block took 1.4 µs and the merge 5 µs (docs/RATIONALE.md, "When does a prefill step split keys and values?").
+// an H200 a block took 1.4 µs and the merge 5 µs (docs/RATIONALE.md).
 const (
 	partBlocks  = 1.5
 	mergeBlocks = 5

@@ -32,8 +32,8 @@ type prefillSequence struct {
 type prefillStep []int
 
 // prefillSteps are the steps of a kernel of steps of room tokens of up to n sequences. Of one sequence: a prompt in
-// three steps. Of several: prompts side by side; the end of the first one beside sequences that decode and a new prompt; and
-// the first one alone. room is at least n.
+// three steps. Of several: prompts side by side; the end of the first one beside sequences that decode and a new
+// prompt; and the first one alone. room is at least n.
 func prefillSteps(room, n int) []prefillStep {
 	if n == 1 {
 		return []prefillStep{{room}, {min(prefillSecond, room)}, {min(prefillFew, room)}}

@@ -191,7 +191,6 @@ func (a *analysis) tight(f form) int64 {
 	return min(best, most)
 }
 
-
 // span is what a form can be.
 func (a *analysis) span(f form) interval { return interval{-a.tight(f.negated()), a.tight(f)} }
 
