@@ -111,26 +111,6 @@ func short(raw json.RawMessage) string {
 	return strings.ToValidUTF8(string(raw[:most]), "") + "…"
 }
 
-// ids are token ids as a client sends them. Package encoding/json takes null for 0; here it is none.
-type ids []int
-
-// UnmarshalJSON reads a list of whole numbers.
-func (t *ids) UnmarshalJSON(raw []byte) error {
-	var all []*int
-	if err := json.Unmarshal(raw, &all); err != nil || all == nil {
-		*t = nil
-		return err
-	}
-	*t = make(ids, len(all))
-	for i, id := range all {
-		if id == nil {
-			return errors.New("a token id that is null")
-		}
-		(*t)[i] = *id
-	}
-	return nil
-}
-
 // whole returns an integer from lo to hi.
 func (f *fields) whole(name string, def, lo, hi int64) int64 {
 	v := def
