@@ -51,7 +51,7 @@ func (s *Server) promptsOf(f *fields, echo bool) []prompt {
 	raw := f.raw["prompt"]
 	all := []json.RawMessage{raw}
 	if raw[0] == '[' {
-		if tokens, ok := idsOf(raw); ok && len(tokens) > 0 {
+		if tokens, ok := f.ids("prompt"); ok && len(tokens) > 0 {
 			p, err := s.promptOfIDs(tokens, echo)
 			if err != nil {
 				f.refuse("prompt", "%s", err.Message)

@@ -11,7 +11,7 @@ type ids []int
 
 // UnmarshalJSON reads a list of whole numbers.
 func (t *ids) UnmarshalJSON(raw []byte) error {
-	if plain, ok := plainIDs(raw); ok {
+	if plain, end := plainIDs(raw, 0); end == len(raw) && end > 0 {
 		*t = plain
 		return nil
 	}
@@ -36,37 +36,26 @@ func idsOf(raw json.RawMessage) (tokens ids, ok bool) {
 	return tokens, err == nil && tokens != nil
 }
 
-// plainIDs reads a list of whole numbers that plainID reads. ok is false for anything else, which is left to package
-// encoding/json: that takes 0.2 ms for 1000 ids, fifteen times as long.
-func plainIDs(raw []byte) (all ids, ok bool) {
-	at := skipSpace(raw, 0)
-	if at == len(raw) || raw[at] != '[' {
-		return nil, false
+// plainIDs reads the list of whole numbers, as plainID reads them, from byte at on and returns where it ends. It returns
+// at for anything else, which is left to package encoding/json: that takes 0.2 ms for 1000 ids, fifteen times as long.
+func plainIDs(text []byte, at int) (all ids, end int) {
+	end, more := next(text, at, '[')
+	if !more {
+		return nil, at
 	}
-	if at = skipSpace(raw, at+1); at < len(raw) && raw[at] == ']' {
-		return ids{}, skipSpace(raw, at+1) == len(raw)
+	list, _, _ := bytes.Cut(text[end:], []byte{']'})
+	all = make(ids, 0, bytes.Count(list, []byte{','})+1)
+	for more = end < len(text) && text[end] != ']'; more; end, more = next(text, end, ',') {
+		id, behind := plainID(text, end)
+		if behind == end {
+			return nil, at
+		}
+		all, end = append(all, id), behind
 	}
-	for {
-		id, end := plainID(raw, at)
-		if end == at {
-			return nil, false
-		}
-		if all == nil {
-			all = make(ids, 0, 1+bytes.Count(raw, []byte{','}))
-		}
-		all = append(all, id)
-		if at = skipSpace(raw, end); at == len(raw) {
-			return nil, false
-		}
-		switch raw[at] {
-		case ',':
-			at = skipSpace(raw, at+1)
-		case ']':
-			return all, skipSpace(raw, at+1) == len(raw)
-		default:
-			return nil, false
-		}
+	if end == len(text) || text[end] != ']' {
+		return nil, at
 	}
+	return all, end + 1
 }
 
 // plainID reads the whole number from byte at on, of 1 to 9 digits and without a sign, and returns where it ends. Where
@@ -79,12 +68,4 @@ func plainID(raw []byte, at int) (id, end int) {
 		return 0, at
 	}
 	return id, end
-}
-
-// skipSpace returns where JSON's white space from byte at on ends.
-func skipSpace(raw []byte, at int) int {
-	for at < len(raw) && (raw[at] == ' ' || raw[at] == '\n' || raw[at] == '\t' || raw[at] == '\r') {
-		at++
-	}
-	return at
 }
