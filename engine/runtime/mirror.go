@@ -55,7 +55,9 @@ func (m *mirror) changed(dev Device) error {
 }
 
 // same reports whether the device has words from to end as they are wanted.
-func (m *mirror) same(from, end int) bool { return bytes.Equal(words(m.want[from:end]), words(m.has[from:end])) }
+func (m *mirror) same(from, end int) bool {
+	return bytes.Equal(words(m.want[from:end]), words(m.has[from:end]))
+}
 
 // writeAhead writes what the next launch finds.
 func writeAhead(dev Device, name string, offset int64, raw []byte) error {
