@@ -45,7 +45,7 @@ func BenchmarkFirstTokenBehindCachedOnes(b *testing.B) {
 	}
 }
 
-// prefilling is an Engine of llama3-8b with room for long prompts, and prefill kernels, on devices that compute nothing.
+// prefilling returns an Engine of llama3-8b with prefill kernels, on devices that compute nothing.
 func prefilling(b *testing.B, tokens int) *engine.Engine {
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(b, err)

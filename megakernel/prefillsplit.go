@@ -90,8 +90,8 @@ func (p *Prefill) Parts(of []Sequence, blocks int) int {
 	return pipeline.CeilDiv(p.longest(of), blocks)
 }
 
-// busiest is what attention of the cluster with the most to do takes, and that of all, in blocks, with parts of the given
-// blocks: see attention.PrefillAttention's pieces.
+// busiest is what attention of the cluster with the most to do takes, and that of all, in blocks, with parts of the
+// given blocks: see attention.PrefillAttention's pieces.
 func (p *Prefill) busiest(of []Sequence, blocks int) (most, all float64) {
 	heads, tile, block, clusters := p.Of.Config.KVHeads, p.tileTokens(), p.attentionBlock(), p.clusters()
 	takes := make([]float64, clusters)

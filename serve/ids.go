@@ -36,8 +36,9 @@ func idsOf(raw json.RawMessage) (tokens ids, ok bool) {
 	return tokens, err == nil && tokens != nil
 }
 
-// plainIDs reads the list of whole numbers, as plainID reads them, from byte at on and returns where it ends. It returns
-// at for anything else, which is left to package encoding/json: that takes 0.2 ms for 1000 ids, fifteen times as long.
+// plainIDs reads the list of whole numbers, as plainID reads them, from byte at on and returns where it ends. It
+// returns at for anything else, which is left to package encoding/json: that takes 0.2 ms for 1000 ids, fifteen times
+// as long.
 func plainIDs(text []byte, at int) (all ids, end int) {
 	end, more := next(text, at, '[')
 	if !more {

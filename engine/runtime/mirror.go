@@ -28,8 +28,7 @@ func (m *mirror) all(dev Device) error {
 	return dev.Write(m.name, 0, words(m.has))
 }
 
-// mirrorBlock is how many words changed compares at a time: page tables of long sequences have thousands, mostly as they
-// were.
+// mirrorBlock is how many words changed compares at a time: page tables of long sequences have thousands.
 const mirrorBlock = 256
 
 // changed writes from the first word that the device has otherwise to the last.
