@@ -98,16 +98,23 @@ func (p *Prefill) busiest(of []Sequence, blocks int) (most, all float64) {
 	for i, s := range of {
 		tiles, parts := pipeline.CeilDiv(s.New, tile), pipeline.CeilDiv(s.Cached+s.New, blocks*block)
 		turn := clusters - i*p.turn()%clusters
-		for at := range tiles * parts * heads {
-			cluster := at % clusters
-			if at/clusters%2 == 1 {
-				cluster = clusters - 1 - cluster
-			}
-			first, part := (tiles-1-at/heads/parts)*tile, at/heads%parts
+		for k := range tiles * parts { // a piece of each head
+			first, part := (tiles-1-k/parts)*tile, k%parts
 			end := pipeline.CeilDiv(s.Cached+min(first+tile, s.New), block)
+			if part > 0 && part*blocks >= end {
+				continue
+			}
 			begin := max(part*blocks, p.sees(s.Cached+first)/block)
-			if part == 0 || part*blocks < end {
-				takes[(cluster+turn)%clusters] += partBlocks + float64(max(0, min(end, (part+1)*blocks)-begin))
+			piece := partBlocks + float64(max(0, min(end, (part+1)*blocks)-begin))
+			for at := k * heads; at < (k+1)*heads; at++ {
+				cluster := at % clusters
+				if at/clusters%2 == 1 {
+					cluster = clusters - 1 - cluster
+				}
+				if cluster += turn; cluster >= clusters {
+					cluster -= clusters
+				}
+				takes[cluster] += piece
 			}
 		}
 	}

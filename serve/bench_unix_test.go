@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -60,6 +61,28 @@ func BenchmarkAnswersOf512Tokens(b *testing.B) {
 				require.Equal(b, http.StatusOK, w.Code)
 			}
 			b.ReportMetric(float64(cputime.Used(b)-before)/float64(b.N)/tokens/1000, "cpu-µs/token")
+		})
+	}
+}
+
+// What a server takes of a prompt of many token ids until its backend has it, and of an answer of one token.
+func BenchmarkPromptsOfTokenIDs(b *testing.B) {
+	for _, n := range []int{2_148, 8_292, 32_100} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			f := newFake(b, func(engine.Request) []engine.Piece { return script("a") })
+			o := f.options()
+			o.Backend, o.Vocab = roomy{f}, 128_256
+			s, err := New(o)
+			require.NoError(b, err)
+			body := bodyOfIDs(n, o.Vocab)
+			b.ReportAllocs()
+			for b.Loop() {
+				r := httptest.NewRequest(http.MethodPost, "/v1/completions", strings.NewReader(body))
+				r.Header.Set("Content-Type", "application/json")
+				w := httptest.NewRecorder()
+				s.ServeHTTP(w, r)
+				require.Equal(b, http.StatusOK, w.Code)
+			}
 		})
 	}
 }

@@ -49,12 +49,23 @@ func (s *Server) promptsOf(f *fields, echo bool) []prompt {
 		return nil
 	}
 	raw := f.raw["prompt"]
-	var all []json.RawMessage
-	if json.Unmarshal(raw, &all) != nil || wholeOnly(raw) {
-		all = []json.RawMessage{raw}
-	} else if i := strangeID(all); i > 0 {
-		f.refuse("prompt", "found %s behind token ids, want %s", short(all[i]), want)
-		return nil
+	all := []json.RawMessage{raw}
+	if raw[0] == '[' {
+		if tokens, ok := f.ids("prompt"); ok && len(tokens) > 0 {
+			p, err := s.promptOfIDs(tokens, echo)
+			if err != nil {
+				f.refuse("prompt", "%s", err.Message)
+			}
+			return []prompt{p}
+		}
+		all = nil // json.Unmarshal would write into raw
+		if err := json.Unmarshal(raw, &all); err != nil {
+			panic("BUG: a list in JSON that is none: " + err.Error())
+		}
+		if i := strangeID(all); i > 0 {
+			f.refuse("prompt", "found %s behind token ids, want %s", short(all[i]), want)
+			return nil
+		}
 	}
 	if len(all) == 0 || len(all) > mostPrompts {
 		f.refuse("prompt", "found a list of %d, want 1 to %d", len(all), mostPrompts)
@@ -72,15 +83,12 @@ func (s *Server) promptsOf(f *fields, echo bool) []prompt {
 	return prompts
 }
 
-// wholeOnly reports whether a value is a list of whole numbers, at least one.
-func wholeOnly(raw json.RawMessage) bool {
-	var tokens ids
-	return json.Unmarshal(raw, &tokens) == nil && len(tokens) > 0
-}
-
 // strangeID is the first of a list that is no whole number, where those before it are; 0 where there is none.
 func strangeID(all []json.RawMessage) int {
 	for i, one := range all {
+		if _, end := plainID(one, 0); end == len(one) {
+			continue
+		}
 		var id *int
 		if json.Unmarshal(one, &id) != nil || id == nil {
 			return i
@@ -92,7 +100,7 @@ func strangeID(all []json.RawMessage) int {
 // promptOf reads one prompt.
 func (s *Server) promptOf(raw json.RawMessage, echo bool, want string) (prompt, *Error) {
 	var text string
-	if json.Unmarshal(raw, &text) == nil && raw[0] == '"' {
+	if raw[0] == '"' && json.Unmarshal(raw, &text) == nil {
 		if s.o.Text == nil {
 			return prompt{}, invalid("prompt", "found a text, but the model comes without a tokenizer; want token ids")
 		}
@@ -102,10 +110,15 @@ func (s *Server) promptOf(raw json.RawMessage, echo bool, want string) (prompt, 
 		}
 		return checked(prompt{tokens, text}, s.o.Vocab)
 	}
-	var tokens ids
-	if json.Unmarshal(raw, &tokens) != nil || tokens == nil {
+	tokens, ok := idsOf(raw)
+	if !ok {
 		return prompt{}, invalid("prompt", "found %s, want %s", short(raw), want)
 	}
+	return s.promptOfIDs(tokens, echo)
+}
+
+// promptOfIDs is a prompt of token ids, with their text where that is to be echoed.
+func (s *Server) promptOfIDs(tokens ids, echo bool) (prompt, *Error) {
 	p, err := checked(prompt{tokens: tokens}, s.o.Vocab)
 	if err == nil && echo {
 		p.text = s.textOf(tokens)

@@ -15,8 +15,9 @@ import (
 // fields reads the fields of a JSON object. Fields that nobody asks for are ignored, null is as
 // good as absent. The first wrong one stays in err; after it every getter returns its default.
 type fields struct {
-	raw map[string]json.RawMessage
-	err *Error
+	raw   map[string]json.RawMessage
+	lists map[string]ids // those of raw that plainIDs has read
+	err   *Error
 }
 
 // parseFields reads a request's body.
@@ -28,6 +29,11 @@ func parseFields(body []byte) (*fields, *Error) {
 	if at := loneSurrogate(body); at >= 0 { // likewise
 		return nil, invalid("", "the body is no JSON object: %s at byte %d is half of a character", body[at:at+6], at)
 	}
+	var ok bool
+	if f.raw, f.lists, ok = split(body); ok {
+		return f, nil
+	}
+	f.raw = nil
 	if err := json.Unmarshal(body, &f.raw); err != nil || f.raw == nil {
 		return nil, invalid("", "the body is no JSON object: %s", problem(err))
 	}
@@ -111,24 +117,12 @@ func short(raw json.RawMessage) string {
 	return strings.ToValidUTF8(string(raw[:most]), "") + "…"
 }
 
-// ids are token ids as a client sends them. Package encoding/json takes null for 0; here it is none.
-type ids []int
-
-// UnmarshalJSON reads a list of whole numbers.
-func (t *ids) UnmarshalJSON(raw []byte) error {
-	var all []*int
-	if err := json.Unmarshal(raw, &all); err != nil || all == nil {
-		*t = nil
-		return err
+// ids returns a list of whole numbers. ok is false where the field is none.
+func (f *fields) ids(name string) (list ids, ok bool) {
+	if list, ok = f.lists[name]; ok {
+		return list, true
 	}
-	*t = make(ids, len(all))
-	for i, id := range all {
-		if id == nil {
-			return errors.New("a token id that is null")
-		}
-		(*t)[i] = *id
-	}
-	return nil
+	return idsOf(f.raw[name])
 }
 
 // whole returns an integer from lo to hi.

@@ -1,10 +1,10 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"mime"
 	"net/http"
 	"time"
@@ -46,6 +46,9 @@ func (s *Server) limited(ctx context.Context) (context.Context, context.CancelFu
 	}
 }
 
+// expected is how many bytes of a body have memory before they come: a client may send fewer than it says.
+const expected = 1 << 20
+
 // read reads a request's body, in the time and of the size that are allowed.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *Error) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -54,7 +57,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *Error) {
 	// Not every ResponseWriter has deadlines; one that has none has no slow client either.
 	deadlines := http.NewResponseController(w)
 	_ = deadlines.SetReadDeadline(time.Now().Add(s.o.BodyTimeout))
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
+	body := bytes.NewBuffer(make([]byte, 0, bytes.MinRead+min(max(0, r.ContentLength), expected)))
+	_, err := body.ReadFrom(http.MaxBytesReader(w, r.Body, s.o.MaxBody))
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
@@ -66,5 +70,5 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *Error) {
 	}
 	// From here on the connection is read only to see the client go.
 	_ = deadlines.SetReadDeadline(time.Time{})
-	return body, nil
+	return body.Bytes(), nil
 }

@@ -74,6 +74,16 @@ func (s *Scheduler) take(j *job, token int) {
 	}
 }
 
+// grow makes room for n tokens more, while a launch runs: a prompt is copied when the first token comes behind it.
+func (j *job) grow(n int) {
+	j.tokens = slices.Grow(j.tokens, n)
+	if j.plain {
+		j.keys = j.tokens
+	} else {
+		j.keys = slices.Grow(j.keys, n)
+	}
+}
+
 func (s *Scheduler) pagesOf(tokens int) int { return (tokens + s.o.Page - 1) / s.o.Page }
 
 // follow moves a job that stands at the end of a page, or at its beginning, on

@@ -147,6 +147,11 @@ func (l *launch) begin() {
 	if !l.begun {
 		l.begun = true
 		l.s.handOut()
+		for _, p := range l.parts {
+			if p.chooses() {
+				p.j.grow(l.steps + len(p.drafts))
+			}
+		}
 	}
 }
 

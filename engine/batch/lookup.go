@@ -16,17 +16,24 @@ const (
 
 // lookup is a sequence's index of what followed which tokens.
 type lookup struct {
-	places  map[[lookupTokens]int]int // behind which token they came last
-	indexed int                       // tokens in it
-	mean    float64                   // accepted a step
-	pause   int                       // of the next time that drafts lose
-	resume  int                       // tokens of the sequence until which there are none
-	found   int                       // tokens of the sequence when something was looked for last
-	at      int                       // and where it was found, 0 for nowhere
+	places  map[uint64]int // behind which token those of a key came last; nil before the first find
+	indexed int            // tokens in it
+	mean    float64        // accepted a step
+	pause   int            // of the next time that drafts lose
+	resume  int            // tokens of the sequence until which there are none
+	found   int            // tokens of the sequence when something was looked for last
+	at      int            // and where it was found, 0 for nowhere
 }
 
-func newLookup() *lookup {
-	return &lookup{places: map[[lookupTokens]int]int{}, mean: 1, pause: firstPause}
+func newLookup() *lookup { return &lookup{mean: 1, pause: firstPause} }
+
+// lookupKey returns the key of the last tokens: another one for others of a vocabulary of up to 2^21. Beyond that some
+// have the same, and drafts that are refused.
+func lookupKey(tokens []int) (key uint64) {
+	for _, token := range tokens[len(tokens)-lookupTokens:] {
+		key = key<<(64/lookupTokens) ^ uint64(token)
+	}
+	return key
 }
 
 // find is where tokens like the last ones end; 0 for nowhere. The last ones are indexed afterwards, so that they do not
@@ -39,11 +46,14 @@ func (l *lookup) find(tokens []int) int {
 	if l.found == n {
 		return l.at
 	}
+	if l.places == nil {
+		l.places = make(map[uint64]int, n)
+	}
 	for i := max(l.indexed, lookupTokens); i < n; i++ {
-		l.places[[lookupTokens]int(tokens[i-lookupTokens:i])] = i
+		l.places[lookupKey(tokens[:i])] = i
 		l.indexed = i + 1
 	}
-	l.found, l.at = n, l.places[[lookupTokens]int(tokens[n-lookupTokens:])]
+	l.found, l.at = n, l.places[lookupKey(tokens)]
 	return l.at
 }
 

@@ -1,6 +1,7 @@
 package batch_test
 
 import (
+	"errors"
 	"slices"
 	"testing"
 
@@ -168,6 +169,26 @@ func TestAPromptBesideOthersHasShorterLaunches(t *testing.T) {
 		require.ErrorContains(t, err,
 			"tokens of a prompt beside others, want more than the 4 rows of a step and at most the 16 of a launch")
 	}
+}
+
+// How many tokens a launch has beside others is asked of the prompts that it takes, and of none behind them.
+func TestALaunchAsksItsBoundOfThePromptsThatItTakes(t *testing.T) {
+	asked := 0
+	f := &batchtest.Stepper{T: 8, Long: 16, Of: 8, Page: 4, Pages: 80}
+	s, err := batch.New(batch.Options{Stepper: f, Pool: pages.New(80), Page: 4, Vocab: batchtest.Vocab, Positions: 1000,
+		StepsPerLaunch: 1, Beside: func(int, int) int { asked++; return 12 }})
+	require.NoError(t, err)
+	asked = 0 // by New
+	s.Add([]int{1}, &client{t: t, prompt: []int{1}, want: 4, stop: -1})
+	require.NoError(t, s.Step(t.Context()))
+	for i := range 6 {
+		prompt := count(i, 20)
+		s.Add(prompt, &client{t: t, prompt: prompt, want: 1, stop: -1})
+	}
+	require.NoError(t, s.Step(t.Context()))
+	require.Equal(t, "1 1+1 0+11", f.Log[1])
+	require.Equal(t, 1, asked)
+	require.NoError(t, s.Close(errors.New("closed")))
 }
 
 // Where a launch may have several sequences those that decode ride along with a prompt, and prompts share it; who draws

@@ -49,10 +49,13 @@ func (s *Scheduler) prefill(parts []part) []part {
 	}
 	used := len(riders)
 	for _, j := range slices.Concat(prompts[first:first+1], prompts[:first], prompts[first+1:]) {
+		if used >= limit || len(rows) == st.PrefillSequences() {
+			break
+		}
 		if s.o.Beside != nil && len(parts) > 1 && (decodes > 0 || st.PrefillSequences() == 1) {
 			limit = min(limit, max(s.o.Beside(j.cached, decoding), st.Rows()+1))
 		}
-		if n := min(feeds(j), limit-used); n > 0 && len(rows) < st.PrefillSequences() {
+		if n := min(feeds(j), limit-used); n > 0 {
 			rows[j] = n
 			used += n
 		}

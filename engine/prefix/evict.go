@@ -19,19 +19,16 @@ func (t *Tree) Evict(n int) int {
 	return gone
 }
 
-// oldest is the leaf with an idle end that was used least recently, of several the
-// first; nil when there is none.
+// oldest returns the leaf with an idle end that was used least recently; nil when there is none. All nodes before it in
+// the order are held by cursors: one that is not has children that are not, and these come before it.
 func (t *Tree) oldest() *node {
-	var found *node
-	t.walk(func(n *node) {
-		if len(n.children) > 0 || t.pool.Refs(n.pages[len(n.pages)-1]) > 1 {
-			return
+	for e := t.order.Front(); e != nil; e = e.Next() {
+		n := e.Value.(*node)
+		if len(n.children) == 0 && t.pool.Refs(n.pages[len(n.pages)-1]) == 1 {
+			return n
 		}
-		if found == nil || n.used < found.used {
-			found = n
-		}
-	})
-	return found
+	}
+	return nil
 }
 
 // trim gives up to most pages at the end of a leaf, and the leaf with the last. All
@@ -47,6 +44,7 @@ func (t *Tree) trim(leaf *node, most int) int {
 		p := leaf.parent
 		i := slices.Index(p.children, leaf)
 		p.children = slices.Delete(p.children, i, i+1)
+		t.order.Remove(leaf.place)
 	}
 	return gone
 }
@@ -69,9 +67,10 @@ func (t *Tree) walk(f func(*node)) {
 // Check is an error when the tree does not agree with itself or with the pool. It
 // looks at every page and is for tests.
 func (t *Tree) Check() (err error) {
-	all, idle := 0, 0
+	all, idle, nodes := 0, 0, 0
 	seen := map[uint32]bool{}
 	t.walk(func(n *node) {
+		nodes++
 		if len(n.pages) == 0 || len(n.tokens) != len(n.pages)*t.page {
 			err = fmt.Errorf("a node of %d tokens in %d pages of %d", len(n.tokens), len(n.pages), t.page)
 			return
@@ -98,8 +97,28 @@ func (t *Tree) Check() (err error) {
 			above, seen[p] = refs, true
 		}
 	})
+	if err == nil {
+		err = t.checkOrder(nodes)
+	}
 	if err == nil && (all != t.all || idle != t.idle) {
 		err = fmt.Errorf("the tree counts %d pages, %d of them idle; there are %d and %d", t.all, t.idle, all, idle)
 	}
 	return err
+}
+
+// checkOrder returns an error when the order does not have all nodes, by their use and children before parents.
+func (t *Tree) checkOrder(nodes int) error {
+	before, last := map[*node]bool{}, uint64(0)
+	for e := t.order.Front(); e != nil; e = e.Next() {
+		n := e.Value.(*node)
+		if n.place != e || n.used < last || before[n.parent] {
+			return fmt.Errorf("a node that was used at %d comes behind one used at %d; behind its parent: %v", n.used, last,
+				before[n.parent])
+		}
+		before[n], last = true, n.used
+	}
+	if len(before) != nodes {
+		return fmt.Errorf("%d nodes in the order, %d in the tree", len(before), nodes)
+	}
+	return nil
 }

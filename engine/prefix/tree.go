@@ -1,6 +1,7 @@
 package prefix
 
 import (
+	"container/list"
 	"slices"
 
 	"github.com/mkgen/mkgen/engine/pages"
@@ -11,9 +12,10 @@ type Tree struct {
 	pool  *pages.Pool
 	page  int
 	root  *node
-	clock uint64 // cursors that have left
-	all   int    // pages in the tree
-	idle  int    // of these, pages that nobody else holds
+	clock uint64     // cursors that have left
+	all   int        // pages in the tree
+	idle  int        // of these, pages that nobody else holds
+	order *list.List // of all nodes but the root, by used; of those with the same, children before parents
 }
 
 // node is a run of pages that follow each other, under the page its parent ends
@@ -25,12 +27,13 @@ type node struct {
 	pages    []uint32
 	cursors  int    // at its end; the root counts none
 	used     uint64 // clock when a cursor left it, or a node below it, last
+	place    *list.Element
 }
 
 // New makes an empty tree over pages of n tokens (at least 1), which it
 // shares in pool.
 func New(pool *pages.Pool, page int) *Tree {
-	return &Tree{pool: pool, page: page, root: &node{}}
+	return &Tree{pool: pool, page: page, root: &node{}, order: list.New()}
 }
 
 // Pages is how many pages the tree holds, and how many of these nobody else does.
@@ -106,7 +109,7 @@ func (t *Tree) Follow(c *Cursor, tokens []int) []uint32 {
 			slices.Equal(next.tokens[n*t.page:(n+1)*t.page], tokens[n*t.page:(n+1)*t.page]) {
 			n++
 		}
-		next = next.split(n, t.page)
+		next = t.split(next, n)
 		t.move(c, next)
 		out = append(out, next.pages...)
 		tokens = tokens[n*t.page:]
@@ -146,13 +149,15 @@ func (n *node) child(tokens []int, page int) *node {
 // split returns a node of the first m pages of n. Cursors at the end of n stay
 // at the end of n, which then is the rest. Both share memory: the upper one grows
 // only when the other is gone.
-func (n *node) split(m, page int) *node {
+func (t *Tree) split(n *node, m int) *node {
 	if m == len(n.pages) {
 		return n
 	}
+	page := t.page
 	upper := &node{parent: n.parent, children: []*node{n}, tokens: n.tokens[:m*page], pages: n.pages[:m], used: n.used}
 	n.parent.children[slices.Index(n.parent.children, n)] = upper
 	n.parent, n.tokens, n.pages = upper, n.tokens[m*page:], n.pages[m:]
+	upper.place = t.order.InsertAfter(upper, n.place)
 	return upper
 }
 
@@ -163,7 +168,7 @@ func (n *node) split(m, page int) *node {
 func (t *Tree) Put(c *Cursor, tokens []int, page uint32) uint32 {
 	at := t.end(c)
 	if there := at.child(tokens, t.page); there != nil {
-		there = there.split(1, t.page)
+		there = t.split(there, 1)
 		t.move(c, there)
 		must(t.pool.Give([]uint32{page}))
 		return there.pages[0]
@@ -178,6 +183,7 @@ func (t *Tree) Put(c *Cursor, tokens []int, page uint32) uint32 {
 		return page
 	}
 	n := &node{parent: at, tokens: slices.Clone(tokens), pages: []uint32{page}, cursors: 1}
+	n.place = t.order.PushFront(n)
 	at.children = append(at.children, n)
 	if c.at != nil {
 		at.cursors--
@@ -195,6 +201,7 @@ func (t *Tree) Leave(c *Cursor) {
 	t.clock++
 	for n := c.at; n != nil && n != t.root; n = n.parent {
 		n.used = t.clock
+		t.order.MoveToBack(n.place)
 		for _, p := range n.pages {
 			t.drop(p)
 		}

@@ -126,6 +126,7 @@ func TestPagesAlwaysHoldTheTokensTheyAreFoundFor(t *testing.T) {
 			}
 			require.NoError(t, tree.Check())
 			checkHolders(t, tree, cursors, held)
+			require.Same(t, oldestOfAll(tree), tree.oldest())
 		}
 		for i := range cursors {
 			tree.Leave(&cursors[i])
@@ -133,6 +134,17 @@ func TestPagesAlwaysHoldTheTokensTheyAreFoundFor(t *testing.T) {
 		tree.Evict(pool.Size())
 		require.NoError(t, pool.Leak())
 	}
+}
+
+// oldestOfAll is oldest by a look at all nodes.
+func oldestOfAll(tree *Tree) (found *node) {
+	tree.walk(func(n *node) {
+		idle := len(n.children) == 0 && tree.pool.Refs(n.pages[len(n.pages)-1]) == 1
+		if idle && (found == nil || n.used < found.used) {
+			found = n
+		}
+	})
+	return found
 }
 
 // checkHolders wants each page to be held by the cursors above which it is, and by

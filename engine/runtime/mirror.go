@@ -1,6 +1,7 @@
 package runtime
 
 import (
+	"bytes"
 	"slices"
 	"unsafe"
 )
@@ -27,9 +28,18 @@ func (m *mirror) all(dev Device) error {
 	return dev.Write(m.name, 0, words(m.has))
 }
 
+// mirrorBlock is how many words changed compares at a time: page tables of long sequences have thousands.
+const mirrorBlock = 256
+
 // changed writes from the first word that the device has otherwise to the last.
 func (m *mirror) changed(dev Device) error {
 	from, to := 0, m.used
+	for from+mirrorBlock <= to && m.same(from, from+mirrorBlock) {
+		from += mirrorBlock
+	}
+	for to-mirrorBlock >= from && m.same(to-mirrorBlock, to) {
+		to -= mirrorBlock
+	}
 	for from < to && m.want[from] == m.has[from] {
 		from++
 	}
@@ -41,6 +51,11 @@ func (m *mirror) changed(dev Device) error {
 	}
 	copy(m.has[from:to], m.want[from:to])
 	return writeAhead(dev, m.name, 4*int64(from), words(m.has[from:to]))
+}
+
+// same reports whether the device has words from to end as they are wanted.
+func (m *mirror) same(from, end int) bool {
+	return bytes.Equal(words(m.want[from:end]), words(m.has[from:end]))
 }
 
 // writeAhead writes what the next launch finds.

@@ -62,3 +62,22 @@ func TestOnlyWordsThatChangeAreWritten(t *testing.T) {
 	require.NoError(t, m.changed(d))
 	require.Equal(t, []string{"m 28+4"}, d.log[3:])
 }
+
+func TestChangesOfLongMirrorsAreWrittenFromTheFirstToTheLast(t *testing.T) {
+	const n = 3*mirrorBlock + 7
+	d := &writes{}
+	m := newMirror("m", n)
+	require.NoError(t, m.all(d))
+	for first := 0; first < n; first += 19 {
+		for last := first; last < n; last += 83 {
+			d.log = nil
+			m.want[first]++
+			m.want[last] += 2
+			require.NoError(t, m.changed(d))
+			require.Equal(t, []string{fmt.Sprintf("m %d+%d", 4*first, 4*(last-first+1))}, d.log)
+			require.NoError(t, m.changed(d))
+			require.Len(t, d.log, 1)
+		}
+	}
+	require.Equal(t, m.want, m.has)
+}

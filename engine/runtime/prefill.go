@@ -18,9 +18,9 @@ type Prefill struct {
 	// SplitMost has keys and values in as many parts as there can be: see megakernel.Prefill.SplitMost. It is for checks.
 	SplitMost bool
 
-	table  []uint32 // as the device has it
-	chosen []int    // what the last launch chose, of each sequence: perhaps batch.NoToken
-	splits int      // launches that split keys and values
+	table  mirror // pages of the sequences, one after another
+	chosen []int  // what the last launch chose, of each sequence: perhaps batch.NoToken
+	splits int    // launches that split keys and values
 }
 
 // OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache are those
@@ -42,7 +42,8 @@ var tables = []string{megakernel.BufferKVScales, megakernel.BufferSlopes, megake
 // owns.
 func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, guard uint32) (*Prefill, error) {
 	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from},
-		table: slices.Repeat([]uint32{guard}, pages*p.Options.Sequences)}
+		table: newMirror(megakernel.BufferPrefillTable, pages*p.Options.Sequences)}
+	r.table.want = slices.Repeat([]uint32{guard}, pages*p.Options.Sequences)
 	for _, buf := range p.IR.Globals() {
 		if buf.Map != nil {
 			continue // the device makes it of its description
@@ -62,7 +63,7 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 		bytes := buf.Bytes()
 		switch buf.Name {
 		case megakernel.BufferPrefillTable:
-			bytes = 4 * int64(len(r.table))
+			bytes = 4 * int64(len(r.table.want))
 		case megakernel.BufferKVCopy:
 			bytes = p.KVCopyBytes(pages)
 		case megakernel.BufferKept:
@@ -80,7 +81,7 @@ func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, gua
 			return nil, err
 		}
 	}
-	if err := dev.Write(megakernel.BufferPrefillTable, 0, words(r.table)); err != nil {
+	if err := r.table.all(dev); err != nil {
 		return nil, err
 	}
 	names := []string{"barrier", "epoch", "abort", "records", megakernel.BufferPrompt}
@@ -120,7 +121,7 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 		scalars[megakernel.ScalarChooses] = 0
 	}
 	if r.copies() {
-		kept := keptPages(of, r.mk.KV.Page)
+		kept := keptPages(of, r.mk.KV.Page, r.pages)
 		scalars[megakernel.ScalarKept] = uint64(len(kept) / 2)
 		if err := writeAhead(r.dev, megakernel.BufferKept, 0, words(kept)); err != nil {
 			return chosen, err
@@ -173,13 +174,14 @@ func (r *Prefill) split(of []batch.Sequence) int {
 // copies is whether the kernel reads keys and values from a copy of a layer's.
 func (r *Prefill) copies() bool { return r.long.KVCopyBytes(r.pages) > 0 }
 
-// keptPages are the pages that have cached tokens of the sequences, each once, and behind each how many.
-func keptPages(of []batch.Sequence, page int) (kept []uint32) {
-	at := map[uint32]int{}
+// keptPages are the pages that have cached tokens of the sequences, each once, and behind each how many. They are below
+// pages.
+func keptPages(of []batch.Sequence, page, pages int) (kept []uint32) {
+	at := make([]int, pages) // where kept has its tokens; 0: it has none
 	for i := range of {
 		for first := 0; first < of[i].Cached; first += page {
 			p, n := of[i].Pages[first/page], uint32(min(page, of[i].Cached-first))
-			if j, ok := at[p]; ok {
+			if j := at[p]; j > 0 {
 				kept[j] = max(kept[j], n)
 				continue
 			}
@@ -206,18 +208,19 @@ func (r *Prefill) feed(of []batch.Sequence) (n int, err error) {
 	if len(of) < 1 || len(of) > r.Sequences() {
 		return 0, fmt.Errorf("a prefill step of %d sequences, want 1 to %d", len(of), r.Sequences())
 	}
-	var feed, rows, sequences, table []uint32
+	var feed, rows, sequences []uint32
+	r.table.used = 0
 	for i := range of {
 		s := &of[i]
 		if err := r.check(s); err != nil {
 			return 0, err
 		}
-		sequences = append(sequences, uint32(len(feed)), uint32(len(s.New)), uint32(s.Cached), uint32(len(table)))
+		sequences = append(sequences, uint32(len(feed)), uint32(len(s.New)), uint32(s.Cached), uint32(r.table.used))
 		for k, t := range s.New {
 			at := s.Cached + k
 			feed, rows = append(feed, uint32(t)), append(rows, uint32(at), s.Pages[at/r.mk.KV.Page])
 		}
-		table = append(table, s.Pages...)
+		r.table.used += copy(r.table.want[r.table.used:], s.Pages)
 	}
 	if n = len(feed); n > r.Tokens() {
 		return 0, fmt.Errorf("a prefill step of %d tokens, want 1 to %d", n, r.Tokens())
@@ -227,11 +230,7 @@ func (r *Prefill) feed(of []batch.Sequence) (n int, err error) {
 		err = errors.Join(err, writeAhead(r.dev, megakernel.BufferPrefillRows, 0, words(rows)),
 			writeAhead(r.dev, megakernel.BufferPrefillSequences, 0, words(sequences)))
 	}
-	if !slices.Equal(r.table[:len(table)], table) {
-		copy(r.table, table)
-		err = errors.Join(err, writeAhead(r.dev, megakernel.BufferPrefillTable, 0, words(r.table)))
-	}
-	return n, errors.Join(err, r.failed)
+	return n, errors.Join(err, r.table.changed(r.dev), r.failed)
 }
 
 // check refuses a sequence that cannot be.
