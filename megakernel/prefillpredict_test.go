@@ -82,7 +82,7 @@ func TestAPromptBesideDecodingSequencesIsReadInLaunchesThatFitTheGap(t *testing.
 	}{
 		{"llama3-8b", Options{}, map[[2]int]int{{0, 0}: 512, {5000, 3000}: 512, {7900, 3000}: 256,
 			{8192, 15 * 1024}: 256, {0, 15 * 8192}: 128, {60000, 15 * 1024}: 128}},
-		{"llama3-8b", Options{Head: pipeline.FormatI8}, map[[2]int]int{{0, 0}: 256, {8192, 15 * 1024}: 128}},
+		{"llama3-8b", Options{Head: pipeline.FormatI8}, map[[2]int]int{{0, 0}: 256, {8192, 15 * 1024}: 256}},
 		{"llama3-8b", Options{Weights: pipeline.FormatI4G128}, map[[2]int]int{{0, 0}: 512, {60000, 0}: 128}},
 		{"qwen3-8b", Options{Weights: pipeline.FormatE4M3}, map[[2]int]int{{0, 0}: 512}},
 		{"llama3.2-1b", Options{}, map[[2]int]int{{0, 0}: 1024, {8192, 0}: 1024, {60000, 0}: 768}},

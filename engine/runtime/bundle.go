@@ -106,6 +106,13 @@ func (b *Bundle) PrefillSequences() int {
 	return n
 }
 
+// SplitMost has launches of prefill kernels split keys and values into as many parts as there can be, or no longer.
+func (b *Bundle) SplitMost(most bool) {
+	for _, r := range b.long {
+		r.SplitMost = most
+	}
+}
+
 // PrefillSplits is how many launches of prefill kernels have split keys and values so far.
 func (b *Bundle) PrefillSplits() (n int) {
 	for _, r := range b.long {

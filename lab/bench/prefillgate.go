@@ -28,6 +28,7 @@ func (r *prefillRun) judge(ctx context.Context) (*gate.Report, error) {
 	if err := r.prepare(ctx); err != nil {
 		return nil, err
 	}
+	defer r.bundle.SplitMost(false)
 	report, err := subject.Judge(ctx, r.s.Reference, r.s.Rules)
 	if err == nil && runner.prompts == 0 {
 		err = fmt.Errorf("no step of the reference's sequences has more than the %d tokens that go through the decode kernels: want longer sequences", r.bundle.Rows())
@@ -125,6 +126,9 @@ func (g *prefillGateRunner) Run(ctx context.Context, step []kv.Sequence, silent 
 		return out, g.together(ctx, parts, rows)
 	}
 	for i := range parts {
+		// Of every other sequence, by its first page, keys and values are split also where a launch would not split them:
+		// only where few tokens are attended to does a wrong weight of a part show.
+		g.run.bundle.SplitMost(parts[i].Pages[0]%2 == 1)
 		if err := g.part(ctx, parts[i], silent[i], rows[i]); err != nil {
 			return nil, err
 		}
