@@ -187,7 +187,7 @@ func (f *prefillFlow) assemble() {
 			"the number of sequences is one the kernel was made for")
 	}
 	k.Assert(f.count.GeC(1).And(f.count.LtC(f.p.Options.Tokens+1)), "the number of tokens is one the kernel was made for")
-	k.Assert(f.partBlocks.GeC(1).And(f.partBlocks.LtC(attention.OnePart+1)),
+	k.Assert(f.partBlocks.GeC(1).And(f.partBlocks.LtC(OnePart+1)),
 		"a part has a number of blocks that it may have")
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), func() {
@@ -305,9 +305,9 @@ func (f *prefillFlow) residual(s attention.Step, i int, norm dsl.Val[dsl.U32]) p
 }
 
 // goesOn is whether a layer has more to do than keys and values: all but the last one do, and that one where the step
-// chooses.
+// chooses. That is looked at anew for each layer: kept for all of them it spills.
 func (f *prefillFlow) goesOn(layer dsl.Val[dsl.U32]) dsl.Pred {
-	return layer.NeC(f.p.Of.Config.Layers - 1).Or(f.chooses.NeC(0))
+	return layer.NeC(f.p.Of.Config.Layers - 1).Or(dsl.Opaque(f.chooses).NeC(0))
 }
 
 // span is the tokens whose vectors are wanted behind a layer's keys and values: of one sequence behind those of the

@@ -5,8 +5,6 @@ import (
 
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
-	"github.com/mkgen/mkgen/tasks/attention"
-	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
 // What a prefill step of a Hopper GPU takes, measured on an H100 (docs/prefill.md): seconds of a column of a wave of
@@ -55,7 +53,7 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	seconds += p.copyTime(m, cached)
 	of := []Sequence{{New: n, Cached: cached}}
 	blocks := p.Split(of)
-	if blocks < attention.OnePart {
+	if blocks < OnePart {
 		seconds += float64(c.Layers) * prefillMerge
 	}
 	busiest, all := p.busiest(of, blocks)
@@ -136,7 +134,4 @@ func (p *Prefill) attends(n, seen float64) (seconds float64) {
 }
 
 // tileTokens is how many tokens of a sequence attention takes at once: one that has fewer takes as long.
-func (p *Prefill) tileTokens() int {
-	c := &p.Of.Config
-	return prefill.Tokens(p.Options.Groups) * p.Options.Cluster / (c.Heads / c.KVHeads)
-}
+func (p *Prefill) tileTokens() int { return p.attention().Together() }

@@ -20,8 +20,9 @@ func (f *prefillFlow) producer() {
 		// All of them have read the epoch before the first one helps the launch to its end.
 		f.prod.Meet()
 		input := func(layer dsl.Val[dsl.U32], barrier int) {
-			// A layer has a barrier more, behind attention, where keys and values are split.
-			merges := dsl.Select(f.splits(), k.U32(1), k.U32(0)).Named("merges")
+			// A layer has a barrier more, behind attention, where keys and values are split. The products of it are computed
+			// for each wait: a producer's thread has few registers to keep them in.
+			merges := dsl.Select(dsl.Opaque(f.partBlocks).LtC(OnePart), k.U32(1), k.U32(0)).Named("merges")
 			before := layer.Mul(merges.AddC(f.syncs.all)).AddC(barrier)
 			if barrier > f.syncs.keys {
 				before = before.Add(merges)

@@ -44,8 +44,11 @@ func plainIDs(text []byte, at int) (all ids, end int) {
 	if !more {
 		return nil, at
 	}
+	if end < len(text) && text[end] != ']' && text[end]-'0' > 9 {
+		return nil, at
+	}
 	list, _, _ := bytes.Cut(text[end:], []byte{']'})
-	all = make(ids, 0, bytes.Count(list, []byte{','})+1)
+	all = make(ids, 0, min(bytes.Count(list, []byte{','}), len(list)/2)+1)
 	for more = end < len(text) && text[end] != ']'; more; end, more = next(text, end, ',') {
 		id, behind := plainID(text, end)
 		if behind == end {

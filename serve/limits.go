@@ -47,7 +47,7 @@ func (s *Server) limited(ctx context.Context) (context.Context, context.CancelFu
 }
 
 // expected is how many bytes of a body have memory before they come: a client may send fewer than it says.
-const expected = 1 << 20
+const expected = 256 << 10
 
 // read reads a request's body, in the time and of the size that are allowed.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *Error) {

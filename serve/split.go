@@ -7,7 +7,7 @@ import (
 
 // split reads the fields of a JSON object: those that are lists of plain token ids, and all as they are spelled, as
 // parts of body. Of several with one name it has the last. ok is false for what is no JSON object, and for names with
-// escapes, which are left to package encoding/json. That looks at each byte of a value twice, this once.
+// escapes, which are left to package encoding/json.
 func split(body []byte) (raw map[string]json.RawMessage, lists map[string]ids, ok bool) {
 	at, more := next(body, skipSpace(body, 0), '{')
 	if !more {
@@ -53,14 +53,20 @@ func skipSpace(text []byte, at int) int {
 	return at
 }
 
-// valueEnd returns where the value from byte at on ends, if it is one of JSON.
+// mostDepth is how deep a value may not be: package encoding/json takes 10,000 levels, the object around among them.
+const mostDepth = 10000
+
+// valueEnd returns where the value from byte at on ends, if it is one of JSON; at where it is too deep.
 func valueEnd(text []byte, at int) int {
+	start := at
 	for depth := 0; at < len(text); at++ {
 		switch text[at] {
 		case '"':
 			at = quoteEnd(text, at)
 		case '[', '{':
-			depth++
+			if depth++; depth == mostDepth {
+				return start
+			}
 			continue
 		case ']', '}':
 			if depth == 0 {

@@ -109,9 +109,9 @@ whether they compute the same bits, or not even the same from run to run.
 
 --prefill measures, instead, the time to the first token of prompts, of the
 lengths in --contexts: they go through a kernel that takes n tokens at a
-time, behind --cached tokens. Before that its logits are compared with those of kernels without it, and
-with --reference with transformers', as are keys and values; no record is
-written.
+time, behind --cached tokens. Before that its logits are compared with those of
+kernels without it, and with --reference with transformers', as are keys and
+values; no record is written.
 
 --prefill-attention measures, instead, causal attention alone, as the prefill
 kernel has it: of n prompts at once, of the lengths in --contexts, with the

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // Prefill is a prefill kernel on one device, beside the decode kernel whose weights and KV cache it uses. Not safe for
@@ -133,7 +132,7 @@ func (r *Prefill) RunAll(ctx context.Context, of []batch.Sequence, quiet bool) (
 		scalars[megakernel.ScalarPos] = uint64(of[0].Cached)
 	}
 	blocks := r.split(of)
-	if scalars[megakernel.ScalarPartBlocks] = uint64(blocks); blocks < attention.OnePart {
+	if scalars[megakernel.ScalarPartBlocks] = uint64(blocks); blocks < megakernel.OnePart {
 		r.splits++
 	}
 	l := &launch{s: &r.runner, ctx: context.WithoutCancel(ctx)}

@@ -16,10 +16,10 @@ import (
 // decode kernels, over one cache, whose rows are compared, too. Faults are planted in the prefill kernels alone.
 func (r *prefillRun) judge(ctx context.Context) (*gate.Report, error) {
 	owner := r.devices[0]
-	runner := &prefillGateRunner{run: r}
+	runner, before := &prefillGateRunner{run: r, most: map[uint32]bool{}}, r.bundle.PrefillSplits()
 	subject := gate.RaggedSubject{Kernel: r.s.Decode[0], Weights: r.s.Tensors, Runner: runner,
 		Rows: r.bundle.PrefillRows(), Pages: len(r.pages) + 1, Prefill: true, Write: owner.Write, Read: owner.Read,
-		Merges: func() bool { return r.bundle.PrefillSplits() > 0 },
+		Merges: func() bool { return r.bundle.PrefillSplits() > before },
 		Plant:  r.plant, Progress: func(what string) { r.s.say("gate: " + what) }}
 	r.s.say("gate: compiling kernels with faults")
 	if r.s.coded() {
@@ -100,6 +100,8 @@ type prefillGateRunner struct {
 	run     *prefillRun
 	logits  [][]float32 // what Run returned, to be used again
 	prompts int         // steps of prefill kernels so far
+	// most says of a sequence, by its first page, whether its keys and values are in as many parts as there can be.
+	most map[uint32]bool
 }
 
 // Run runs one step. Up to as many tokens as the decode kernels have rows go through these.
@@ -126,9 +128,13 @@ func (g *prefillGateRunner) Run(ctx context.Context, step []kv.Sequence, silent 
 		return out, g.together(ctx, parts, rows)
 	}
 	for i := range parts {
-		// Of every other sequence, by its first page, keys and values are split also where a launch would not split them:
-		// only where few tokens are attended to does a wrong weight of a part show.
-		g.run.bundle.SplitMost(parts[i].Pages[0]%2 == 1)
+		// Of every other sequence keys and values are split also where a launch would not split them: only where few tokens
+		// are attended to does a wrong weight of a part show.
+		first := parts[i].Pages[0]
+		if _, known := g.most[first]; !known {
+			g.most[first] = len(g.most)%2 == 1
+		}
+		g.run.bundle.SplitMost(g.most[first])
 		if err := g.part(ctx, parts[i], silent[i], rows[i]); err != nil {
 			return nil, err
 		}
