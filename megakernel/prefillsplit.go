@@ -99,8 +99,8 @@ func (p *Prefill) Parts(of []Sequence, blocks int) int {
 	return pipeline.CeilDiv(p.longest(of), blocks)
 }
 
-// busiest returns what attention takes of the cluster with the most to do, and of all together, in blocks, with parts of
-// the given blocks. Clusters take tiles as attention.PrefillAttention deals them out: those that pad the step first,
+// busiest returns what attention takes of the cluster with the most to do, and of all together, in blocks, with parts
+// of the given blocks. Clusters take tiles as attention.PrefillAttention deals them out: those that pad the step first,
 // which have as many parts as others, of which one writes zeros and the rest is nothing.
 func (p *Prefill) busiest(of []Sequence, blocks int) (most, all float64) {
 	heads, tile, block, clusters := p.Of.Config.KVHeads, p.tileTokens(), p.attentionBlock(), p.clusters()

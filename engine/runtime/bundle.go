@@ -28,7 +28,7 @@ type Member struct {
 type Bundle struct {
 	of    []*Session // by their rows, those that draw behind those that do not
 	long  []*Prefill // of prompts, by their tokens
-	layer Device     // the first of them, whose image of a layer in bf16 is all's
+	layer Device     // the first of them, which owns what all write before they read it
 	guard uint32     // page that entries of a page table without a use name
 	owner Device     // of the weights and of the cache, which has n pages
 	pages int

@@ -37,8 +37,8 @@ var shared = []string{megakernel.BufferLayer, megakernel.BufferKVCopy, megakerne
 var tables = []string{megakernel.BufferKVScales, megakernel.BufferSlopes, megakernel.BufferHeadScales}
 
 // openPrefill is OpenPrefill beside another prefill kernel of the same weights, unless it is nil: steps of both make
-// the matrices of a layer in bf16, and the copy of its keys and values, in the same place, which the other's device
-// owns.
+// the matrices of a layer in bf16, the copy of its keys and values, and states of attention, in the same place, which
+// the other's device owns.
 func openPrefill(p *megakernel.Prefill, dev, from, beside Device, pages int, guard uint32) (*Prefill, error) {
 	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from},
 		table: newMirror(megakernel.BufferPrefillTable, pages*p.Options.Sequences)}

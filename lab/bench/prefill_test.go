@@ -36,7 +36,7 @@ func prefillSuite(t *testing.T, spoil func(c *models.Config)) *bench.PrefillSuit
 	of, err := megakernel.Build(other, megakernel.Options{SMs: 2, Tokens: 16})
 	require.NoError(t, err)
 	for _, tokens := range []int{32, 20} {
-		p, err := megakernel.BuildPrefill(of, megakernel.PrefillOptions{Tokens: tokens, Groups: 1})
+		p, err := megakernel.BuildPrefill(of, megakernel.PrefillOptions{Tokens: tokens, Groups: 1, Sequences: 2})
 		require.NoError(t, err)
 		s.Prefill = append(s.Prefill, p)
 	}

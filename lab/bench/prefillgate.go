@@ -93,9 +93,9 @@ func (r *prefillRun) plant(ctx context.Context, fault megakernel.Fault) (func(),
 	return restore, nil
 }
 
-// prefillGateRunner is the gate.RaggedRunner of a bundle with prefill kernels. A prefill step makes the logits of its
-// last token alone, so that a part of n tokens takes steps of 1 to n of them, each from the part's first token on; the
-// last one is the part itself.
+// prefillGateRunner is the gate.RaggedRunner of a bundle with prefill kernels. A prefill step makes the logits of the
+// last token of each sequence alone, so that a part of n tokens takes steps of 1 to n of them, each from the part's
+// first token on. In the end all parts run in one launch, where the kernels take several sequences.
 type prefillGateRunner struct {
 	run     *prefillRun
 	logits  [][]float32 // what Run returned, to be used again
@@ -128,18 +128,41 @@ func (g *prefillGateRunner) Run(ctx context.Context, step []kv.Sequence, silent 
 		return out, g.together(ctx, parts, rows)
 	}
 	for i := range parts {
-		// Of every other sequence keys and values are split also where a launch would not split them: only where few tokens
-		// are attended to does a wrong weight of a part show.
-		first := parts[i].Pages[0]
-		if _, known := g.most[first]; !known {
-			g.most[first] = len(g.most)%2 == 1
-		}
-		g.run.bundle.SplitMost(g.most[first])
+		g.split(parts[i])
 		if err := g.part(ctx, parts[i], silent[i], rows[i]); err != nil {
 			return nil, err
 		}
 	}
-	return out, nil
+	if all > g.run.bundle.PrefillRows() || len(parts) == 1 || len(parts) > g.run.bundle.PrefillSequences() {
+		return out, nil
+	}
+	return out, g.mixed(ctx, parts, rows)
+}
+
+// split has keys and values of every other sequence split also where a launch would not split them: only where few
+// tokens are attended to does a wrong weight of a part show.
+func (g *prefillGateRunner) split(s batch.Sequence) {
+	first := s.Pages[0]
+	if _, known := g.most[first]; !known {
+		g.most[first] = len(g.most)%2 == 1
+	}
+	g.run.bundle.SplitMost(g.most[first])
+}
+
+// mixed runs all parts in one launch of a prefill kernel, prompts beside sequences that decode. The logits behind each
+// are its own then.
+func (g *prefillGateRunner) mixed(ctx context.Context, parts []batch.Sequence, rows [][][]float32) error {
+	g.split(parts[0])
+	g.prompts++
+	if _, err := g.run.bundle.Run(ctx, batch.StepRequest{Sequences: parts, Steps: 1}); err != nil {
+		return err
+	}
+	for i := range parts {
+		if err := g.run.bundle.Logits(i, rows[i][len(rows[i])-1]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // together runs parts in one step of a decode kernel.

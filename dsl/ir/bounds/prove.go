@@ -264,7 +264,7 @@ func (p *problem) product(s *symbol) {
 
 // times adds y times what bounds x by few other symbols.
 func (p *problem) times(x, y *symbol) {
-	// A sum that is a factor is bounded by a problem of its own, which is not to make more sums.
+	// A sum that is a factor is bounded by a problem of its own (tight), which is not to make more sums.
 	if y.lo < 0 || p.a.nested > 1 {
 		return
 	}
