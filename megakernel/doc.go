@@ -4,7 +4,7 @@
 //
 // # Files
 //
-//	megakernel.go options.go optiontable.go       Build, and the options: a row of a table each
+//	megakernel.go option*.go                      Build, and the options: a row of a table each
 //	supports.go features.go
 //	single*.go ragged*.go phases.go               a layer's phases (layerPhases), of one row a step and of several
 //	mlp*.go

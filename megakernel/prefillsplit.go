@@ -182,8 +182,8 @@ func (f *prefillFlow) declareSplit() {
 		OnePart))
 	f.att.Split = &attention.PrefillSplit{Blocks: f.partBlocks, Rows: f.count, States: states,
 		Values: dsl.Global[dsl.F32](k, BufferPartValues, elements(states, c.Heads, c.HeadDim), dsl.Align(16),
-			bufDoc("[%d][%d][%d] sums of weighted values of parts, of token t and part p at p·%s + t", states, c.Heads, c.HeadDim,
-				ScalarRows)),
+			bufDoc("[%d][%d][%d] sums of weighted values of parts, of token t and part p at p·%s + t", states, c.Heads,
+				c.HeadDim, ScalarRows)),
 		Sums: dsl.Global[dsl.F32](k, BufferPartSums, elements(states, c.Heads, 2), dsl.Align(16),
 			bufDoc("[%d][%d][2] sums of weights of parts, and the maxima that they are relative to", states, c.Heads))}
 }

@@ -239,7 +239,8 @@ func killSubjects(t *testing.T) []killSubject {
 			if x.several, x.coded = several, true; x.hidden > 0 {
 				x.heads = 12 // two tiles of qkv
 			}
-			name := [...]string{"prompt", "cached tokens", "two tiles", "two clusters", "wide", "parts", "KV e4m3, cached tokens"}[i]
+			name := [...]string{"prompt", "cached tokens", "two tiles", "two clusters", "wide", "parts",
+				"KV e4m3, cached tokens"}[i]
 			all = append(all, ofPrompts("activations e4m3, "+name, pipeline.FormatE4M3, x))
 		}
 	}

@@ -33,9 +33,10 @@ var prefillExcuses = mutate.Excuses{
 	{Op: "bar.sync", Classes: earlier, Role: "consumers", Front: "fence.proxy.async.global",
 		Why: "the thread that arrives for its CTA fences behind the barrier, for all", Rule: mutate.Causality},
 	{Op: "wait.acquire @barrier", Classes: []mutate.Class{mutate.Remove, mutate.Weaken, mutate.Count},
-		Role: "consumers", Regions: []string{"sync after attention", "sync after merge", "sync after gate_up"}, Behind: "bar.sync",
-		Why:  "the producer waits for the same barrier, and the next product's consumers for what it copies then",
-		Rule: mutate.Causality},
+		Role: "consumers", Regions: []string{"sync after attention", "sync after merge", "sync after gate_up"},
+		Behind: "bar.sync",
+		Why:    "the producer waits for the same barrier, and the next product's consumers for what it copies then",
+		Rule:   mutate.Causality},
 	{Op: "bar.sync", Classes: []mutate.Class{mutate.Remove, mutate.Earlier}, Role: "consumers",
 		Regions: []string{"sync after attention", "sync after merge", "sync after gate_up"}, Front: "wait.acquire @barrier",
 		Behind: "wait.mbar @tiles_full",
@@ -113,13 +114,6 @@ var severalExcuses = mutate.Excuses{
 	{Op: "mbar.arrive.at @tiles_empty", Classes: later, Role: "consumers", Regions: []string{"lm_head"},
 		Behind: "ld @sequences", Rule: mutate.Causality,
 		Why: "the last stage of a tile is released behind a load of what no thread writes: later than it could"},
-}
-
-// splitExcuses are, beside prefillExcuses, of a step all of whose keys and values are split.
-var splitExcuses = mutate.Excuses{
-	{Op: "fence.proxy.async.global", Classes: []mutate.Class{mutate.Remove, mutate.Later}, Role: "consumers",
-		Regions: []string{"sync after attention"}, Front: "st @part_sums", Rule: mutate.Causality,
-		Why: "no row has one part: what a tensor map reads is written behind it, and other steps report it"},
 }
 
 // codedExcuses are, beside prefillExcuses, of the prefill kernel whose products' inputs are e4m3.
@@ -319,21 +313,6 @@ func TestMutantsOfThePhasesThatRoundInputsAreReported(t *testing.T) {
 	})
 	require.GreaterOrEqual(t, len(reported), 24)
 	require.NoError(t, excuses.Check(left, codedExcuses))
-}
-
-// Each synchronisation around the states of parts of keys and values, in a step that splits them, is reported when it
-// is left out, weakened, miscounted or moved.
-func TestMutantsOfMergedPartsAreReported(t *testing.T) {
-	deep.Only(t)
-	excuses := slices.Concat(splitExcuses, prefillExcuses)
-	reported, left := promptSubject{sms: 4, room: 64, cached: 300, split: true}.try(t, pipeline.FormatBF16, nil,
-		func(mu mutate.Mutation) bool {
-			beside := mu.Key.Front + " " + mu.Key.Behind
-			return slices.Contains([]string{"sync after attention", "merge", "sync after merge"}, mu.Region) ||
-				strings.Contains(beside, "@part_")
-		})
-	require.GreaterOrEqual(t, len(reported), 30)
-	require.NoError(t, excuses.Check(left, splitExcuses))
 }
 
 // tryEach are the mutants that promptSubjects report, of several sequences or in e4m3 as as is, and those that none

@@ -52,8 +52,8 @@ func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
 		}
 	}
 	if len(s.Lengths) == 0 {
-		return usagef("--cached: %d tokens before a prompt, want room for one of 2 tokens or more of --contexts in the model's "+
-			"%d positions", s.Cached, config.MaxPositions)
+		return usagef("--cached: %d tokens before a prompt, want room for one of 2 tokens or more of --contexts in the "+
+			"model's %d positions", s.Cached, config.MaxPositions)
 	}
 	base := megakernel.Options{SMs: o.SMs, Page: o.Page, KV: o.KV, Weights: o.Weights,
 		Head: o.Head, Attention: o.Attention, Consumers: o.Consumers, Watchdog: megakernel.WatchAll}

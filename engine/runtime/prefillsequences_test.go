@@ -100,7 +100,7 @@ func TestAPrefillStepOfSeveralSequencesInParts(t *testing.T) {
 	}
 }
 
-// runRagged runs the steps under a schedule..
+// runRagged runs the steps under a schedule.
 func runRagged(t *testing.T, c models.Config, steps []raggedStep, of megakernel.Options, scales []float32,
 	o megakernel.PrefillOptions, seed uint64, tokens [4][]int, want [4][][]float64) *megakernel.Prefill {
 	t.Helper()

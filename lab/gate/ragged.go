@@ -132,18 +132,6 @@ func (s *RaggedSubject) progress(what string) {
 	}
 }
 
-// faults lists those that are planted.
-func (s *RaggedSubject) faults() []string {
-	names := slices.DeleteFunc(faults(s.Kernel),
-		func(name string) bool {
-			return s.Prefill && (name == BytesExchanged || name == MergeWeightWrong && (s.Merges == nil || !s.Merges()))
-		})
-	if s.Inputs == TokenE4M3 {
-		names = append(names, TokenScaleOfNeighbour)
-	}
-	return names
-}
-
 // mostAlone is the longest sequence that is run alone.
 const mostAlone = 1024
 

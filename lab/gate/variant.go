@@ -141,3 +141,15 @@ func (p *raggedPass) attends(q *kv.Sequence, part Part, words []uint32) []uint32
 	}
 	return words
 }
+
+// faults lists those that are planted.
+func (s *RaggedSubject) faults() []string {
+	names := slices.DeleteFunc(faults(s.Kernel),
+		func(name string) bool {
+			return s.Prefill && (name == BytesExchanged || name == MergeWeightWrong && (s.Merges == nil || !s.Merges()))
+		})
+	if s.Inputs == TokenE4M3 {
+		names = append(names, TokenScaleOfNeighbour)
+	}
+	return names
+}

@@ -97,10 +97,11 @@ func (t *PrefillAttention) Problem() string {
 		rule.Need(t.whole() || t.Producers >= 1, "prefill attention: pages of %d tokens and %d producer warps, want at least 1",
 			t.KV.Page, t.Producers),
 		rule.Sound(t.Blocks.problem()),
-		rule.Need(t.Blocks == nil || t.Split == nil, "prefill attention: copies of small pages beside parts, want one of them"),
+		rule.Need(t.Blocks == nil || t.Split == nil,
+			"prefill attention: copies of small pages beside parts, want one of them"),
 		rule.Need(t.Blocks == nil || t.Window == nil,
 			"prefill attention: copies of small pages beside a window, want one of them"),
-		rule.Need(t.block() >= blockTokens, "prefill attention: stages of %d bytes, want room for the keys of %d tokens",
+		rule.Need(t.Block() >= blockTokens, "prefill attention: stages of %d bytes, want room for the keys of %d tokens",
 			t.Stage, blockTokens))
 }
 
@@ -110,9 +111,7 @@ func (t *PrefillAttention) group() int { return t.Heads / t.KV.Heads }
 func (t *PrefillAttention) groupTokens() int { return prefill.GroupRows / t.group() }
 
 // Together is the number of tokens of a cluster's tiles.
-func (t *PrefillAttention) Together() int { return t.together() }
-
-func (t *PrefillAttention) together() int { return t.groupTokens() * t.Groups * t.Cluster }
+func (t *PrefillAttention) Together() int { return t.groupTokens() * t.Groups * t.Cluster }
 
 // rowUnits is the number of 16-byte units of a panel's row.
 func (t *PrefillAttention) rowUnits() int { _, m := t.KV.fullPermutation(); return m }
@@ -125,12 +124,10 @@ func (t *PrefillAttention) panels(v int) (first, n int) {
 }
 
 // panelBytes is what a panel of a block takes.
-func (t *PrefillAttention) panelBytes() int { return t.block() * t.rowUnits() * 16 }
+func (t *PrefillAttention) panelBytes() int { return t.Block() * t.rowUnits() * 16 }
 
 // Block is the number of tokens of a block: as many of 128 as a stage has room for, a power of two.
-func (t *PrefillAttention) Block() int { return t.block() }
-
-func (t *PrefillAttention) block() int {
+func (t *PrefillAttention) Block() int {
 	_, keys := t.panels(0)
 	_, values := t.panels(1)
 	n := 128
@@ -141,7 +138,7 @@ func (t *PrefillAttention) block() int {
 }
 
 // box is the number of tokens that a copy takes: those of a page, or of a CTA's part of a block.
-func (t *PrefillAttention) box() int { return min(t.KV.Page, t.block()/t.Cluster) }
+func (t *PrefillAttention) box() int { return min(t.KV.Page, t.Block()/t.Cluster) }
 
 // PrefillPage is the number of tokens that a page must have for the CTAs of a cluster to share keys and values: a whole
 // group of rows, which the cache then permutes as wgmma wants.
@@ -240,7 +237,7 @@ func (t *PrefillAttention) pieces(e *grid.Env, s Step, span prefill.Span, padded
 	if span.Begin != nil && span.Begin.End != nil {
 		p.room = span.Begin.End.Sub(span.Begin.Row).Named("room")
 	}
-	p.tiles = p.room.AddC(t.together() - 1).DivC(t.together())
+	p.tiles = p.room.AddC(t.Together() - 1).DivC(t.Together())
 	if t.Window != nil {
 		p.window = t.Window(s)
 	}
@@ -252,8 +249,8 @@ func (t *PrefillAttention) pieces(e *grid.Env, s Step, span prefill.Span, padded
 	}
 	p.count, p.from = p.tiles, e.K.U32(0)
 	if span.Last != nil {
-		last := pipeline.CeilDiv(padded, t.together()) // tiles that have the last tokens
-		if padded%t.together() != 0 {
+		last := pipeline.CeilDiv(padded, t.Together()) // tiles that have the last tokens
+		if padded%t.Together() != 0 {
 			last++
 		}
 		p.count = dsl.Select(*span.Last, p.tiles.MinC(last), p.tiles)
@@ -282,17 +279,17 @@ func (p *prefillPieces) each(body func(piece prefillPiece)) {
 				i, part = i.Div(parts), i.Rem(parts).Named("part")
 			}
 			tile := p.count.SubC(1).Sub(i.Min(p.count.SubC(1))).Add(p.from).Min(p.tiles.SubC(1))
-			token := tile.MulC(t.together()).Named("first_token")
-			sees := p.s.Pos.Add(token.AddC(t.together()).Min(p.n))
-			blocks := dsl.Select(token.Lt(p.n), sees.AddC(t.block()-1).DivC(t.block()), k.U32(0)).Named("blocks")
+			token := tile.MulC(t.Together()).Named("first_token")
+			sees := p.s.Pos.Add(token.AddC(t.Together()).Min(p.n))
+			blocks := dsl.Select(token.Lt(p.n), sees.AddC(t.Block()-1).DivC(t.Block()), k.U32(0)).Named("blocks")
 			piece := prefillPiece{token: token, head: at.RemC(t.KV.Heads).Named("kv_head"), blocks: blocks, from: k.U32(0),
 				sees: dsl.Optional(sees)}
 			if t.Window != nil { // what the first of the tokens sees
-				piece.from = p.s.Pos.Add(token).AddC(1).Max(p.window).Sub(p.window).DivC(t.block()).Min(blocks).Named("first_block")
+				piece.from = p.s.Pos.Add(token).AddC(1).Max(p.window).Sub(p.window).DivC(t.Block()).Min(blocks).Named("first_block")
 			}
 			piece.start = piece.from
 			if t.Sinks != nil {
-				sinks := p.sinks.AddC(t.block() - 1).DivC(t.block()).Min(piece.from)
+				sinks := p.sinks.AddC(t.Block() - 1).DivC(t.Block()).Min(piece.from)
 				piece.start = piece.from.Sub(sinks).Named("start")
 			}
 			piece.begin = piece.start
@@ -383,9 +380,9 @@ func (p *prefillPieces) copyPages(c *pipeline.TileProducer, piece prefillPiece, 
 	if t.Cluster > 1 {
 		mask, rank = 1<<t.Cluster-1, e.CTA.RemC(t.Cluster)
 	}
-	lanes := t.block() / t.box() / t.Cluster
+	lanes := t.Block() / t.box() / t.Cluster
 	box := e.Lane.MinC(lanes - 1).MulC(t.Cluster).Add(rank).MulC(t.box()) // its first token
-	row, slot := p.row(piece, block.MulC(t.block()).Add(box))
+	row, slot := p.row(piece, block.MulC(t.Block()).Add(box))
 	row = row.Sub(slot.RemC(t.box())).Named("row")
 	c.FillByLanes(panels*t.panelBytes(), lanes, func(s pipeline.TileStage) {
 		for i := range panels {

@@ -116,42 +116,29 @@ func TestPrefillAttentionIsCausalOverPages(t *testing.T) {
 		{heads: 6, kvHeads: 3, d: 16, page: 2, pos: 5, n: 140, groups: 1, cluster: 1, sms: 2, block: 16, copies: true},
 		{heads: 4, kvHeads: 1, d: 80, page: 4, pos: 37, n: 116, groups: 1, cluster: 2, sms: 2, block: 32, copies: true},
 		{heads: 2, kvHeads: 1, d: 256, page: 1, pos: 5, n: 20, groups: 1, cluster: 1, sms: 1, block: 64, copies: true},
-		// parts: a row's own in the second, tokens of a tile with one and with two; of windows that begin in the second, and
-		// sinks before it; over gathered pages; of scores that are capped, of weights that are no softmax's, of heads with
-		// queries in shared memory; behind maxima that grow; a part a block, and one of all
-		{heads: 6, kvHeads: 2, d: 32, page: 16, pos: 40, n: 30, groups: 1, cluster: 1, sms: 2, block: 16, split: 3},
-		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 200, n: 1, groups: 1, cluster: 2, sms: 4, block: 32, split: 2},
-		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 75, n: 40, groups: 1, cluster: 1, sms: 2, block: 16,
-			window: 30, split: 2},
-		{heads: 4, kvHeads: 4, d: 32, page: 8, pos: 164, n: 70, groups: 1, cluster: 2, sms: 2, block: 32, window: 5,
-			sinks: 64, alibi: true, split: 1},
-		{heads: 6, kvHeads: 3, d: 16, page: 1, pos: 50, n: 33, groups: 2, cluster: 1, sms: 1, block: 16, window: 17, sinks: 3,
-			split: 2},
-		{heads: 4, kvHeads: 2, d: 64, page: 4, pos: 120, n: 33, groups: 1, cluster: 1, sms: 3, block: 32, split: 2},
-		{heads: 8, kvHeads: 1, d: 128, page: 64, pos: 70, n: 9, groups: 2, cluster: 1, sms: 2, block: 32, cap: 50, split: 1},
-		{heads: 4, kvHeads: 1, d: 64, page: 8, pos: 130, n: 40, groups: 1, cluster: 2, sms: 2, block: 32,
-			sigmoid: -2, split: 2},
-		{heads: 4, kvHeads: 2, d: 256, page: 16, pos: 130, n: 70, groups: 2, cluster: 2, sms: 4, block: 64, cap: 2, split: 2},
-		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 170, n: 40, groups: 1, cluster: 1, sms: 2, block: 16,
-			loud: 16, split: 4},
-		{heads: 4, kvHeads: 2, d: 32, page: 16, pos: 70, n: 40, groups: 1, cluster: 2, sms: 2, block: 16, split: 100},
 	} {
 		t.Run(fmt.Sprintf("%+v", c), func(t *testing.T) {
-			r, q, kv, out := c.build(t)
-			got := rig.BF16s(r.Run()["to"])
-			for token := range out.T {
-				for head := range c.heads {
-					want, size := make([]float64, c.d), make([]float64, c.d)
-					if token < c.n {
-						want, size = promptHead(c, rig.Wide(q[(token*c.heads+head)*c.d:][:c.d]), kv, head, c.pos+token)
-					}
-					for i := range c.d {
-						have := rig.FromBF16(got[out.Index(token, head*c.d+i)])
-						require.InDelta(t, want[i], have, size[i]*0x1p-6, "token %d head %d dimension %d", token, head, i)
-					}
-				}
-			}
+			c.holds(t)
 		})
+	}
+}
+
+// holds compares outputs with float64.
+func (c promptAttention) holds(t *testing.T) {
+	t.Helper()
+	r, q, kv, out := c.build(t)
+	got := rig.BF16s(r.Run()["to"])
+	for token := range out.T {
+		for head := range c.heads {
+			want, size := make([]float64, c.d), make([]float64, c.d)
+			if token < c.n {
+				want, size = promptHead(c, rig.Wide(q[(token*c.heads+head)*c.d:][:c.d]), kv, head, c.pos+token)
+			}
+			for i := range c.d {
+				have := rig.FromBF16(got[out.Index(token, head*c.d+i)])
+				require.InDelta(t, want[i], have, size[i]*0x1p-6, "token %d head %d dimension %d", token, head, i)
+			}
+		}
 	}
 }
 
@@ -243,23 +230,6 @@ func (c promptAttention) build(t *testing.T) (r *rig.Rig, q []half.BF16, kv [2][
 	}})
 	k.ClusterBarrier()
 	return r, q, kv, out
-}
-
-// parts splits keys and values, and returns what merges the parts behind attention.
-func (c promptAttention) parts(r *rig.Rig, a *attention.PrefillAttention, s attention.Step, span prefill.Span,
-	padded int) (merge func()) {
-	if c.split == 0 {
-		return func() {}
-	}
-	states := c.n * pipeline.CeilDiv(c.pos+c.n, c.split*c.block)
-	values, sums := states*c.heads*c.d, states*c.heads*2
-	a.Split = &attention.PrefillSplit{Blocks: r.Scalar("split", uint32(c.split)), Rows: span.N, States: states,
-		Values: rig.Out[dsl.F32](r, "values", values), Sums: rig.Out[dsl.F32](r, "sums", sums)}
-	counter := rig.InOut[dsl.U32](r, "counter", make([]byte, 4), 1)
-	return func() {
-		grid.NewGridBarrier(r.Env, counter, r.K.U32(0)).Sync()
-		a.Merge(r.Env, s, span, padded, s.Pos.Add)
-	}
 }
 
 // attentionExcuses are of the template alone.

@@ -196,7 +196,7 @@ func (p *prefillPieces) awaiter(c *pipeline.TileProducer, piece prefillPiece) fu
 	if b == nil {
 		return func(u32) {}
 	}
-	copied := func(i u32) u32 { return i.MulC(p.t.block()).DivC(BlockTokens) } // attention's blocks may be smaller
+	copied := func(i u32) u32 { return i.MulC(p.t.Block()).DivC(BlockTokens) } // attention's blocks may be smaller
 	seen := dsl.NewVar(k.U32(0), "seen")                                       // blocks known to have been copied
 	return func(i u32) {
 		block := copied(i).Named("copied_block")

@@ -51,7 +51,7 @@ func (g *prefillGather) each() int { return dsl.WarpSize / g.width }
 func (g *prefillGather) apart() int { return g.each() * g.t.Producers }
 
 // times is the number of units of a lane, of keys or of values of a block.
-func (g *prefillGather) times() int { return pipeline.CeilDiv(g.t.block(), g.apart()) }
+func (g *prefillGather) times() int { return pipeline.CeilDiv(g.t.Block(), g.apart()) }
 
 func (g *prefillGather) variables(name string) []*dsl.Var[dsl.U32] {
 	return dsl.NewArray(g.e.K.U32(0), pipeline.CeilDiv(g.times()*g.each(), dsl.WarpSize), name)
@@ -63,7 +63,7 @@ func (g *prefillGather) find(pages []*dsl.Var[dsl.U32], block u32) {
 	for i, x := range pages {
 		n := dsl.Opaque(g.e.Lane).AddC(dsl.WarpSize * i)
 		token := n.DivC(g.each()).MulC(g.apart()).Add(g.warp.MulC(g.each())).Add(n.RemC(g.each()))
-		x.Set(g.page(block.MulC(g.t.block()).Add(token).Min(g.end.SubC(1)).DivC(g.t.KV.Page)))
+		x.Set(g.page(block.MulC(g.t.Block()).Add(token).Min(g.end.SubC(1)).DivC(g.t.KV.Page)))
 	}
 }
 
@@ -81,7 +81,7 @@ func (g *prefillGather) copy(pages []*dsl.Var[dsl.U32], piece prefillPiece, v in
 	which := lane.DivC(g.width)
 	of := dsl.Opaque(g.warp).MulC(g.each()).Add(which).Named("first_token")
 	g.c.Gather(func(base u32, data dsl.Buf[dsl.B128]) {
-		to := base.Add(at.DivC(m).MulC(t.block() * m)).Add(at.RemC(m)).Add(of.MulC(m)).Named("to")
+		to := base.Add(at.DivC(m).MulC(t.Block() * m)).Add(at.RemC(m)).Add(of.MulC(m)).Named("to")
 		from := func(i int) dsl.Val[dsl.U64] { // in page 0
 			unit := at.DivC(m).AddC(first).MulC(m).Add(at.RemC(m).Xor(g.key(of, i)))
 			row := g.layer.Mul(g.s.Pages).MulC(l.Heads).Add(piece.head).MulC(l.Page).Add(of.AddC(i * g.apart()).RemC(l.Page))
@@ -107,9 +107,9 @@ func (g *prefillGather) copy(pages []*dsl.Var[dsl.U32], piece prefillPiece, v in
 					dsl.CopyAsync(data, to.AddC(n*g.apart()*m), g.s.Cache,
 						dsl.Cast[dsl.U64](page).MulC(l.Heads*l.Page*l.TokenUnits()).Add(own))
 				}
-				if (n+1)*g.apart() > t.block() { // more lanes than tokens
+				if (n+1)*g.apart() > t.Block() { // more lanes than tokens
 					all := start
-					start = func() { g.e.K.If(of.AddC(n*g.apart()).LtC(t.block()), all) }
+					start = func() { g.e.K.If(of.AddC(n*g.apart()).LtC(t.Block()), all) }
 				}
 				if panels*m < g.width {
 					g.e.K.If(at.LtC(panels*m), start)

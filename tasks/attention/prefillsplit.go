@@ -28,7 +28,7 @@ const OnePart = 1 << 16
 // parts is how many parts there are up to a position.
 func (t *PrefillAttention) parts(position u32) u32 {
 	// A divisor's reciprocal is not to be kept beside attention.
-	return position.Div(dsl.Opaque(t.Split.Blocks).MulC(t.block())).AddC(1)
+	return position.Div(dsl.Opaque(t.Split.Blocks).MulC(t.Block())).AddC(1)
 }
 
 // state is where the state of a row's part lies.

@@ -67,8 +67,8 @@ func (w *prefillTile) run() {
 	}
 	w.prepare()
 	w.o = dsl.NewArray(k.F32(0), t.KV.D/2, "o")
-	w.scores = dsl.NewArray(k.F32(0), t.block()/2, "score")
-	for range t.block() / 16 {
+	w.scores = dsl.NewArray(k.F32(0), t.Block()/2, "score")
+	for range t.Block() / 16 {
 		w.weights = append(w.weights, [4]*dsl.Var[dsl.BF16x2](dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), 4, "weight")))
 	}
 	if t.QueryBytes() == 0 {
@@ -114,9 +114,9 @@ func (w *prefillTile) attend() {
 	keys := c.Next("waits for keys in stage %d")
 	first := k.U32(0)
 	if t.Window != nil || t.Split != nil {
-		first = w.piece.begin.MulC(t.block()).Named("first_seen")
+		first = w.piece.begin.MulC(t.Block()).Named("first_seen")
 	}
-	begin := w.p.at(w.piece, first, t.block())
+	begin := w.p.at(w.piece, first, t.Block())
 	c.Fence()
 	w.clear(0, keys, begin)
 	w.begin()
@@ -127,9 +127,9 @@ func (w *prefillTile) attend() {
 	c.Release(keys)
 	w.weigh(begin)
 	w.pack()
-	last := w.piece.blocks.SubC(1).MulC(t.block()).Named("last_block")
-	k.ForStep(first.AddC(t.block()), last.AddC(1), t.block(), func(i u32) {
-		from := w.p.at(w.piece, i, t.block())
+	last := w.piece.blocks.SubC(1).MulC(t.Block()).Named("last_block")
+	k.ForStep(first.AddC(t.Block()), last.AddC(1), t.Block(), func(i u32) {
+		from := w.p.at(w.piece, i, t.Block())
 		keys := c.Next("waits for keys in stage %d")
 		// Gathered stages of both come before the first product, for one fence of both.
 		early := !t.whole()
@@ -193,9 +193,9 @@ func (w *prefillTile) clear(v int, s pipeline.TileStage, from u32) {
 	t, e, k := w.t, w.e, w.e.K
 	_, panels := t.panels(v)
 	zero := k.U32(0)
-	k.If(from.AddC(t.block()).Gt(w.p.end), func() {
+	k.If(from.AddC(t.Block()).Gt(w.p.end), func() {
 		k.ForStep(e.Tid, k.U32(panels*t.panelBytes()/16), e.Threads(), func(i u32) {
-			token := from.Add(i.DivC(t.rowUnits()).RemC(t.block()))
+			token := from.Add(i.DivC(t.rowUnits()).RemC(t.Block()))
 			k.If(token.Ge(w.p.end), func() { w.data.Store(s.Base().Add(i), dsl.Join(zero, zero, zero, zero)) })
 		}, dsl.Unroll(1))
 		k.FenceProxyAsyncShared()
@@ -262,7 +262,7 @@ func (w *prefillTile) weigh(from u32) (grows [2]dsl.Pred, by [2]f32) {
 	if w.t.Blind {
 		hide = from.GeC(0)
 	} else {
-		hide = from.AddC(w.t.block() - 1).Gt(w.p.s.Pos.Add(w.piece.token)) // tokens that a row may not see
+		hide = from.AddC(w.t.Block() - 1).Gt(w.p.s.Pos.Add(w.piece.token)) // tokens that a row may not see
 	}
 	if w.t.Window != nil && !w.t.Blind {
 		hide = hide.Or(from.Add(w.p.window).Lt(w.piece.sees))
