@@ -135,7 +135,7 @@ func (d *drawing) curve(k *Curve, colour RGB) {
 		d.Line(x-4, low, x+4, low, thin)
 		d.Line(x-4, high, x+4, high, thin)
 		d.Circle(x, ys[i], 3.5, Fill(colour))
-		d.Label(x, ys[i]-9, 11.5, Middle, colour, k.Labels[i])
+		d.Label(x, min(ys[i]-9, high-5), 11.5, Middle, colour, k.Labels[i]) // above point and spread
 	}
 	d.entry(k.Name, solid, false, &colour)
 	if k.Floor != nil {

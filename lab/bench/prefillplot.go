@@ -32,6 +32,14 @@ func point(k *picture.Curve, tokens int, tflops, flop float64, rounds []float64,
 	k.High = append(k.High, flop/slices.Min(rounds)/1e6)
 }
 
+// milliseconds writes a time of µs with three digits, or all of those before the point.
+func milliseconds(us float64) string {
+	if us >= 1e6 {
+		return fmt.Sprintf("%.0f ms", us/1e3)
+	}
+	return fmt.Sprintf("%.3g ms", us/1e3)
+}
+
 // Plot is the picture of a file of prompts: a curve for each system, whose labels are times to the first token.
 func (f *PrefillFile) Plot() *RatePlot {
 	p := newRatePlot("Prompts: time to the first token, as TFLOP/s", "tokens of the prompt")
@@ -45,7 +53,7 @@ func (f *PrefillFile) Plot() *RatePlot {
 			name += mark
 		}
 		point(p.curve(name, "time to the first token"), c.Prompt, c.TFLOPS, c.FLOP, c.Rounds,
-			fmt.Sprintf("%.3g ms", c.First/1e3))
+			milliseconds(c.First))
 	}
 	if f.Product > 0 {
 		p.Levels = append(p.Levels, picture.Level{Name: "PyTorch's product of large matrices, same run", Y: f.Product})
