@@ -89,9 +89,14 @@ func CTASum(v Val[F32], scratch Buf[F32], first, warps int, barrier func()) Val[
 	sum := WarpSum(v)
 	k.If(k.Lane().EqC(0), func() { scratch.Store(k.Warp().SubC(first), sum) })
 	barrier()
-	total := scratch.Load(At(0))
-	for w := 1; w < warps; w++ {
-		total = total.Add(scratch.Load(At(w)))
+	return SumOf(scratch, warps)
+}
+
+// SumOf adds the first n elements of a buffer, in their order.
+func SumOf(v Buf[F32], n int) Val[F32] {
+	total := v.Load(At(0))
+	for i := 1; i < n; i++ {
+		total = total.Add(v.Load(At(i)))
 	}
 	return total
 }

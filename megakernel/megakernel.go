@@ -56,6 +56,7 @@ const (
 
 	regionInputSums = "input_sums"
 	regionPartials  = "partials"
+	regionSquares   = "squares"
 	regionScratch   = "scratch"
 	regionIndex     = "scratch_index"
 	regionTail      = "tail"

@@ -144,7 +144,7 @@ func (m *fusedFlow) phases(all []phase, per func(name string, ops ...string) Pha
 	gateUp, last := len(all)-2, len(all)-1
 	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s attention.Step) product.Epilogue {
 		return product.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp),
-			f.norm((&vectors{f}).middle(s), f.mk.kind().PreMLP, f.gainRow(s.Layer, models.RolePreMLP), f.mk.Options.Weights))
+			f.norm((&vectors{f}).middle(s), f.mk.kind().PreMLP, f.gainRow(s.Layer, models.RolePreMLP), MatrixGateUp))
 	}, e.Sync)
 	down := &product.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
 	all[last] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),

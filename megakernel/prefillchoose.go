@@ -71,7 +71,7 @@ func (f *prefillFlow) choose() {
 		if !f.mk.plainLogits() {
 			by = f.k.F32(1)
 		}
-		of, publish := f.argmax.Start(e, by)
+		of, publish := f.argmax.Start(e, product.KnownScale(by))
 		search := of
 		if !f.mk.plainLogits() {
 			search = func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {

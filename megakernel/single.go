@@ -7,6 +7,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/grid"
 	"github.com/mkgen/mkgen/tasks/product"
 )
 
@@ -18,6 +19,7 @@ type single struct {
 
 	x         dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
 	units     dsl.Buf[dsl.F32]  // shared memory: its units where it is in fixed point
+	squares   dsl.Buf[dsl.F32]  // shared memory: the warps' sums of squares then
 	inputSums *dsl.Buf[dsl.I32] // shared memory: sums of it, where weights have zero points
 	shared    dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
 	part      product.Partials
@@ -47,6 +49,8 @@ func newSingle(b *builder) *single {
 	if b.mk.fixed() {
 		f.units = dsl.Shared[dsl.F32](k, regionUnits, words(regionUnits), at(regionUnits), dsl.Align(16),
 			dsl.Doc("of each group of the input vector, its unit"))
+		f.squares = dsl.Shared[dsl.F32](k, regionSquares, words(regionSquares), at(regionSquares), dsl.Align(16),
+			dsl.Doc("sums of squares of what each consumer warp has staged"))
 		if b.mk.zeros() {
 			sums := dsl.Shared[dsl.I32](k, regionInputSums, words(regionInputSums), at(regionInputSums), dsl.Align(16),
 				dsl.Doc("of each group of the input vector, sums of 32 elements"))
@@ -70,18 +74,23 @@ func newSingle(b *builder) *single {
 	return f
 }
 
-// fixed is where the input of n elements of a product of a format's weights is, nil where it is in x.
-func (f *single) fixed(n int, of pipeline.Format) *product.FixedInput {
+// fixed is where the input of matrix i's product is, nil where it is in x.
+func (f *single) fixed(i int) *product.FixedInput {
+	m := f.mk.matrix(i)
+	of := m.Format
 	if !of.Integers() {
 		return nil
 	}
-	in := &product.FixedInput{K: pipeline.CeilDiv(n, of.Columns()) * of.Columns(), Wide: of.Bits() == 8,
-		Bytes: dsl.View[dsl.U32](f.shared), Units: f.units}
+	in := &product.FixedInput{K: pipeline.CeilDiv(m.K, of.Columns()) * of.Columns(), Wide: of.Bits() == 8,
+		Bytes: dsl.View[dsl.U32](f.shared), Units: f.units, Order: f.order(i)}
 	if zerosOf(of) {
 		in.Sums = f.inputSums
 	}
 	return in
 }
+
+// order is by which each warp stages what it multiplies of matrix i's input, nil where warps wait for each other.
+func (f *single) order(i int) *grid.Order { return product.OwnOrder(f.env.Consumers, f.mk.matrix(i)) }
 
 func (f *single) prologue() {
 	f.clearIdle()
@@ -93,7 +102,7 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *product.GEMV {
 	m := f.mk.matrix(i)
-	return &product.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Prefetch: f.held,
+	return &product.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(i), Part: f.part, Prefetch: f.held,
 		Idle: f.mk.idleAt(m), Exchanged: f.mk.exchanged(i)}
 }
 
@@ -118,12 +127,12 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s attention.Step) produ
 		}}
 }
 
-// norm stages the normalised residual vector x; which is the row of gains of n.
-func (f *single) norm(x product.Source, n models.Norm, which dsl.Val[dsl.U32], of pipeline.Format) dsl.Val[dsl.F32] {
+// norm stages the normalised residual vector x as matrix i's input; which is the row of gains of n.
+func (f *single) norm(x product.Source, n models.Norm, which dsl.Val[dsl.U32], i int) product.NormScale {
 	c := &f.mk.Config
 	in := product.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x,
-		Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of, Fixed: f.fixed(c.Hidden, of)}
-	var scale dsl.Val[dsl.F32]
+		Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: f.mk.matrix(i).Format, Fixed: f.fixed(i), Squares: f.squares}
+	var scale product.NormScale
 	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
 }
@@ -131,7 +140,7 @@ func (f *single) norm(x product.Source, n models.Norm, which dsl.Val[dsl.U32], o
 // plain stages the input of matrix i of the plan table.
 func (f *single) plain(i int, in product.PlainInput) {
 	in.Dst, in.Format = f.x, f.mk.matrix(i).Format
-	in.Fixed = f.fixed(in.N, in.Format)
+	in.Fixed = f.fixed(i)
 	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
 
@@ -177,8 +186,8 @@ func (f *single) layerPhases() []phase {
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV,
 			func(s attention.Step) product.Epilogue {
-				return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] {
-					return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), of(MatrixQKV))
+				return qkv.Epilogue(e, s, func() product.NormScale {
+					return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), MatrixQKV)
 				})
 			}, func() {
 				f.fenceKV()
@@ -198,7 +207,7 @@ func (f *single) layerPhases() []phase {
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp,
 			func(s attention.Step) product.Epilogue {
 				return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), of(MatrixDown),
-					f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), of(MatrixGateUp)))
+					f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), MatrixGateUp))
 			}, nil),
 		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s attention.Step) product.Epilogue {
 			f.plain(MatrixDown, product.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
@@ -225,8 +234,8 @@ func (f *single) readAhead(p *phase, qkv *attention.QKV, to *vectors) {
 	switch p.Matrix {
 	case f.mk.matrix(MatrixQKV).Name:
 		p.early = func(s attention.Step) {
-			f.fetchGains(s, models.RolePreAttn)
-			f.fetchAdded(s, models.RolePostMLP)
+			f.fetchGains(s, models.RolePreAttn, MatrixQKV)
+			f.fetchAdded(s, models.RolePostMLP, MatrixQKV)
 			qkv.Early.Fetch(e, f.own.matrix(MatrixQKV),
 				func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return qkv.Ahead(e, s, row) })
 		}
@@ -234,8 +243,8 @@ func (f *single) readAhead(p *phase, qkv *attention.QKV, to *vectors) {
 		p.residual = f.fetchResidual(MatrixO, to.addedToInO)
 	case f.mk.matrix(MatrixGateUp).Name:
 		p.early = func(s attention.Step) {
-			f.fetchGains(s, models.RolePreMLP)
-			f.fetchAdded(s, models.RolePostAttn)
+			f.fetchGains(s, models.RolePreMLP, MatrixGateUp)
+			f.fetchAdded(s, models.RolePostAttn, MatrixGateUp)
 		}
 	case f.mk.matrix(MatrixDown).Name:
 		p.residual = f.fetchResidual(MatrixDown, to.addedToInDown)
@@ -250,36 +259,37 @@ func (f *single) finalPhase() phase {
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Sync: gridBarrier}
 	final := f.matrixPhase(head, layerMatrices, func(attention.Step) product.Epilogue {
-		scale := f.norm((&vectors{f}).last(), f.mk.arch.Final, f.k.U32(f.mk.finalGain()), f.mk.Options.Head)
+		scale := f.norm((&vectors{f}).last(), f.mk.arch.Final, f.k.U32(f.mk.finalGain()), layerMatrices)
 		var epilogue product.Epilogue
 		if f.mk.plainLogits() {
 			epilogue, publish = f.argmax.Start(e, scale)
 			return epilogue
 		}
-		epilogue, publish = f.argmax.Start(e, f.k.F32(1))
+		epilogue, publish = f.argmax.Start(e, product.KnownScale(f.k.F32(1)))
 		return func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
-			epilogue(row, f.logit(y0.Mul(scale)), f.logit(y1.Mul(scale)))
+			by := scale()
+			epilogue(row, f.logit(y0.Mul(by)), f.logit(y1.Mul(by)))
 		}
 	}, func() { f.publish(publish, f.argmax.Published) })
 	final.early = func(attention.Step) {
-		f.gains.Fetch(e, f.k.U32(f.mk.finalGain()))
-		f.fetchAdded(inLayer(attention.Step{}, f.k.U32(c.Layers)), models.RolePostMLP)
+		f.gains.Fetch(e, f.k.U32(f.mk.finalGain()), f.order(layerMatrices))
+		f.fetchAdded(inLayer(attention.Step{}, f.k.U32(c.Layers)), models.RolePostMLP, layerMatrices)
 	}
 	return final
 }
 
-// fetchGains fetches the gains of a layer's norm, where it has that.
-func (f *single) fetchGains(s attention.Step, r models.Role) {
+// fetchGains fetches the gains of a layer's norm, where it has that, for matrix i's input.
+func (f *single) fetchGains(s attention.Step, r models.Role, i int) {
 	if slices.Contains(f.mk.NormRoles(), r) {
-		f.gains.Fetch(f.env, f.gainRow(s.Layer, r))
+		f.gains.Fetch(f.env, f.gainRow(s.Layer, r), f.order(i))
 	}
 }
 
 // fetchAdded fetches the gains of the norm behind the branch that a phase adds to the residual vector first: the
-// layer's own attention, or the MLP of the layer before.
-func (f *single) fetchAdded(s attention.Step, r models.Role) {
+// layer's own attention, or the MLP of the layer before. i is the matrix whose input is staged then.
+func (f *single) fetchAdded(s attention.Step, r models.Role, i int) {
 	if f.added != nil {
-		f.added.Fetch(f.env, f.addedRow(s.Layer, r))
+		f.added.Fetch(f.env, f.addedRow(s.Layer, r), f.order(i))
 	}
 }
 

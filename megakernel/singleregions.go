@@ -29,7 +29,8 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	}
 	if mk.fixed() {
 		_, units, sums := product.FixedLen(widest)
-		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16})
+		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16},
+			pipeline.Region{Name: regionSquares, Bytes: 4 * o.Consumers, Align: 16})
 		if mk.zeros() {
 			regions = append(regions, pipeline.Region{Name: regionInputSums, Bytes: 4 * sums, Align: 16})
 		}

@@ -132,6 +132,11 @@ func killSubjects(t *testing.T) []killSubject {
 		}), with(ships, func(o *megakernel.Options) {
 			o.Weights, o.Head, o.StageBytes, o.Consumers, o.Held = pipeline.FormatI8, pipeline.FormatI8, 4096, 2, 3
 		}), 2),
+		// each warp stages what it multiplies, but for down's three groups
+		ofOneRow("i4g128-zeros, two warps", smallConfig(t, func(c *models.Config) {
+			c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim = 1, 256, 384, 4, 2, 64
+			c.Vocab, c.TieEmbeddings = 48, false
+		}), with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers = formatZeros, 2 }), 2),
 		ofOneRow("wide bf16", wide,
 			with(ships, func(o *megakernel.Options) { o.Consumers, o.Held = 1, megakernel.HeldNone }), 2),
 		ofOneRow("KV e4m3", smallConfig(t, vocab(320)),

@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/attention"
+	"github.com/mkgen/mkgen/tasks/product"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,6 +48,25 @@ func TestFormatsOfWeightsPass(t *testing.T) {
 			Weights: pipeline.FormatE4M3B128}, {Weights: pipeline.FormatI4G32},
 		{Tokens: 10, Weights: pipeline.FormatI4G32, KV: attention.KVE4M3}}, 2) {
 		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
+		require.NoError(t, err)
+		require.NoError(t, r.Err())
+	}
+}
+
+// Kernels of integers in which each warp stages the columns that it multiplies, one with a residual vector of its own
+// among them.
+func TestKernelsWhoseWarpsStageWhatTheyMultiplyPass(t *testing.T) {
+	for _, name := range deep.Most([]string{"tiny", "gemma-3-4b"}, 2) {
+		c, err := models.Lookup(name)
+		require.NoError(t, err)
+		c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 2, 256, 512, 4, 2, 64, 320
+		o := megakernel.Options{Weights: pipeline.FormatI4G128, Consumers: 2, SMs: 3}
+		mk, err := megakernel.Build(c, o)
+		require.NoError(t, err)
+		for i := range mk.Plan.Layer {
+			require.NotNil(t, product.OwnOrder(2, &mk.Plan.Layer[i]), mk.Plan.Layer[i].Name)
+		}
+		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 2, Steps: 2})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())
 	}

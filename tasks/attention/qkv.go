@@ -82,7 +82,7 @@ func (t *QKV) problem() string {
 
 // Epilogue finishes rows as they come. norm stages the product's input and returns RMSNorm's
 // scale.
-func (t *QKV) Epilogue(e *grid.Env, s Step, norm func() f32) product.Epilogue {
+func (t *QKV) Epilogue(e *grid.Env, s Step, norm func() product.NormScale) product.Epilogue {
 	k := e.K
 	if p := cmp.Or(t.problem(), t.KV.stepProblem(s)); p != "" {
 		k.Require(false, "%s", p)
@@ -94,7 +94,8 @@ func (t *QKV) Epilogue(e *grid.Env, s Step, norm func() f32) product.Epilogue {
 	scale := norm()
 	t.Norm.start(e)
 	return func(row u32, y0, y1 f32) {
-		t.finish(e, s, row, y0.Mul(scale), y1.Mul(scale), s.Pos, st, func(head u32) u32 { return head })
+		by := scale()
+		t.finish(e, s, row, y0.Mul(by), y1.Mul(by), s.Pos, st, func(head u32) u32 { return head })
 	}
 }
 

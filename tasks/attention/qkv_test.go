@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/mkgen/mkgen/tasks/internal/rig"
+	"github.com/mkgen/mkgen/tasks/product"
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,7 +70,8 @@ func (c append1) run(t testing.TB) *qkvCase {
 	}
 	q.Q = rig.Out[dsl.BF16](r, "q", c.heads*c.d)
 	r.Body(func(*pipeline.Consumer) {
-		r.EachPair(y, len(x.y), q.Epilogue(r.Env, step, func() dsl.Val[dsl.F32] { return r.K.F32(x.scale) }))
+		scale := func() product.NormScale { return product.KnownScale(r.K.F32(x.scale)) }
+		r.EachPair(y, len(x.y), q.Epilogue(r.Env, step, scale))
 	}, nil)
 	got := r.Run()
 	x.q, x.cache = rig.BF16s(got["q"]), got["kv"]

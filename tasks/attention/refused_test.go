@@ -8,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/mkgen/mkgen/tasks/grid"
 	"github.com/mkgen/mkgen/tasks/internal/rig"
+	"github.com/mkgen/mkgen/tasks/product"
 )
 
 // attentionRig builds a kernel of nothing but an attention that spoil has made
@@ -41,7 +42,8 @@ func TestWhatAttentionRefuses(t *testing.T) {
 			s := attention.Step{Pos: r.K.U32(5), Pages: r.K.U32(1), Layer: r.K.U32(0),
 				Table: rig.In[dsl.U32](r, "table", nil, 0),
 				Cache: rig.InOut[dsl.B128](r, "kv", nil, 0)}
-			q.Epilogue(r.Env, s, func() dsl.Val[dsl.F32] { return r.K.F32(1) })(r.K.U32(0), r.K.F32(1), r.K.F32(1))
+			scale := func() product.NormScale { return product.KnownScale(r.K.F32(1)) }
+			q.Epilogue(r.Env, s, scale)(r.K.U32(0), r.K.F32(1), r.K.F32(1))
 		})
 	}
 	for _, c := range []struct {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/grid"
 	"github.com/mkgen/mkgen/tasks/internal/rig"
 	"github.com/stretchr/testify/require"
 )
@@ -42,12 +43,12 @@ func TestEachOfTakesTheLastOnesWithTheOthers(t *testing.T) {
 		t.Run(fmt.Sprintf("%d, %d at once", x.n, x.most), func(t *testing.T) {
 			var calls []call
 			got := visited(t, x.n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
-				r.Env.EachOf(x.n, x.most, func(is []dsl.Val[dsl.U32], apart int, mine func(int, func())) {
-					calls = append(calls, call{len(is), apart})
+				r.Env.EachOf(x.n, x.most, func(is []dsl.Val[dsl.U32], behind []int, mine func(int, func())) {
+					calls = append(calls, call{len(is), len(behind)})
 					for j, i := range is {
 						r.K.Assert(i.LtC(x.n), "a value that is not below n")
-						if j < apart {
-							r.K.Assert(i.Eq(is[0].AddC(j*r.Env.Threads())), "a value that is not Threads from the one before")
+						if j < len(behind) {
+							r.K.Assert(i.Eq(is[0].AddC(behind[j])), "a value that is not as far from the first as is said")
 						}
 						mine(j, func() {
 							assertGroup(r, i)
@@ -59,6 +60,40 @@ func TestEachOfTakesTheLastOnesWithTheOthers(t *testing.T) {
 			require.Equal(t, x.calls, calls)
 			require.Equal(t, once(x.n), got)
 		})
+	}
+}
+
+// A warp has the groups of its order: here those of 2 warps in pairs, and behind them one each.
+func TestValuesInAnOrder(t *testing.T) {
+	order := &grid.Order{Next: 2, Behind: []int{0, 1, 4, 5}}
+	const n = 4 * 64
+	for _, most := range []int{1, 3, 4, 5} {
+		got := visited(t, n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
+			r.Env.InOrder(order, func() {
+				round := 0
+				expect := func(i dsl.Val[dsl.U32]) {
+					group := r.Env.Warp.MulC(2).AddC(order.Behind[round])
+					r.K.Assert(i.Eq(group.MulC(32).Add(r.Env.Lane)), "not the order's value")
+					assertGroup(r, i)
+					round++
+				}
+				r.Env.EachConsumer(n, expect)
+				round = 0
+				r.Env.EachOf(n, most, func(is []dsl.Val[dsl.U32], behind []int, mine func(int, func())) {
+					require.Len(t, behind, len(is))
+					for j, i := range is {
+						r.K.Assert(i.Eq(is[0].AddC(behind[j])), "a value that is not as far from the first as is said")
+						mine(j, func() {
+							expect(i)
+							count(i)
+						})
+					}
+				})
+				require.Panics(t, func() { r.Env.EachConsumer(n-1, expect) })
+			})
+			r.Env.InOrder(nil, func() { r.Env.EachConsumer(64, func(i dsl.Val[dsl.U32]) { assertGroup(r, i) }) })
+		})
+		require.Equal(t, once(n), got, "%d at once", most)
 	}
 }
 
@@ -87,7 +122,7 @@ func TestGroupsOfLoopsWithinLoops(t *testing.T) {
 					assertGroup(r, i)
 					r.K.If(outer.LtC(64), func() { count(i) })
 				})
-				r.Env.EachOf(n, 3, func(is []dsl.Val[dsl.U32], _ int, mine func(int, func())) {
+				r.Env.EachOf(n, 3, func(is []dsl.Val[dsl.U32], _ []int, mine func(int, func())) {
 					for j, i := range is {
 						mine(j, func() { assertGroup(r, i) })
 					}

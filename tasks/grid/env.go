@@ -1,6 +1,8 @@
 package grid
 
 import (
+	"fmt"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -27,6 +29,9 @@ type Env struct {
 	round int
 
 	WholeWarps bool // EachConsumer and EachOf leave out whole warps only: n is a multiple of their lanes
+
+	order *Order // of EachConsumer and EachOf, nil outside InOrder
+	first u32    // the thread's i of the first round there
 
 	// Trace, unless nil, notes the parts of the consumers' phases.
 	Trace *pipeline.Trace
@@ -89,10 +94,43 @@ func (e *Env) Producing(producers int, body func()) {
 // a wide vector would make hundreds, and nvcc take minutes.
 const maxUnrolled = 16
 
+// Order is which values of i EachConsumer and EachOf have for a warp: in round j the WarpSize values of group number
+// Warp·Next + Behind[j], one a lane.
+type Order struct {
+	Next   int
+	Behind []int // groups, from the warp's first on
+}
+
+// InOrder runs body, whose EachConsumer and EachOf go through all of n = len(o.Behind)·Threads values in o's order,
+// each round written out. With nil they go through theirs.
+func (e *Env) InOrder(o *Order, body func()) {
+	if o != nil {
+		e.order, e.first = o, dsl.Optional(dsl.Opaque(e.Warp).MulC(o.Next*dsl.WarpSize).Add(e.Lane).Named("first"))
+	}
+	body()
+	e.order, e.first = nil, u32{}
+}
+
+// ordered returns i of round j of n values in the order, and how far it is behind that of the first round.
+func (e *Env) ordered(n, j int) (i u32, behind int) {
+	if n != len(e.order.Behind)*e.Threads() {
+		panic(fmt.Sprintf("BUG: %d values in an order of %d rounds of %d threads", n, len(e.order.Behind), e.Threads()))
+	}
+	behind = e.order.Behind[j] * dsl.WarpSize
+	return dsl.Optional(e.first.AddC(behind)), behind
+}
+
 // EachConsumer calls body for i = Tid, Tid + Threads, … under n. When n is a
 // multiple of Threads no lane is left out. Up to maxUnrolled rounds are written
 // out; more are a loop in the kernel.
 func (e *Env) EachConsumer(n int, body func(i u32)) {
+	if e.order != nil {
+		for j := range e.order.Behind {
+			i, _ := e.ordered(n, j)
+			e.inRound(j, func() { body(i) })
+		}
+		return
+	}
 	whole := n / e.Threads()
 	if whole > maxUnrolled {
 		e.K.For(e.K.U32(0), e.K.U32(whole), func(j u32) {
@@ -119,7 +157,7 @@ func (e *Env) EachConsumerBehind(busy, n int, body func(i u32)) {
 	}
 	tid := dsl.Select(e.Tid.LtC(first), e.Tid.AddC(e.Threads()), e.Tid).SubC(first)
 	of := *e
-	of.Tid, of.WholeWarps = tid, false
+	of.Tid, of.WholeWarps, of.order = tid, false, nil
 	e.inRound(inLoop, func() { of.EachConsumer(n, body) }) // i is another warp's
 }
 
@@ -145,12 +183,22 @@ func (e *Env) OwnGroups(groups int, body func(i int, group u32)) {
 }
 
 // EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i
-// together, of which the first apart are Threads apart. Where some threads have a value more than others, the last
-// value of those others is below n too, one that is not theirs: what body does with value j it does within mine(j,
-// …), which is for the threads whose value it is. More than maxUnrolled rounds are a loop in the kernel, but for
-// two batches: the longest vector of 70B is 28 rounds of 8 warps.
-func (e *Env) EachOf(n, most int, body func(is []u32, apart int, mine func(j int, do func()))) {
+// together, of which value j is behind[j] behind the first, as far as that goes. Where some threads have a value more
+// than others, the last value of those others is below n too, one that is not theirs: what body does with value j it
+// does within mine(j, …), which is for the threads whose value it is. More than maxUnrolled rounds are a loop in the
+// kernel, but for two batches: the longest vector of 70B is 28 rounds of 8 warps.
+func (e *Env) EachOf(n, most int, body func(is []u32, behind []int, mine func(j int, do func()))) {
+	if e.order != nil {
+		e.eachOfOrdered(n, most, body)
+		return
+	}
 	whole := n / e.Threads()
+	apart := func(count int) (behind []int) {
+		for j := range count {
+			behind = append(behind, j*e.Threads())
+		}
+		return behind
+	}
 	together := func(first u32, count int) []u32 {
 		is := make([]u32, count)
 		for j := range is {
@@ -165,11 +213,11 @@ func (e *Env) EachOf(n, most int, body func(is []u32, apart int, mine func(j int
 	batches := whole / most
 	if batches > 2 && batches*most > maxUnrolled {
 		e.K.For(e.K.U32(0), e.K.U32(batches), func(b u32) {
-			body(together(e.Tid.Add(b.MulC(most*e.Threads())), most), most, always)
+			body(together(e.Tid.Add(b.MulC(most*e.Threads())), most), apart(most), always)
 		}, dsl.Unroll(1))
 	} else {
 		for j := range batches {
-			body(together(e.Tid.AddC(j*most*e.Threads()), most), most, from(j*most))
+			body(together(e.Tid.AddC(j*most*e.Threads()), most), apart(most), from(j*most))
 		}
 	}
 	behind := from(batches * most)
@@ -179,22 +227,39 @@ func (e *Env) EachOf(n, most int, body func(is []u32, apart int, mine func(j int
 	}
 	if n%e.Threads() == 0 {
 		if len(rest) > 0 {
-			body(rest, len(rest), behind)
+			body(rest, apart(len(rest)), behind)
 		}
 		return
 	}
 	last := e.Tid.AddC(whole * e.Threads())
 	if len(rest) == 0 {
-		e.K.If(e.under(last, n), func() { body([]u32{last}, 1, behind) })
+		e.K.If(e.under(last, n), func() { body([]u32{last}, apart(1), behind) })
 		return
 	}
-	body(append(rest, last.MinC(n-1)), len(rest), func(j int, do func()) {
+	body(append(rest, last.MinC(n-1)), apart(len(rest)), func(j int, do func()) {
 		if j < len(rest) {
 			behind(j, do)
 		} else {
 			e.K.If(e.under(last, n), func() { behind(j, do) })
 		}
 	})
+}
+
+// eachOfOrdered is EachOf in the order that holds.
+func (e *Env) eachOfOrdered(n, most int, body func(is []u32, behind []int, mine func(j int, do func()))) {
+	rounds := len(e.order.Behind)
+	for from := 0; from < rounds; from += most {
+		var is []u32
+		var behind []int
+		for j := from; j < min(from+most, rounds); j++ {
+			i, at := e.ordered(n, j)
+			is, behind = append(is, i), append(behind, at)
+		}
+		for j, first := len(behind)-1, behind[0]; j >= 0; j-- {
+			behind[j] -= first
+		}
+		body(is, behind, func(j int, do func()) { e.inRound(from+j, do) })
+	}
 }
 
 // inLoop is the number of a round that a device loop counts.
@@ -212,7 +277,10 @@ func (e *Env) inRound(j int, do func()) {
 // round is known when the kernel is made, that is the warp and a constant. So places that follow from it are constant
 // distances apart, which nvcc does not see of i itself, as i might wrap.
 func (e *Env) GroupOf(i u32) u32 {
-	if e.round > 0 {
+	switch {
+	case e.round > 0 && e.order != nil:
+		return e.Warp.MulC(e.order.Next).AddC(e.order.Behind[e.round-1])
+	case e.round > 0:
 		return e.Warp.AddC((e.round - 1) * e.Consumers)
 	}
 	return i.DivC(dsl.WarpSize)

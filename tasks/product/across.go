@@ -127,7 +127,7 @@ func (t *Across) reduce(e *grid.Env, parts [][]sum, first u32) {
 
 // SwiGLUOwn is SwiGLU into this CTA's own elements in shared memory: own[0] is that of the
 // first packed rows of share.
-func SwiGLUOwn(e *grid.Env, own dsl.Buf[dsl.BF16], share Share, scale f32) Epilogue {
+func SwiGLUOwn(e *grid.Env, own dsl.Buf[dsl.BF16], share Share, scale NormScale) Epilogue {
 	all := GLU{}.Epilogue(e, own, e.K.U32(0), pipeline.FormatBF16, scale)
 	return func(row u32, y0, y1 f32) { all(row.Sub(share.First.MulC(pipeline.TileRows)), y0, y1) }
 }

@@ -25,7 +25,7 @@ func argmax(t testing.TB, y []float32, sms, consumers int) (uint32, []float64) {
 	yIn, counter := rig.In[dsl.F32](r, "y", rig.F32Bytes(y), len(y)), rig.InOut[dsl.U32](r, "barrier", rig.U32Bytes(0), 1)
 	r.Body(func(*pipeline.Consumer) {
 		bar := grid.NewGridBarrier(r.Env, counter, r.K.U32(0))
-		epilogue, publish := a.Start(r.Env, r.K.F32(1))
+		epilogue, publish := a.Start(r.Env, product.KnownScale(r.K.F32(1)))
 		r.EachPair(yIn, len(y), epilogue)
 		publish()
 		bar.Sync()

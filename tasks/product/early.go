@@ -113,9 +113,22 @@ func (t *Gains) problem(n int) string {
 	return fmt.Sprintf("norm input: Early is for %d elements, want %d", t.N, n)
 }
 
-// Fetch reads the gains of a norm, in all consumer threads.
-func (t *Gains) Fetch(e *grid.Env, norm u32) {
+// Fetch reads the gains of a norm, in all consumer threads: of the elements that a thread stages in the order, or
+// where that is nil in EachConsumer's.
+func (t *Gains) Fetch(e *grid.Env, norm u32, order *grid.Order) {
 	norm = dsl.Optional(norm)
+	if order != nil && len(t.pairs) > 0 {
+		e.InOrder(order, func() {
+			n := 0
+			e.EachConsumer(t.N/4, func(i u32) {
+				for j, v := range t.load(e, norm, i) {
+					t.pairs[n][j].Set(v)
+				}
+				n++
+			})
+		})
+		return
+	}
 	for n, to := range t.pairs {
 		i := e.Tid.AddC(n * e.Threads())
 		load := func() {

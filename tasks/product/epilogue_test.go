@@ -37,7 +37,8 @@ func swiglu(t testing.TB, gate, up []float32, scale float64) []half.BF16 {
 	r := rig.New(t, rig.Setup{SMs: 2, Consumers: 1})
 	yIn, act := rig.In[dsl.F32](r, "y", rig.F32Bytes(y), 2*n), rig.Out[dsl.BF16](r, "act", n)
 	r.Body(func(*pipeline.Consumer) {
-		r.EachPair(yIn, 2*n, product.GLU{}.Epilogue(r.Env, act, r.K.U32(0), pipeline.FormatBF16, r.K.F32(scale)))
+		by := product.KnownScale(r.K.F32(scale))
+		r.EachPair(yIn, 2*n, product.GLU{}.Epilogue(r.Env, act, r.K.U32(0), pipeline.FormatBF16, by))
 	}, nil)
 	return rig.BF16s(r.Run()["act"])
 }

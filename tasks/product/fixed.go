@@ -2,6 +2,7 @@ package product
 
 import (
 	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
@@ -26,6 +27,50 @@ type FixedInput struct {
 	Units dsl.Buf[dsl.F32]
 	Wide  bool              // weights have 8 bits, and are their codes
 	Sums  *dsl.Buf[dsl.I32] // [group][half][32 columns]: sums of the fixed points, for zero points; nil: none
+	// Order, unless nil, is OwnOrder of the product: each warp stages the groups that it multiplies, and waits for no
+	// other's.
+	Order *grid.Order
+}
+
+// mostOwnRounds is how many groups of its own a warp stages at most, since all are written out: those of 70B's longest
+// vector beside 8 warps.
+const mostOwnRounds = 28
+
+// OwnOrder is the order of the groups of m's input by which each of the consumer warps stages those that it multiplies.
+// It is nil where some warps have more than others, more than mostOwnRounds, or of E2M1 one of another's, and where
+// some CTAs have no tile: their warps would meet nowhere before the CTA says that it has read its input.
+func OwnOrder(consumers int, m *pipeline.MatrixPlan) *grid.Order {
+	g := &GEMV{M: m, Fixed: &FixedInput{K: m.K}}
+	p := g.int4(nil)
+	if p == nil || p.Shape.E2M1 || m.K%i4.Columns != 0 || slices.Min(m.Count) == 0 {
+		return nil
+	}
+	o := &grid.Order{Next: pieceOf(consumers, p, m.ChunkColumns(0))}
+	for part := range m.ChunksPerTile {
+		columns := m.ChunkColumns(part)
+		n := pieceOf(consumers, p, columns)
+		if n != o.Next || columns%(n*consumers*i4.Columns) != 0 {
+			return nil
+		}
+		for first := 0; first < columns/i4.Columns; first += n * consumers {
+			for block := range n {
+				o.Behind = append(o.Behind, part*m.ChunkK/i4.Columns+first+block)
+			}
+		}
+	}
+	if len(o.Behind) > mostOwnRounds {
+		return nil
+	}
+	return o
+}
+
+// wait makes what has been staged visible to those that read it: all consumer warps, or with an Order each its own.
+func (f *FixedInput) wait(e *grid.Env) {
+	if f != nil && f.Order != nil {
+		e.K.SyncWarp()
+		return
+	}
+	e.Sync()
 }
 
 // Groups is the number of groups.
@@ -46,6 +91,7 @@ func (f *FixedInput) problem(name string) string {
 	}
 	words, units, sums := FixedLen(f.K)
 	return rule.First(
+		rule.Need(f.Order == nil || len(f.Order.Behind) > 0, "%s: an order of no groups", name),
 		rule.Need(f.K > 0 && f.K%i4.Columns == 0, "%s: an input of %d elements, want a multiple of %d", name, f.K,
 			i4.Columns),
 		rule.Need(int(f.Bytes.Len()) >= words, "%s: the input's bytes have %d words, want %d", name, f.Bytes.Len(), words),

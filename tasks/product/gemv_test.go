@@ -29,6 +29,7 @@ type gemvCase struct {
 	wide                    int             // of a GEMM: pipeline.Request.BatchWide
 	coded                   []*pipeline.Int4Row
 	idle                    uint32 // what idle lanes read, 1 for zeros; 0: copies of what others read
+	together                bool   // warps wait for each other's parts of the input, whatever they could
 }
 
 func (c gemvCase) String() string {
@@ -106,6 +107,9 @@ func gemvRig(t testing.TB, c gemvCase, w, x []half.BF16) *rig.Rig {
 	g := &product.GEMV{Name: "w", M: m, Fixed: fixedInput(r, m),
 		X:    dsl.Shared[dsl.BF16](r.K, "input", m.KPadded+c.idleLen(m), dsl.Align(16)),
 		Part: product.Partials{Buf: dsl.Shared[dsl.F32](r.K, "partials", product.PartialsLen(c.consumers), dsl.Align(16))}}
+	if c.together && g.Fixed != nil {
+		g.Fixed.Order = nil
+	}
 	g.Scales = product.RowScales(r.K, m, weights, r.From(0))
 	if c.held > 0 {
 		g.Prefetch = &product.RegisterPrefetch{Chunks: c.held, Registers: product.PrefetchRegisters(r.Plan, c.consumers)}
@@ -148,7 +152,8 @@ func fixedInput(r *rig.Rig, m *pipeline.MatrixPlan) *product.FixedInput {
 	}
 	words, units, sums := product.FixedLen(m.KPadded)
 	f := &product.FixedInput{K: m.KPadded, Bytes: dsl.Shared[dsl.U32](r.K, "fixed", words, dsl.Align(16)),
-		Units: dsl.Shared[dsl.F32](r.K, "units", units, dsl.Align(16)), Wide: m.Format.Bits() == 8}
+		Units: dsl.Shared[dsl.F32](r.K, "units", units, dsl.Align(16)), Wide: m.Format.Bits() == 8,
+		Order: product.OwnOrder(r.Env.Consumers, m)}
 	if shape, _ := m.Format.Int4(m.K); shape.Zeros {
 		s := dsl.Shared[dsl.I32](r.K, "sums", sums, dsl.Align(16))
 		f.Sums = &s
@@ -256,6 +261,49 @@ func TestGEMVOfFloatsOf4BitsWhereSomeWarpsHaveFewerBlocks(t *testing.T) {
 	for _, format := range []pipeline.Format{pipeline.FormatMXFP4, pipeline.FormatNVFP4} {
 		c := gemvCase{rows: 24, k: 4096, sms: 1, consumers: 12, stage: 18432, format: format}
 		t.Run(c.String(), c.check)
+	}
+}
+
+// Warps that stage what they multiply have all of the input among them, and the results of those that wait.
+func TestWarpsStageWhatTheyMultiply(t *testing.T) {
+	for _, x := range []struct {
+		gemvCase
+		own bool
+	}{
+		{gemvCase{rows: 40, k: 2048, sms: 2, consumers: 8, stage: 18432, format: "i4g128"}, true},          // of 1B
+		{gemvCase{rows: 24, k: 8192, sms: 1, consumers: 8, stage: 18432, held: 2, format: "i4g128"}, true}, // two chunks
+		{gemvCase{rows: 16, k: 4096, sms: 1, consumers: 4, stage: 18432, format: pipeline.FormatI8}, true},
+		{gemvCase{rows: 16, k: 512, sms: 1, consumers: 4, stage: 4608, format: "i4g32-zeros"}, true},
+		{gemvCase{rows: 16, k: 6144, sms: 1, consumers: 8, stage: 18432, format: "i4g128"}, false}, // pieces of two sizes
+		{gemvCase{rows: 16, k: 640, sms: 1, consumers: 2, stage: 4608, format: "i4g128"}, false},   // 5 groups
+		{gemvCase{rows: 16, k: 520, sms: 1, consumers: 2, stage: 4608, format: "i4g128"}, false},   // the last one in part
+		{gemvCase{rows: 16, k: 512, sms: 3, consumers: 2, stage: 4608, format: "i4g128"}, false},   // an SM without a tile
+		{gemvCase{rows: 16, k: 512, sms: 1, consumers: 2, stage: 4608, format: pipeline.FormatMXFP4}, false},
+	} {
+		t.Run(fmt.Sprintf("%s, %d held", x, x.held), func(t *testing.T) {
+			r := rig.New(t, rig.Setup{SMs: x.sms, Consumers: x.consumers, Stage: x.stage,
+				Matrices: []pipeline.Matrix{{Name: "w", Rows: x.rows, K: x.k, Format: x.format}}})
+			order := product.OwnOrder(x.consumers, &r.Plan.Layer[0])
+			require.Equal(t, x.own, order != nil)
+			if order != nil {
+				var groups []int
+				for w := range x.consumers {
+					for _, behind := range order.Behind {
+						groups = append(groups, w*order.Next+behind)
+					}
+				}
+				slices.Sort(groups)
+				for i, g := range groups {
+					require.Equal(t, i, g)
+				}
+				require.Len(t, groups, x.k/128)
+			}
+			rng := rig.Rand(5)
+			w, v := rig.Normals(rng, x.rows*x.k, 1), x.input(rng)
+			own := gemvRig(t, x.gemvCase, w, v).Run()["y"]
+			x.together = true
+			require.Equal(t, gemvRig(t, x.gemvCase, w, v).Run()["y"], own)
+		})
 	}
 }
 

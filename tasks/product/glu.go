@@ -17,9 +17,9 @@ type GLU struct {
 // Epilogue stores act(gate)·up of pairs of rows from element from of act on, rounded to what the next product's format
 // takes: from + i of rows 2i and 2i + 1. scale is RMSNorm's. silu(x) = x/(1 + e^−x) is −0 far below zero and NaN at
 // −inf, as the formula is; NaN stays.
-func (g GLU) Epilogue(e *grid.Env, act dsl.Buf[dsl.BF16], from u32, format pipeline.Format, scale f32) Epilogue {
+func (g GLU) Epilogue(e *grid.Env, act dsl.Buf[dsl.BF16], from u32, format pipeline.Format, scale NormScale) Epilogue {
 	return func(row u32, y0, y1 f32) {
-		gate, up := g.Of(e.K, row, y0, y1, scale)
+		gate, up := g.Of(e.K, row, y0, y1, scale())
 		act.Store(from.Add(row.DivC(2)), inputElement(e.K, format, gate.Mul(up)))
 	}
 }

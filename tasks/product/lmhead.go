@@ -61,7 +61,7 @@ func (t *Argmax) problem(e *grid.Env) string {
 // Start begins a search in the consumer warps. It returns the LM head's
 // epilogue (which scales by RMSNorm's scale) and publish, to be run after the
 // last row: it writes this CTA's best.
-func (t *Argmax) Start(e *grid.Env, scale f32) (epilogue Epilogue, publish func()) {
+func (t *Argmax) Start(e *grid.Env, scale NormScale) (epilogue Epilogue, publish func()) {
 	k := e.K
 	if p := t.problem(e); p != "" {
 		k.Require(false, "%s", p)
@@ -73,7 +73,8 @@ func (t *Argmax) Start(e *grid.Env, scale f32) (epilogue Epilogue, publish func(
 		b.Take(y, row)
 	}
 	epilogue = func(row u32, y0, y1 f32) {
-		y0, y1 = y0.Mul(scale), y1.Mul(scale)
+		by := scale()
+		y0, y1 = y0.Mul(by), y1.Mul(by)
 		if t.Vocab%8 == 0 {
 			t.Logits.StoreN(row, []f32{y0, y1})
 			b.Take(y0, row)

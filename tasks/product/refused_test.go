@@ -35,7 +35,7 @@ func TestWhatProductsRefuse(t *testing.T) {
 		return vector(func(r *rig.Rig) {
 			a := product.Argmax{Vocab: vocab, Logits: rig.Out[dsl.F32](r, "logits", 8), Best: rig.Out[dsl.F32](r, "best", grid),
 				Index: rig.Out[dsl.U32](r, "index", grid), SharedIndex: dsl.Shared[dsl.U32](r.K, "indices", shared)}
-			epilogue, publish := a.Start(r.Env, r.K.F32(1))
+			epilogue, publish := a.Start(r.Env, product.KnownScale(r.K.F32(1)))
 			epilogue(r.K.U32(0), r.K.F32(1), r.K.F32(1))
 			publish()
 		})

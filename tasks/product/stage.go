@@ -13,9 +13,11 @@ import (
 func (f *FixedInput) stageVector(e *grid.Env, from Source, n, shift int, use func(i u32) func(x []f32) [4]f32) {
 	k, whole := e.K, n/i4.Columns*i4.Columns
 	e.WholeWarps = true
-	from.elements(e, whole, func(i u32) func(x []f32) {
-		made := use(i)
-		return func(x []f32) { f.Stage(e, e.GroupOf(i), made(x), shift) }
+	e.InOrder(f.Order, func() {
+		from.elements(e, whole, func(i u32) func(x []f32) {
+			made := use(i)
+			return func(x []f32) { f.Stage(e, e.GroupOf(i), made(x), shift) }
+		})
 	})
 	e.WholeWarps = false
 	if whole == n {
@@ -66,13 +68,13 @@ const mostLoaded = 14
 // elements loads ahead, at constant distances from one address. Where a thread loaded four elements and went on with
 // them before it loaded the next, ptxas would have few loads under way.
 func (v pairsInMemory) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
-	e.EachOf(n/4, mostLoaded, func(is []u32, apart int, mine func(int, func())) {
+	e.EachOf(n/4, mostLoaded, func(is []u32, behind []int, mine func(int, func())) {
 		first := v.at(is[0])
 		var loaded [][]u32
 		for j, i := range is {
 			at := v.at(i)
-			if j < apart {
-				at = first.AddC(2 * j * e.Threads())
+			if j < len(behind) {
+				at = first.AddC(2 * behind[j])
 			}
 			loaded = append(loaded, v.pairs.LoadN(at, 2))
 		}

@@ -46,7 +46,7 @@ func TestNormOfAWideInputForFewWarps(t *testing.T) {
 	r.Body(func(*pipeline.Consumer) {
 		s := norm.Emit(r.Env, r.K.U32(0))
 		dump(r, norm.Dst, staged, rig.Padded(n))
-		scale.Store(r.Env.Tid, s)
+		scale.Store(r.Env.Tid, s())
 	}, nil)
 	got := r.Run()
 	mean := 0.0

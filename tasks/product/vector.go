@@ -163,23 +163,35 @@ type NormInput struct {
 	// None stages x as it is, without gains and with a scale of 1: the input of a layer that has no norm before it.
 	None bool
 
-	// Early, unless nil, is where this norm's gains have been fetched to.
+	// Early, unless nil, is where this norm's gains have been fetched to, in the order of Fixed.
 	Early *Gains
+	// Squares is where the warps' sums of squares meet where Fixed has an Order: shared memory, one a consumer warp.
+	Squares dsl.Buf[dsl.F32]
 }
 
+// NormScale is RMSNorm's scale of a product's input, for the product's epilogue: where warps stage what each of them
+// multiplies, it is known behind the barrier at which the product's sums meet.
+type NormScale func() f32
+
+// KnownScale is the scale v.
+func KnownScale(v f32) NormScale { return func() f32 { return v } }
+
 // Emit runs in the consumer warps and returns the scale. norm picks the row of
-// Gain. Dst is complete for all consumers on return.
-func (t *NormInput) Emit(e *grid.Env, norm u32) (scale f32) {
+// Gain. On return Dst is complete for all consumers, or where Fixed has an Order each warp's part for that warp.
+func (t *NormInput) Emit(e *grid.Env, norm u32) NormScale {
 	k := e.K
-	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Format, t.Dst, t.Fixed), t.Early.problem(t.N)); p != "" {
+	own := t.Fixed != nil && t.Fixed.Order != nil
+	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Format, t.Dst, t.Fixed), t.Early.problem(t.N),
+		rule.First(rule.Need(!own || t.None || int(t.Squares.Len()) >= e.Consumers,
+			"norm input: Squares has %d elements, want one a consumer warp, %d", t.Squares.Len(), e.Consumers))); p != "" {
 		k.Require(false, "%s", p)
-		return k.F32(1)
+		return KnownScale(k.F32(1))
 	}
 	norm = dsl.Optional(norm)
 	if t.None {
 		t.stage(e, func(u32) func(x []f32) [4]f32 { return func(x []f32) [4]f32 { return [4]f32(x) } })
-		e.Sync()
-		return k.F32(1)
+		t.Fixed.wait(e)
+		return KnownScale(k.F32(1))
 	}
 	gains := t.Early
 	if gains == nil || t.Fixed != nil && t.N%t.Format.Columns() != 0 { // it comes to the last elements in another order
@@ -204,10 +216,21 @@ func (t *NormInput) Emit(e *grid.Env, norm u32) (scale f32) {
 	if n := len(gains.pairs); n > 0 && nth%n != 0 {
 		panic("BUG: a source of a norm's input came to other elements than its gains")
 	}
+	if own {
+		k.Note("each warp goes on with its own columns; the norm's scale is made where their sums meet")
+		t.Fixed.wait(e)
+		sum := dsl.WarpSum(squares.Get())
+		k.If(e.Lane.EqC(0), func() { t.Squares.Store(e.Warp, sum) })
+		return func() f32 { return t.scale(e, dsl.SumOf(t.Squares, e.Consumers)) }
+	}
 	k.Note("the norm's scale: one over the root of the mean square")
-	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
-	mean := sum.Mul(k.F32(1 / float64(t.N)))
-	return dsl.Rsqrt(mean.Add(k.F32(t.Eps))).Named("scale")
+	return KnownScale(t.scale(e, dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)))
+}
+
+// scale is 1/√(mean(x²) + ε), of the sum of squares.
+func (t *NormInput) scale(e *grid.Env, sum f32) f32 {
+	mean := sum.Mul(e.K.F32(1 / float64(t.N)))
+	return dsl.Rsqrt(mean.Add(e.K.F32(t.Eps))).Named("scale")
 }
 
 // stage puts what of makes of elements 4i to 4i + 3 of X, called as Source's begin is, to where the product reads them.
@@ -277,7 +300,8 @@ type PlainInput struct {
 	Seen func(i u32, x []f32)
 }
 
-// Emit runs in the consumer warps. Dst is complete for all consumers on return.
+// Emit runs in the consumer warps. On return Dst is complete for all consumers, or where Fixed has an Order each warp's
+// part for that warp.
 func (t *PlainInput) Emit(e *grid.Env) {
 	h := t.Packets
 	planes := InputPlanes(t.Format)
@@ -302,7 +326,7 @@ func (t *PlainInput) Emit(e *grid.Env) {
 				return [4]f32(x)
 			}
 		})
-		e.Sync()
+		t.Fixed.wait(e)
 		return
 	}
 	dst := dsl.View[dsl.U32](t.Dst)

@@ -129,11 +129,11 @@ func TestNormInput(t *testing.T) {
 					if early {
 						norm.Early = &product.Gains{N: c.n, Gain: norm.Gain}
 						norm.Early.Start(r.Env)
-						norm.Early.Fetch(r.Env, which)
+						norm.Early.Fetch(r.Env, which, nil)
 					}
 					s := norm.Emit(r.Env, which)
 					dump(r, norm.Dst, staged, rig.Padded(c.n))
-					scale.Store(r.Env.CTA.MulC(r.Env.Threads()).Add(r.Env.Tid), s)
+					scale.Store(r.Env.CTA.MulC(r.Env.Threads()).Add(r.Env.Tid), s())
 				}, nil)
 				got := r.Run()
 				gain := gains[c.n : 2*c.n]

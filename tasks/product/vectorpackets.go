@@ -68,7 +68,7 @@ const polled = 8
 // each calls begin in the consumer threads for the first n groups of Planes pairs, i = Tid,
 // Tid + Threads, …, and what that returns with their packets when they have come.
 func (h *VectorPackets) each(e *grid.Env, n int, begin func(i u32) func(packets []dsl.Val[dsl.B128])) {
-	e.EachOf(n, polled/h.Planes, func(groups []u32, _ int, mine func(int, func())) {
+	e.EachOf(n, polled/h.Planes, func(groups []u32, _ []int, mine func(int, func())) {
 		var at []u32
 		var use []func([]dsl.Val[dsl.B128])
 		for _, i := range groups {
