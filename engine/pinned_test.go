@@ -45,6 +45,7 @@ type pinned struct {
 	page      int
 	attention string
 	prefill   int  // tokens of a prefill kernel's launch; 0: there is none
+	parts     bool // prefill launches split keys and values into as many parts as there can be
 	draws     bool // the kernel draws tokens and makes log-probabilities; else the host does, of logits that it reads
 }
 
@@ -74,6 +75,7 @@ func pinnedEngine(t *testing.T, z pinned) (*Engine, *hears) {
 		require.NoError(t, err)
 		require.NoError(t, r.AddPrefill(p, long))
 	}
+	r.SplitMost(z.parts)
 	h := &hears{Bundle: r, vocab: c.Vocab, ends: map[int][]float32{}}
 	b, err := newEngine(o, h, sim.Close)
 	require.NoError(t, err)
@@ -138,6 +140,37 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 				s.Cancel()
 			}
 		})
+	}
+}
+
+// Where prefill launches split keys and values a pinned prompt's bits are the same alone and among others, too.
+func TestPinnedPromptsInPartsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
+	deep.Only(t)
+	prompt := make([]int, 200)
+	for i := range prompt {
+		prompt[i] = 11 * i % 320
+	}
+	request := Request{Tokens: prompt, MaxTokens: 3, Logprobs: true}
+	alone := func(parts bool) [][]float32 {
+		b, h := pinnedEngine(t, pinned{page: 16, prefill: 32, parts: parts})
+		_, err := b.Generate(t.Context(), request, nil)
+		require.NoError(t, err)
+		require.Len(t, h.all, 3)
+		return h.all
+	}
+	want := alone(true)
+	require.False(t, sameBits(alone(false), want), "parts round otherwise: there are some")
+
+	b, h := pinnedEngine(t, pinned{page: 16, prefill: 32, parts: true})
+	var beside []*Stream
+	for _, from := range []int{0, 90} {
+		beside = append(beside, ask(t, b, Request{Tokens: prompt[from : from+60], MaxTokens: 20}))
+	}
+	_, err := b.Generate(t.Context(), request, nil)
+	require.NoError(t, err)
+	require.True(t, sameBits(want, h.all), "among others")
+	for _, s := range beside {
+		s.Cancel()
 	}
 }
 
