@@ -12,8 +12,8 @@ import (
 	"github.com/mkgen/mkgen/tasks/prefill"
 )
 
-// Prefill is the kernel of a prefill step: up to hundreds of consecutive tokens of one sequence, whose keys and
-// values it appends to the cache, and the token that follows the last one, where that is wanted. Packed weights,
+// Prefill is the kernel of a prefill step: up to thousands of consecutive tokens of one sequence or of several, whose
+// keys and values it appends to the cache, and the token that follows the last one of each, where that is wanted. Packed weights,
 // norm gains, embedding and KV cache are those of the decode kernel it is made for.
 type Prefill struct {
 	Of      *Kernel // the decode kernel

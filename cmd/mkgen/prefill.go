@@ -13,15 +13,13 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows, or none (default on cuda 1024, where there is such a kernel, heads have at most 128 dimensions and a prompt may be long; none on sim)"
+const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows, or none (default on cuda 1024, where there is such a kernel and a prompt may be long; none on sim)"
 
-// defaultPrefill is the tokens of a step of prefill kernels where --prefill does not say, judgedHead the largest head
-// dimension of kernels that the gate has passed (docs/prefill.md), and worthPrefill the bytes of a prompt, about 250
-// tokens, below which mkgen run does not compile kernels for it: that takes several seconds the first time, and steps
-// of 16 rows read such a prompt of an 8B model in a tenth of one.
+// defaultPrefill is the tokens of a step of prefill kernels where --prefill does not say, and worthPrefill the bytes of
+// a prompt, about 250 tokens, below which mkgen run does not compile kernels for it: that takes several seconds the
+// first time, and steps of 16 rows read such a prompt of an 8B model in a tenth of one.
 const (
 	defaultPrefill = 1024
-	judgedHead     = 128
 	worthPrefill   = 1024
 )
 
@@ -89,8 +87,7 @@ func (r *runFlags) prefillTokens(of *megakernel.Kernel) (n int, asked bool) {
 		return 0, true
 	case r.prefill > 0:
 		return int(r.prefill), true
-	case r.device == deviceCUDA && of.Ragged() && of.Config.HeadDim <= judgedHead &&
-		(r.serves || r.longest >= worthPrefill):
+	case r.device == deviceCUDA && of.Ragged() && (r.serves || r.longest >= worthPrefill):
 		return defaultPrefill, false
 	}
 	return 0, false

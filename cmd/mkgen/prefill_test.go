@@ -35,7 +35,7 @@ func TestPrefillByDefault(t *testing.T) {
 		"a short prompt":         {with(cuda, func(r *runFlags) { r.longest = worthPrefill - 1 }), wide, 0},
 		"a server":               {with(cuda, func(r *runFlags) { r.serves = true }), wide, defaultPrefill},
 		"one row":                {with(cuda, long), one, 0},
-		"heads of 256":           {with(cuda, long), heads, 0},
+		"heads of 256":           {with(cuda, long), heads, 1024},
 		"the executor":           {with(sim, long), wide, 0},
 		"none":                   {with(cuda, func(r *runFlags) { long(r); r.prefill = noPrefill }), wide, 0},
 		"a number, heads of 256": {with(sim, func(r *runFlags) { r.prefill = 64 }), heads, 64},

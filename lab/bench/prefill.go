@@ -55,9 +55,10 @@ func (c *PrefillCase) Seconds() float64 {
 type PrefillOutcome struct {
 	Cases  []PrefillCase
 	Error  float64
-	Agreed int          // tokens of the prompt it is of
-	Most   float64      // the largest Error that passes
-	Gate   *gate.Report // nil without a reference
+	Agreed int             // tokens of the prompt it is of
+	Most   float64         // the largest Error that passes
+	Gate   *gate.Report    // nil without a reference
+	Inputs pipeline.Format // of products, bf16 or e4m3
 }
 
 // MaxPrefillError is the largest error that passes: kernels of other numbers of rows differ by bf16 roundings of what
@@ -72,6 +73,14 @@ func (s *PrefillSuite) coded() bool {
 	return slices.ContainsFunc(s.Prefill, func(p *megakernel.Prefill) bool {
 		return p.Options.Activations == pipeline.FormatE4M3
 	})
+}
+
+// inputs is the format of the inputs of the prefill kernels' products.
+func (s *PrefillSuite) inputs() pipeline.Format {
+	if s.coded() {
+		return pipeline.FormatE4M3
+	}
+	return pipeline.FormatBF16
 }
 
 // most is the largest error that passes.
@@ -94,7 +103,7 @@ func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
 		return nil, err
 	}
 	defer r.close()
-	out := &PrefillOutcome{Most: s.most()}
+	out := &PrefillOutcome{Most: s.most(), Inputs: s.inputs()}
 	s.say("logits of both ways")
 	for _, n := range agreedTokens {
 		n = s.Cached + min(n, slices.Max(s.Lengths))
@@ -276,14 +285,17 @@ func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
 		o.Most); err != nil {
 		return err
 	}
-	head, peak := "prompt  first token  tokens/s  TFLOP/s", DatasheetPeak(facts.GPU)
+	head, shares := "prompt  first token  tokens/s  TFLOP/s", []float64{}
+	for _, rate := range []float64{DatasheetPeak(facts.GPU, o.Inputs), ProductRate(facts.GPU, o.Inputs)} {
+		if rate > 0 {
+			head += fmt.Sprintf("  %8s", fmt.Sprintf("of %g", rate))
+			shares = append(shares, rate)
+		}
+	}
 	if len(o.Cases) > 0 && o.Cases[0].Cached > 0 {
 		if _, err := fmt.Fprintf(w, "Behind %d cached tokens:\n", o.Cases[0].Cached); err != nil {
 			return err
 		}
-	}
-	if peak > 0 {
-		head += fmt.Sprintf("  of %g", peak)
 	}
 	if facts.Executor {
 		head += "  (of the executor: no measure of a GPU)"
@@ -295,13 +307,18 @@ func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
 		c := &o.Cases[i]
 		t := c.Seconds()
 		share := ""
-		if peak > 0 {
-			share = fmt.Sprintf("  %6.1f %%", 100*c.FLOP/t/1e12/peak)
+		for _, of := range shares {
+			share += fmt.Sprintf("  %6.1f %%", 100*c.FLOP/t/1e12/of)
 		}
 		if _, err := fmt.Fprintf(w, "%6d  %8.2f ms  %8.0f  %7.1f%s\n", c.Tokens, 1e3*t, float64(c.Tokens)/t, c.FLOP/t/1e12,
 			share); err != nil {
 			return err
 		}
 	}
-	return nil
+	if len(shares) < 2 {
+		return nil
+	}
+	_, err := fmt.Fprintf(w, "\n%g TFLOP/s are the datasheet's peak; PyTorch's product of large matrices\nsustains %g on such a GPU.\n",
+		shares[0], shares[1])
+	return err
 }

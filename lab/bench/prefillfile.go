@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // PrefillFile is what mkgen bench --prefill --cases writes, and with the cases of another system behind each of mkgen's
@@ -70,16 +71,34 @@ const SystemMkgen = "mkgen"
 // LogitsEvery is the distance of the logits that a PrefillFile has: enough of them to show another token or weight.
 const LogitsEvery = 61
 
-// DatasheetPeak is what NVIDIA's datasheet gives for products of dense bf16 matrices on a GPU of this product name, in
-// TFLOP/s; 0 where it is not known.
-func DatasheetPeak(gpu string) float64 {
+// DatasheetPeak is what NVIDIA's datasheet gives for products of dense matrices on a GPU of this product name, in
+// TFLOP/s: of bf16, or twice as much of e4m3; 0 where it is not known.
+func DatasheetPeak(gpu string, inputs pipeline.Format) float64 {
+	peak := 0.0
 	switch {
 	case strings.Contains(gpu, "H100 PCIe"):
-		return 756
+		peak = 756
 	case strings.Contains(gpu, "H100 NVL"):
-		return 835
+		peak = 835
 	case strings.Contains(gpu, "H100"), strings.Contains(gpu, "H200"):
-		return 989.4
+		peak = 989.4
+	}
+	if inputs == pipeline.FormatE4M3 {
+		peak *= 2
+	}
+	return peak
+}
+
+// ProductRate is what PyTorch's product of 8192 tokens with a layer's MLP of llama3-8b sustained in bf16 on a GPU of this
+// product name, in TFLOP/s, beside prompts (bench/compare.py --prefill, docs/prefill.md); 0 where that was not measured.
+func ProductRate(gpu string, inputs pipeline.Format) float64 {
+	switch {
+	case inputs == pipeline.FormatE4M3:
+		return 0
+	case strings.Contains(gpu, "H100 80GB HBM3"):
+		return 695
+	case strings.Contains(gpu, "H200"):
+		return 665
 	}
 	return 0
 }
@@ -88,7 +107,7 @@ func DatasheetPeak(gpu string) float64 {
 func (o *PrefillOutcome) File(s *PrefillSuite, facts Facts, commit string) *PrefillFile {
 	mk := s.Decode[0]
 	f := &PrefillFile{What: PrefillWhat, Gated: o.Gate != nil && o.Gate.Err() == nil, GPU: facts.GPU, Driver: facts.Driver,
-		CUDA: facts.CUDA, Commit: commit, Peak: DatasheetPeak(facts.GPU), Apart: significant(o.Error),
+		CUDA: facts.CUDA, Commit: commit, Peak: DatasheetPeak(facts.GPU, s.inputs()), Apart: significant(o.Error),
 		Options: PrefillOptions{Compiler: facts.Compiler, Page: mk.KV.Page, SMs: mk.Options.SMs}}
 	for _, p := range s.Prefill {
 		f.Options.Prefill = append(f.Options.Prefill, p.Options.Tokens)

@@ -3,10 +3,13 @@ package bench_test
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -63,4 +66,25 @@ func TestAFileOfPromptsWhoseFiguresDisagreeIsRefused(t *testing.T) {
 		spoil(f)
 		require.ErrorContains(t, f.Check(), want)
 	}
+}
+
+// The table has shares of what a GPU is known to reach: e4m3 of twice the peak, and of no product's rate.
+func TestTheTableOfPromptsHasShares(t *testing.T) {
+	o := &bench.PrefillOutcome{Most: 0.05, Agreed: 75, Error: 0.009, Inputs: pipeline.FormatBF16,
+		Cases: []bench.PrefillCase{{Tokens: 1024, FLOP: 14.57e12, First: []time.Duration{26400 * time.Microsecond}}}}
+	table := func(gpu string) string {
+		var b strings.Builder
+		require.NoError(t, o.Write(&b, bench.Facts{GPU: gpu}))
+		return b.String()
+	}
+	require.Contains(t, table("NVIDIA H200"), `
+prompt  first token  tokens/s  TFLOP/s  of 989.4    of 665
+  1024     26.40 ms     38788    551.9    55.8 %    83.0 %
+
+989.4 TFLOP/s are the datasheet's peak; PyTorch's product of large matrices
+sustains 665 on such a GPU.
+`)
+	require.NotContains(t, table("another GPU"), "%")
+	o.Inputs = pipeline.FormatE4M3
+	require.Contains(t, table("NVIDIA H200"), "TFLOP/s  of 1978.8\n  1024     26.40 ms     38788    551.9    27.9 %\n")
 }

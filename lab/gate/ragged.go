@@ -57,14 +57,18 @@ type RaggedSubject struct {
 	Progress func(what string)
 }
 
-// steps are those of Steps; where KV heads select pages no part passes the end of one, so that what a row sees does not
+// steps are those of stepsOf; where KV heads select pages no part passes the end of one, so that what a row sees does not
 // depend on how its sequence was cut.
 func (s *RaggedSubject) steps(ref *Reference) [][]Part {
 	page := 0
 	if s.Kernel.Options.Selection {
 		page = s.Kernel.KV.Page
 	}
-	return stepsOf(lengths(ref), s.Rows, page)
+	all, chunks := lengths(ref), map[int]int(nil)
+	if s.Prefill {
+		chunks = prefillChunks(all)
+	}
+	return stepsOf(all, s.Rows, page, chunks)
 }
 
 // RaggedPages is how many pages of a size the sequences of a reference take.
@@ -76,7 +80,7 @@ func RaggedPages(ref *Reference, page int) int {
 	return n
 }
 
-// Judge feeds the reference's sequences in the steps of Steps to the kernel, twice,
+// Judge feeds the reference's sequences in the steps of stepsOf to the kernel, twice,
 // and then, but for long contexts where the others are enough, with each fault of
 // Faults planted, until it shows. An error says that no judgement was possible; a kernel that
 // fails is no error.

@@ -24,7 +24,7 @@ func TestStepsFeedEveryTokenOnceAndInOrder(t *testing.T) {
 	for _, lengths := range [][]int{{1}, {5, 1, 40}, slices.Repeat([]int{9, 30, 2}, 7), {200, 100, 3, 3}} {
 		for _, rows := range []int{1, 4, 8, 16} {
 			fed := make([]int, len(lengths))
-			for _, step := range stepsOf(lengths, rows, 0) {
+			for _, step := range stepsOf(lengths, rows, 0, nil) {
 				require.NotEmpty(t, step)
 				n, seen := 0, map[int]bool{}
 				for _, p := range step {
@@ -46,7 +46,7 @@ func TestStepsMixSequencesInChunksOfAllSizes(t *testing.T) {
 	lengths := slices.Repeat([]int{150}, 20)
 	for _, rows := range []int{4, 8, 16} {
 		sizes, batches := map[int]bool{}, map[int]bool{}
-		for _, step := range stepsOf(lengths, rows, 0) {
+		for _, step := range stepsOf(lengths, rows, 0, nil) {
 			batches[len(step)] = true
 			for _, p := range step {
 				sizes[p.To-p.From] = true
@@ -57,7 +57,46 @@ func TestStepsMixSequencesInChunksOfAllSizes(t *testing.T) {
 			require.True(t, batches[n], "%d rows, %d sequences", rows, n)
 		}
 	}
-	require.Equal(t, stepsOf(lengths, 8, 0), stepsOf(lengths, 8, 0))
+	require.Equal(t, stepsOf(lengths, 8, 0, nil), stepsOf(lengths, 8, 0, nil))
+}
+
+// Prompts of the figures come in chunks of 17, 256 and 512 tokens, among them some beside other sequences, and of other
+// sizes.
+func TestPromptsComeInChunksOfSomeSizes(t *testing.T) {
+	lengths := append(slices.Repeat([]int{256}, 8), 2304, 1920)
+	for _, rows := range []int{1024, 2048, 4096, 64} {
+		fed, sizes, beside := make([]int, len(lengths)), map[int]map[int]int{}, map[int]int{}
+		for _, step := range stepsOf(lengths, rows, 0, prefillChunks(lengths)) {
+			n := 0
+			for _, p := range step {
+				require.Equal(t, fed[p.Sequence], p.From)
+				fed[p.Sequence] = p.To
+				size := p.To - p.From
+				if sizes[p.Sequence] == nil {
+					sizes[p.Sequence] = map[int]int{}
+				}
+				sizes[p.Sequence][size]++
+				n += size
+				if len(step) > 1 {
+					beside[size]++
+				}
+			}
+			require.Positive(t, n)
+			require.LessOrEqual(t, n, rows)
+		}
+		require.Equal(t, lengths, fed)
+		if rows == 64 {
+			require.Equal(t, map[int]int{64: 4}, sizes[1])
+			continue
+		}
+		require.Equal(t, map[int]int{17: 15, 1: 1}, sizes[0])
+		require.Equal(t, map[int]int{256: 1}, sizes[1])
+		require.Equal(t, map[int]int{512: 4, 256: 1}, sizes[8])
+		require.Positive(t, beside[17])
+		require.Positive(t, beside[256])
+		require.Positive(t, beside[512])
+		require.GreaterOrEqual(t, len(sizes[9]), 3)
+	}
 }
 
 // paged is a runner whose logits depend on all earlier tokens, which it finds in

@@ -1,5 +1,7 @@
 package gate
 
+import "slices"
+
 // Part is a sequence's part of a step: its tokens From to To−1.
 type Part struct {
 	Sequence, From, To int
@@ -20,9 +22,9 @@ const MostAtOnce = 16
 // 1), each sequence's tokens in order: steps in which all sequences decode one
 // token, steps in which one is fed as many as there is room for beside the others, or
 // some, and steps of chunks of any sizes. At most 16 sequences are under way at a time;
-// when one ends the next begins. No part passes the end of a page; 0 is no page. The same lengths and rows give the
-// same steps.
-func stepsOf(lengths []int, rows, page int) (steps [][]Part) {
+// when one ends the next begins. No part passes the end of a page; 0 is no page. A sequence with a number in chunks, which
+// may be nil, has that many tokens in a step or none, what remains of them first. The same arguments give the same steps.
+func stepsOf(lengths []int, rows, page int, chunks map[int]int) (steps [][]Part) {
 	fed := make([]int, len(lengths))
 	for n := uint32(0); ; n++ {
 		var active []int
@@ -34,19 +36,34 @@ func stepsOf(lengths []int, rows, page int) (steps [][]Part) {
 		if len(active) == 0 {
 			return steps
 		}
-		step := cut(active, fed, lengths, rows, page, n)
+		step := cut(active, fed, lengths, rows, page, chunks, n)
 		for _, p := range step {
 			fed[p.Sequence] = p.To
 		}
-		steps = append(steps, step)
+		if len(step) > 0 {
+			steps = append(steps, step)
+		}
 	}
 }
 
+// prefillChunks are the sequences that prefill kernels get in chunks of one size: the longest one, and the first two
+// others. Long prompts come in chunks of a kernel's most tokens; 17 is one more than the decode kernels have rows.
+func prefillChunks(lengths []int) map[int]int {
+	longest := slices.Index(lengths, slices.Max(lengths))
+	chunks := map[int]int{longest: 512}
+	for q := range lengths {
+		if n := len(chunks); q != longest && n < 3 {
+			chunks[q] = []int{17, 256}[n-1]
+		}
+	}
+	return chunks
+}
+
 // cut is step n of the active sequences; the first of them is another one in every
-// step.
-func cut(active, fed, lengths []int, rows, page int, n uint32) (step []Part) {
+// step. It may be empty where all of them come in chunks.
+func cut(active, fed, lengths []int, rows, page int, chunks map[int]int, n uint32) (step []Part) {
 	random := scramble(n + 1)
-	kind := random % 4
+	kind, all := random%4, rows
 	for i := range active {
 		q := active[(int(n)+i)%len(active)]
 		want := 1
@@ -58,6 +75,15 @@ func cut(active, fed, lengths []int, rows, page int, n uint32) (step []Part) {
 		case kind == 2:
 			random = scramble(random)
 			want = 1 + int(random>>8)%rows
+		}
+		if chunk := min(chunks[q], all); chunk > 0 && page == 0 {
+			if fed[q] == 0 && lengths[q]%chunk > 0 {
+				chunk = lengths[q] % chunk
+			}
+			if chunk > rows || i > 0 && scramble(random+uint32(i))%2 == 0 {
+				continue
+			}
+			want = chunk
 		}
 		if page > 0 {
 			want = min(want, page-fed[q]%page)

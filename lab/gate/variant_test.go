@@ -92,7 +92,7 @@ func TestRowsGetTheirMasksAndPages(t *testing.T) {
 
 func TestPartsEndWithPagesWherePagesAreSelected(t *testing.T) {
 	fed := make([]int, 3)
-	for _, step := range stepsOf([]int{50, 7, 33}, 8, 16) {
+	for _, step := range stepsOf([]int{50, 7, 33}, 8, 16, nil) {
 		for _, p := range step {
 			require.Equal(t, fed[p.Sequence], p.From)
 			require.Equal(t, p.From/16, (p.To-1)/16)

@@ -137,6 +137,15 @@ func miscounts(in *ir.Instr) []Mutation {
 		}))
 	case ir.OpWaitTag:
 		arg(Count, -1, "the tag before")
+	case ir.OpElect:
+		out = append(out, named(Count, in, "every lane", func(e *edit) error {
+			e.replace(e.in.Res[0], e.insert(ir.OpNe, ir.ConstInt(ir.U32, 0), ir.ConstInt(ir.U32, 1)))
+			return nil
+		}))
+	case ir.OpTensorG2S:
+		if fewer := in.Attr.Imm & (in.Attr.Imm - 1); fewer != 0 { // several CTAs of the cluster
+			out = append(out, named(Count, in, "one CTA less", func(e *edit) error { e.in.Attr.Imm = fewer; return nil }))
+		}
 	}
 	return out
 }
