@@ -19,10 +19,10 @@ import urllib.parse
 BEGUN = 8  # tokens that each sequence has when the prompt arrives
 
 
-def stream(url, model, prompt, tokens, each):
+def stream(url, model, prompt, tokens, temperature, each):
     """Completes a prompt, and calls each(time, count) for every event with count tokens."""
     to = urllib.parse.urlparse(url)
-    body = json.dumps({"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": 0, "ignore_eos": True,
+    body = json.dumps({"model": model, "prompt": prompt, "max_tokens": tokens, "temperature": temperature, "ignore_eos": True,
                        "stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}})
     link = http.client.HTTPConnection(to.hostname, to.port, timeout=120)
     link.request("POST", to.path + "/completions", body, {"Content-Type": "application/json"})
@@ -57,7 +57,7 @@ class Load:
     def alone(self):
         """Seconds to the first token of a prompt."""
         begin, first = time.perf_counter(), []
-        stream(self.args.url, self.args.model, self.prompt(self.args.prompt), 1, lambda now, _: first.append(now))
+        stream(self.args.url, self.args.model, self.prompt(self.args.prompt), 1, 0, lambda now, _: first.append(now))
         return first[0] - begin
 
     def decode(self, beside):
@@ -74,7 +74,7 @@ class Load:
                     if all(len(t) >= BEGUN for t in times):
                         ready.set()
             try:
-                if (had := stream(a.url, a.model, prompt, BEGUN + a.tokens, each)) != BEGUN + a.tokens:
+                if (had := stream(a.url, a.model, prompt, BEGUN + a.tokens, a.temperature, each)) != BEGUN + a.tokens:
                     failed.append(f"{had} tokens, want {BEGUN + a.tokens}")
             except BaseException as e:  # in a thread
                 failed.append(str(e))
@@ -86,7 +86,7 @@ class Load:
         begin, first = time.perf_counter(), None
         if beside:
             got = []
-            stream(a.url, a.model, self.prompt(a.prompt), 1, lambda now, _: got.append(now))
+            stream(a.url, a.model, self.prompt(a.prompt), 1, 0, lambda now, _: got.append(now))
             first = got[0] - begin
         for t in all_:
             t.join()
@@ -114,6 +114,7 @@ def main():
     p.add_argument("--short", type=int, default=64, help="tokens of the others' prompts")
     p.add_argument("--sequences", type=int, default=15, help="that decode")
     p.add_argument("--tokens", type=int, default=256, help="that each of them decodes")
+    p.add_argument("--temperature", type=float, default=0, help="of the sequences; the prompt's first token is the likeliest one")
     p.add_argument("--vocab", type=int, default=128000, help="token ids that prompts are drawn from")
     p.add_argument("--rounds", type=int, default=3, help="of which the median counts; gaps are of all")
     p.add_argument("--seed", type=int, default=1)
@@ -132,7 +133,7 @@ def main():
     together, firsts, busy = zip(*(load.decode(True) for _ in range(a.rounds)))
     decode, idle = sorted(decode)[a.rounds // 2], sorted(sum(idle, []))
     total, first, busy = sorted(together)[a.rounds // 2], sorted(firsts)[a.rounds // 2], sorted(sum(busy, []))
-    out = {"model": a.model, "note": a.note, "prompt_tokens": a.prompt, "sequences": a.sequences, "tokens": a.tokens,
+    out = {"model": a.model, "note": a.note, "prompt_tokens": a.prompt, "sequences": a.sequences, "tokens": a.tokens, "temperature": a.temperature,
            "rounds": a.rounds, "prompt_alone_ms": 1e3 * alone, "decode_alone_ms": 1e3 * decode,
            "together_ms": 1e3 * total, "over_sum": total / (alone + decode), "first_token_beside_ms": 1e3 * first,
            "gap_alone_ms": {"p50": 1e3 * share(idle, .5), "p99": 1e3 * share(idle, .99), "max": 1e3 * idle[-1]},

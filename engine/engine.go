@@ -38,11 +38,12 @@ type Options struct {
 	// rows go through the one with the fewest that has enough. Not where Kernel has one row.
 	Prefill []PrefillMember
 	// PrefillChunk is how many tokens a launch of a prefill kernel has at most while other requests generate, of a
-	// prompt with cached tokens, where the others have generating ones together; with Pin, of none cached, always.
+	// prompt with cached tokens, where the others have generating ones together, and apart is whether some of them have
+	// their next token from a step of their own behind the launch; with Pin, of none cached, always.
 	// More than Kernel has rows, and no more than such a kernel takes. nil for megakernel.PrefillBeside of the
 	// machine that it predicts for: launches that keep those waiting for at most megakernel.Gap that generate, or for
 	// two launches of the smallest kernel.
-	PrefillChunk func(cached, generating int) int
+	PrefillChunk func(cached, generating int, apart bool) int
 	Weights      runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text         *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 

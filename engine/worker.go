@@ -94,7 +94,7 @@ func (o *Options) piece(st batch.Stepper) int {
 		rows = max(rows, p.PrefillRows())
 	}
 	if o.PrefillChunk != nil {
-		rows = min(rows, o.PrefillChunk(0, 0))
+		rows = min(rows, o.PrefillChunk(0, 0, false))
 	}
 	return 1 << (bits.Len(uint(rows)) - 1)
 }

@@ -77,29 +77,35 @@ const gapOverLeast = 2
 const besideOver = 1.14
 
 // PrefillBeside returns how many tokens a launch of the prefill kernels has at most while other sequences decode
-// with mk, of a prompt behind cached ones, those that decode having decoding tokens in the cache together. They are as
+// with mk, of a prompt behind cached ones, those that decode having decoding tokens in the cache together; with apart
+// some of them have their next token from a step of mk behind it. They are as
 // many, in whole tiles, as take Gap by prediction, or where that is more as take gapOverLeast launches of the smallest
 // kernel without cached tokens, and at least as many as the smallest kernel has. Kernels of several sequences take
-// those that decode along; else a step of mk is in the gap, too.
-func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cached, decoding int) int {
+// those that decode along, but apart; else a step of mk is in the gap, too.
+func PrefillBeside(mk *Kernel, kernels []*Prefill, m *machine.Machine) func(cached, decoding int, apart bool) int {
 	kernels = slices.SortedFunc(slices.Values(kernels), func(a, b *Prefill) int {
 		return a.Options.Tokens - b.Options.Tokens
 	})
 	step := rowsCost * mk.Predict(m, 0, 1).Total
-	takes := func(p *Prefill, n, cached, decoding int) float64 {
+	takes := func(p *Prefill, n, cached, decoding int, apart bool) float64 {
 		seconds := p.Predict(m, n, cached) + launchTime
-		if p.Options.several() {
-			return besideOver * (seconds + p.attends(float64(p.tileTokens()), float64(decoding)) + p.copyTime(m, decoding))
+		behind := step + float64(mk.KVTokenBytes())*float64(decoding)/(m.Ceiling.Median*1e9)
+		if !p.Options.several() {
+			return seconds + behind
 		}
-		return seconds + step + float64(mk.KVTokenBytes())*float64(decoding)/(m.Ceiling.Median*1e9)
+		seconds = besideOver * (seconds + p.attends(float64(p.tileTokens()), float64(decoding)) + p.copyTime(m, decoding))
+		if apart {
+			seconds += behind + launchTime
+		}
+		return seconds
 	}
 	gap := max(Gap, gapOverLeast*kernels[0].Predict(m, kernels[0].Options.Tokens, 0))
-	return func(cached, decoding int) int {
+	return func(cached, decoding int, apart bool) int {
 		chunk := kernels[0].Options.Tokens
 		for _, p := range kernels {
 			by := p.Options.Padded()
 			for n := by; n < p.Options.Tokens+by; n += by {
-				if n := min(n, p.Options.Tokens); n > chunk && takes(p, n, cached, decoding) <= gap {
+				if n := min(n, p.Options.Tokens); n > chunk && takes(p, n, cached, decoding, apart) <= gap {
 					chunk = n
 				}
 			}

@@ -90,9 +90,13 @@ func TestAPromptBesideDecodingSequencesIsReadInLaunchesThatFitTheGap(t *testing.
 	} {
 		mk, all := prefillsOf(t, x.model, 1024, x.o, "")
 		chunk := PrefillBeside(mk, all, m)
+		if x.model == "llama3-8b" && x.o == (Options{}) {
+			assert.Equal(t, 256, chunk(0, 0, true), "whose step is in the gap")
+		}
 		for at, want := range x.want {
-			got := chunk(at[0], at[1])
+			got := chunk(at[0], at[1], false)
 			assert.Equal(t, want, got, "%s %+v, %v cached", x.model, x.o, at)
+			assert.LessOrEqual(t, chunk(at[0], at[1], true), got)
 		}
 	}
 }

@@ -126,7 +126,7 @@ func (r *runFlags) addPrefill(ctx context.Context, stderr io.Writer, of *megaker
 	}
 	switch {
 	case chunk > 0:
-		o.PrefillChunk = func(_, _ int) int { return chunk }
+		o.PrefillChunk = func(int, int, bool) int { return chunk }
 	case r.of != nil:
 		o.PrefillChunk = megakernel.PrefillBeside(of, all, r.of)
 	}

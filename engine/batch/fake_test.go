@@ -145,11 +145,16 @@ type sizes struct {
 }
 
 // launches is beside as an option has it.
-func (z *sizes) launches() func(int, int) int {
+func (z *sizes) launches() func(int, int, bool) int {
 	if z.beside == 0 {
 		return nil
 	}
-	return func(cached, _ int) int { return max(z.beside-cached/8, 0) } // fewer and fewer
+	return func(cached, _ int, apart bool) int { // fewer and fewer, and one fewer where a step follows
+		if apart {
+			cached += 8
+		}
+		return max(z.beside-cached/8, 0)
+	}
 }
 
 func newBench(t *testing.T, z sizes) *bench {

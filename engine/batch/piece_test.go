@@ -155,7 +155,7 @@ func TestPiecesThatNoStepHoldsAreRefused(t *testing.T) {
 
 // With a bound beside others, which the cached tokens lower, a prompt has shorter launches as long as others run.
 func TestAPromptBesideOthersHasShorterLaunches(t *testing.T) {
-	b := newBench(t, sizes{rows: 4, long: 16, beside: 6, page: 4, pages: 50, steps: 1})
+	b := newBench(t, sizes{rows: 4, long: 16, beside: 7, page: 4, pages: 50, steps: 1})
 	b.add([]int{1}, 4)
 	b.step()
 	b.add(count(40, 38), 1)
@@ -165,7 +165,7 @@ func TestAPromptBesideOthersHasShorterLaunches(t *testing.T) {
 	b.close()
 	for _, wrong := range []int{4, 17} {
 		_, err := batch.New(batch.Options{Stepper: b.f, Pool: pages.New(5), Page: 4, Vocab: 9, Positions: 9,
-			StepsPerLaunch: 1, Beside: func(int, int) int { return wrong }})
+			StepsPerLaunch: 1, Beside: func(int, int, bool) int { return wrong }})
 		require.ErrorContains(t, err,
 			"tokens of a prompt beside others, want more than the 4 rows of a step and at most the 16 of a launch")
 	}
@@ -176,7 +176,7 @@ func TestALaunchAsksItsBoundOfThePromptsThatItTakes(t *testing.T) {
 	asked := 0
 	f := &batchtest.Stepper{T: 8, Long: 16, Of: 8, Page: 4, Pages: 80}
 	s, err := batch.New(batch.Options{Stepper: f, Pool: pages.New(80), Page: 4, Vocab: batchtest.Vocab, Positions: 1000,
-		StepsPerLaunch: 1, Beside: func(int, int) int { asked++; return 12 }})
+		StepsPerLaunch: 1, Beside: func(int, int, bool) int { asked++; return 12 }})
 	require.NoError(t, err)
 	asked = 0 // by New
 	s.Add([]int{1}, &client{t: t, prompt: []int{1}, want: 4, stop: -1})
@@ -192,7 +192,7 @@ func TestALaunchAsksItsBoundOfThePromptsThatItTakes(t *testing.T) {
 }
 
 // Where a launch may have several sequences those that decode ride along with a prompt, and prompts share it; who draws
-// on the host has a part in every second launch.
+// on the host has a part in every second launch, and those of prompts are shorter then.
 func TestSequencesThatDecodeRideWithAPrompt(t *testing.T) {
 	b := newBench(t, sizes{rows: 4, long: 16, several: 3, page: 4, pages: 80, steps: 1})
 	one := b.add([]int{1}, 9)
@@ -215,7 +215,7 @@ func TestSequencesThatDecodeRideWithAPrompt(t *testing.T) {
 	b.step()
 	b.add(count(40, 20), 1)
 	b.all()
-	require.Equal(t, []string{"1 0+1 0+1", "1 1+1 0+5", "1 1+1 2+1 5+2", "1 3+1 7+5"}, b.f.Log[:4])
+	require.Equal(t, []string{"1 0+1 0+1", "1 1+1 0+4", "1 1+1 2+1 4+2", "1 3+1 6+4"}, b.f.Log[:4])
 	require.Equal(t, drawn.alone(4), drawn.got)
 	require.Equal(t, rider.alone(9), rider.got)
 	b.close()

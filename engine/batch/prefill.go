@@ -53,7 +53,7 @@ func (s *Scheduler) prefill(parts []part) []part {
 			break
 		}
 		if s.o.Beside != nil && len(parts) > 1 && (decodes > 0 || st.PrefillSequences() == 1) {
-			limit = min(limit, max(s.o.Beside(j.cached, decoding), st.Rows()+1))
+			limit = min(limit, max(s.o.Beside(j.cached, decoding, decodes > len(riders)), st.Rows()+1))
 		}
 		if n := min(feeds(j), limit-used); n > 0 {
 			rows[j] = n

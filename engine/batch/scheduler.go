@@ -24,9 +24,10 @@ type Options struct {
 	// documentation. 0 shares rows as there are.
 	Piece int
 	// Beside is how many tokens a Prefiller's launch has at most while sequences decode, without Piece: of a prompt with
-	// cached tokens, where those that decode have decoding ones together. More than the stepper's rows; nil for as many
-	// as the launch takes.
-	Beside func(cached, decoding int) int
+	// cached tokens, where those that decode have decoding ones together, and apart is whether some of them do not ride
+	// along, so that a step follows before they have their next token. More than the stepper's rows; nil for as many as
+	// the launch takes.
+	Beside func(cached, decoding int, apart bool) int
 	// Short other than 0 is how many tokens a sequence has at most whose keys are other ones than a longer sequence's
 	// (models.Config.ShortPositions): see short.go.
 	Short int
@@ -78,8 +79,8 @@ func New(o Options) (*Scheduler, error) {
 			o.MaxSequences, most, rows)
 	case o.Piece < 0 || o.Piece > alone:
 		return nil, fmt.Errorf("pieces of %d tokens, want 1 to the %d of a launch, or 0 for any", o.Piece, alone)
-	case o.Beside != nil && (o.Beside(0, 0) <= rows || o.Beside(0, 0) > alone):
-		return nil, fmt.Errorf("launches of %d tokens of a prompt beside others, want more than the %d rows of a step and at most the %d of a launch", o.Beside(0, 0), rows, alone)
+	case o.Beside != nil && (o.Beside(0, 0, false) <= rows || o.Beside(0, 0, false) > alone):
+		return nil, fmt.Errorf("launches of %d tokens of a prompt beside others, want more than the %d rows of a step and at most the %d of a launch", o.Beside(0, 0, false), rows, alone)
 	case o.DraftRows < 0 || o.DraftRows > 0 && o.Piece > 0:
 		return nil, fmt.Errorf("%d rows for drafts with pieces of %d tokens, want at least 0, and one or the other",
 			o.DraftRows, o.Piece)
