@@ -46,6 +46,7 @@ type pinned struct {
 	attention string
 	prefill   int  // tokens of a prefill kernel's launch; 0: there is none
 	parts     bool // prefill launches split keys and values into as many parts as there can be
+	several   int  // sequences that a prefill kernel takes; 0: one
 	draws     bool // the kernel draws tokens and makes log-probabilities; else the host does, of logits that it reads
 }
 
@@ -69,7 +70,7 @@ func pinnedEngine(t *testing.T, z pinned) (*Engine, *hears) {
 		runtime.Options{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	require.NoError(t, err)
 	if z.prefill > 0 {
-		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: z.prefill, Groups: 1})
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: z.prefill, Groups: 1, Sequences: z.several})
 		require.NoError(t, err)
 		long, err := runtime.NewSim(p.IR, 1)
 		require.NoError(t, err)
@@ -143,7 +144,8 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 	}
 }
 
-// Where prefill launches split keys and values a pinned prompt's bits are the same alone and among others, too.
+// Where prefill launches split keys and values, and their kernels would take other sequences along, a pinned prompt's
+// bits are the same alone and among others, too.
 func TestPinnedPromptsInPartsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 	deep.Only(t)
 	prompt := make([]int, 200)
@@ -152,7 +154,7 @@ func TestPinnedPromptsInPartsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 	}
 	request := Request{Tokens: prompt, MaxTokens: 3, Logprobs: true}
 	alone := func(parts bool) [][]float32 {
-		b, h := pinnedEngine(t, pinned{page: 16, prefill: 32, parts: parts})
+		b, h := pinnedEngine(t, pinned{page: 16, prefill: 32, parts: parts, several: 4})
 		_, err := b.Generate(t.Context(), request, nil)
 		require.NoError(t, err)
 		require.Len(t, h.all, 3)
@@ -161,7 +163,7 @@ func TestPinnedPromptsInPartsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 	want := alone(true)
 	require.False(t, sameBits(alone(false), want), "parts round otherwise: there are some")
 
-	b, h := pinnedEngine(t, pinned{page: 16, prefill: 32, parts: true})
+	b, h := pinnedEngine(t, pinned{page: 16, prefill: 32, parts: true, several: 4})
 	var beside []*Stream
 	for _, from := range []int{0, 90} {
 		beside = append(beside, ask(t, b, Request{Tokens: prompt[from : from+60], MaxTokens: 20}))
