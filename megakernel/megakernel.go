@@ -56,7 +56,6 @@ const (
 
 	regionInputSums = "input_sums"
 	regionPartials  = "partials"
-	regionSquares   = "squares"
 	regionScratch   = "scratch"
 	regionIndex     = "scratch_index"
 	regionTail      = "tail"

@@ -13,8 +13,8 @@ import (
 )
 
 // Prefill is the kernel of a prefill step: up to thousands of consecutive tokens of one sequence or of several, whose
-// keys and values it appends to the cache, and the token that follows the last one of each, where that is wanted. Packed weights,
-// norm gains, embedding and KV cache are those of the decode kernel it is made for.
+// keys and values it appends to the cache, and the token that follows the last one of each, where that is wanted.
+// Packed weights, norm gains, embedding and KV cache are those of the decode kernel it is made for.
 type Prefill struct {
 	Of      *Kernel // the decode kernel
 	Options PrefillOptions

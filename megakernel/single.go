@@ -19,7 +19,6 @@ type single struct {
 
 	x         dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
 	units     dsl.Buf[dsl.F32]  // shared memory: its units where it is in fixed point
-	squares   dsl.Buf[dsl.F32]  // shared memory: the warps' sums of squares then
 	inputSums *dsl.Buf[dsl.I32] // shared memory: sums of it, where weights have zero points
 	shared    dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
 	part      product.Partials
@@ -49,8 +48,6 @@ func newSingle(b *builder) *single {
 	if b.mk.fixed() {
 		f.units = dsl.Shared[dsl.F32](k, regionUnits, words(regionUnits), at(regionUnits), dsl.Align(16),
 			dsl.Doc("of each group of the input vector, its unit"))
-		f.squares = dsl.Shared[dsl.F32](k, regionSquares, words(regionSquares), at(regionSquares), dsl.Align(16),
-			dsl.Doc("sums of squares of what each consumer warp has staged"))
 		if b.mk.zeros() {
 			sums := dsl.Shared[dsl.I32](k, regionInputSums, words(regionInputSums), at(regionInputSums), dsl.Align(16),
 				dsl.Doc("of each group of the input vector, sums of 32 elements"))
@@ -89,7 +86,8 @@ func (f *single) fixed(i int) *product.FixedInput {
 	return in
 }
 
-// order is by which each warp stages what it multiplies of matrix i's input, nil where warps wait for each other.
+// order returns the order in which warps stage matrix i's input: each what it multiplies, or nil where they wait for
+// each other.
 func (f *single) order(i int) *grid.Order { return product.OwnOrder(f.env.Consumers, f.mk.matrix(i)) }
 
 func (f *single) prologue() {
@@ -131,7 +129,7 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s attention.Step) produ
 func (f *single) norm(x product.Source, n models.Norm, which dsl.Val[dsl.U32], i int) product.NormScale {
 	c := &f.mk.Config
 	in := product.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x,
-		Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: f.mk.matrix(i).Format, Fixed: f.fixed(i), Squares: f.squares}
+		Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: f.mk.matrix(i).Format, Fixed: f.fixed(i)}
 	var scale product.NormScale
 	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale

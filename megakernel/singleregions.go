@@ -29,8 +29,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	}
 	if mk.fixed() {
 		_, units, sums := product.FixedLen(widest)
-		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16},
-			pipeline.Region{Name: regionSquares, Bytes: 4 * o.Consumers, Align: 16})
+		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16})
 		if mk.zeros() {
 			regions = append(regions, pipeline.Region{Name: regionInputSums, Bytes: 4 * sums, Align: 16})
 		}
@@ -39,6 +38,18 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 		regions = append(regions, pipeline.Region{Name: regionResidual, Bytes: 4 * c.Hidden, Align: 16})
 	}
 	return slices.Concat(regions, o.mlp().regions(mk), mk.drawRegions())
+}
+
+// OwnGroups returns how many groups of 128 columns side by side a warp stages for itself of matrix i's input, in the
+// order of the plan table; 0 where the warps wait for each other's, and in kernels of several rows.
+func (mk *Kernel) OwnGroups(i int) int {
+	if mk.Ragged() {
+		return 0
+	}
+	if o := product.OwnOrder(mk.Options.Consumers, mk.matrix(i)); o != nil {
+		return o.Stride
+	}
+	return 0
 }
 
 // zeros is whether groups of weights, the layers' or the LM head's, have zero points.

@@ -70,9 +70,9 @@ func OpenBundle(ctx context.Context, members []Member, w Weights, o Options) (*B
 	return b, nil
 }
 
-// AddPrefill opens a prefill kernel beside the others, on a device of its own: launches with more tokens than the others
-// have rows go through the one of the fewest tokens that has enough. They are of one sequence, or of as many as the
-// kernel takes.
+// AddPrefill opens a prefill kernel beside the others, on a device of its own: launches with more tokens than the
+// others have rows go through the one of the fewest tokens that has enough. They are of one sequence, or of as many as
+// the kernel takes.
 func (b *Bundle) AddPrefill(p *megakernel.Prefill, dev Device) error {
 	r, err := openPrefill(p, dev, b.owner, b.layer, b.pages, b.guard)
 	if err != nil {

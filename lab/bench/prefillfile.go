@@ -89,8 +89,9 @@ func DatasheetPeak(gpu string, inputs pipeline.Format) float64 {
 	return peak
 }
 
-// ProductRate is what PyTorch's product of 8192 tokens with a layer's MLP of llama3-8b sustained in bf16 on a GPU of this
-// product name, in TFLOP/s, beside prompts (bench/compare.py --prefill, docs/prefill.md); 0 where that was not measured.
+// ProductRate is what PyTorch's product of 8192 tokens with a layer's MLP of llama3-8b sustained in bf16 on a GPU of
+// this product name, in TFLOP/s, beside prompts (bench/compare.py --prefill, docs/prefill.md); 0 where that was not
+// measured.
 func ProductRate(gpu string, inputs pipeline.Format) float64 {
 	switch {
 	case inputs == pipeline.FormatE4M3:

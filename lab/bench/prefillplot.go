@@ -34,7 +34,7 @@ func point(k *picture.Curve, tokens int, tflops, flop float64, rounds []float64,
 
 // milliseconds writes a time of µs with three digits, or all of those before the point.
 func milliseconds(us float64) string {
-	if us >= 1e6 {
+	if us >= 999.5e3 {
 		return fmt.Sprintf("%.0f ms", us/1e3)
 	}
 	return fmt.Sprintf("%.3g ms", us/1e3)

@@ -57,8 +57,8 @@ type RaggedSubject struct {
 	Progress func(what string)
 }
 
-// steps are those of stepsOf; where KV heads select pages no part passes the end of one, so that what a row sees does not
-// depend on how its sequence was cut.
+// steps are those of stepsOf; where KV heads select pages no part passes the end of one, so that what a row sees does
+// not depend on how its sequence was cut.
 func (s *RaggedSubject) steps(ref *Reference) [][]Part {
 	page := 0
 	if s.Kernel.Options.Selection {

@@ -18,12 +18,11 @@ func rowsOf(step []Part) (rows int) {
 // MostAtOnce is how many sequences are under way at a time at most.
 const MostAtOnce = 16
 
-// stepsOf cuts sequences of these lengths into steps of up to rows tokens (at least
-// 1), each sequence's tokens in order: steps in which all sequences decode one
-// token, steps in which one is fed as many as there is room for beside the others, or
-// some, and steps of chunks of any sizes. At most 16 sequences are under way at a time;
-// when one ends the next begins. No part passes the end of a page; 0 is no page. A sequence with a number in chunks, which
-// may be nil, has that many tokens in a step or none, what remains of them first. The same arguments give the same steps.
+// stepsOf cuts sequences of these lengths into steps of up to rows tokens (at least 1), each sequence's tokens in
+// order: steps in which all sequences decode one token, steps in which one is fed as many as there is room for beside
+// the others, or some, and steps of chunks of any sizes. At most 16 sequences are under way at a time; when one ends
+// the next begins. No part passes the end of a page; 0 is no page. A sequence with a number in chunks, which may be
+// nil, has that many tokens in a step or none, what remains of them first. The same arguments give the same steps.
 func stepsOf(lengths []int, rows, page int, chunks map[int]int) (steps [][]Part) {
 	fed := make([]int, len(lengths))
 	for n := uint32(0); ; n++ {

@@ -9,7 +9,6 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/attention"
-	"github.com/mkgen/mkgen/tasks/product"
 	"github.com/stretchr/testify/require"
 )
 
@@ -53,22 +52,27 @@ func TestFormatsOfWeightsPass(t *testing.T) {
 	}
 }
 
-// Kernels of integers in which each warp stages the columns that it multiplies, one with a residual vector of its own
-// among them.
+// Kernels of integers in which each warp stages the columns that it multiplies, several groups side by side, the LM
+// head's among them; one has a residual vector of its own.
 func TestKernelsWhoseWarpsStageWhatTheyMultiplyPass(t *testing.T) {
-	for _, name := range deep.Most([]string{"tiny", "gemma-3-4b"}, 2) {
+	for _, name := range deep.Most([]string{"tiny", "gemma-3-4b"}, 1) {
 		c, err := models.Lookup(name)
 		require.NoError(t, err)
-		c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 2, 256, 512, 4, 2, 64, 320
-		o := megakernel.Options{Weights: pipeline.FormatI4G128, Consumers: 2, SMs: 3}
+		c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 2, 1024, 512, 16, 2, 64, 320
+		o := megakernel.Options{Weights: pipeline.FormatI4G128, Head: pipeline.FormatI8, Consumers: 2, SMs: 3}
 		mk, err := megakernel.Build(c, o)
 		require.NoError(t, err)
-		for i := range mk.Plan.Layer {
-			require.NotNil(t, product.OwnOrder(2, &mk.Plan.Layer[i]), mk.Plan.Layer[i].Name)
+		for i, stride := range []int{4, 4, 4, 2} {
+			require.Equal(t, stride, mk.OwnGroups(i), mk.Plan.Layer[i].Name)
 		}
-		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 2, Steps: 2})
+		require.Greater(t, mk.OwnGroups(4), 1, "the LM head")
+		trial, err := NewTrial(mk, 2)
 		require.NoError(t, err)
-		require.NoError(t, r.Err())
+		first, err := trial.Run(t.Context(), mk.IR, 1)
+		require.NoError(t, err)
+		second, err := trial.Run(t.Context(), mk.IR, 2)
+		require.NoError(t, err)
+		require.NoError(t, trial.Judge(first, second).Err(), name)
 	}
 }
 

@@ -39,6 +39,9 @@ func shrink(mk *megakernel.Kernel) (models.Config, megakernel.Options) {
 	columns, part, hidden := o.StageBytes/pipeline.GroupBytes*pipeline.GroupK, pipeline.GroupK, smallHidden
 	if f := o.Weights; f.Parts() >= 4 { // of whose groups inputs are whole, or not
 		part, hidden = f.Columns(), 2*f.Columns()
+		if mk.OwnGroups(megakernel.MatrixQKV) > 0 {
+			hidden = o.Consumers * part
+		}
 		columns = o.StageBytes / f.Of(part) * part
 	}
 	group := c.Heads / c.KVHeads
@@ -105,6 +108,12 @@ func compare(real, small *megakernel.Kernel, context int) (equal []Fact, shrunk 
 	if !real.Ragged() {
 		size("KV splits", func(k *megakernel.Kernel) int { return k.Options.Splits })
 		size("cached tokens without splits", func(k *megakernel.Kernel) int { return max(0, k.Options.Unsplit) })
+	}
+	for i, m := range real.Plan.Layer {
+		if real.OwnGroups(i) > 0 {
+			size("groups side by side of "+m.Name+"'s input that a warp stages for itself",
+				func(k *megakernel.Kernel) int { return k.OwnGroups(i) })
+		}
 	}
 	size("layers", func(k *megakernel.Kernel) int { return k.Config.Layers })
 	size("hidden size", func(k *megakernel.Kernel) int { return k.Config.Hidden })

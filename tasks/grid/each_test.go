@@ -65,14 +65,14 @@ func TestEachOfTakesTheLastOnesWithTheOthers(t *testing.T) {
 
 // A warp has the groups of its order: here those of 2 warps in pairs, and behind them one each.
 func TestValuesInAnOrder(t *testing.T) {
-	order := &grid.Order{Next: 2, Behind: []int{0, 1, 4, 5}}
+	order := &grid.Order{Stride: 2, Offsets: []int{0, 1, 4, 5}}
 	const n = 4 * 64
 	for _, most := range []int{1, 3, 4, 5} {
 		got := visited(t, n, func(r *rig.Rig, count func(i dsl.Val[dsl.U32])) {
-			r.Env.InOrder(order, func() {
+			r.Env.WithOrder(order, func() {
 				round := 0
 				expect := func(i dsl.Val[dsl.U32]) {
-					group := r.Env.Warp.MulC(2).AddC(order.Behind[round])
+					group := r.Env.Warp.MulC(2).AddC(order.Offsets[round])
 					r.K.Assert(i.Eq(group.MulC(32).Add(r.Env.Lane)), "not the order's value")
 					assertGroup(r, i)
 					round++
@@ -91,7 +91,7 @@ func TestValuesInAnOrder(t *testing.T) {
 				})
 				require.Panics(t, func() { r.Env.EachConsumer(n-1, expect) })
 			})
-			r.Env.InOrder(nil, func() { r.Env.EachConsumer(64, func(i dsl.Val[dsl.U32]) { assertGroup(r, i) }) })
+			r.Env.WithOrder(nil, func() { r.Env.EachConsumer(64, func(i dsl.Val[dsl.U32]) { assertGroup(r, i) }) })
 		})
 		require.Equal(t, once(n), got, "%d at once", most)
 	}

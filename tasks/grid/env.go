@@ -19,7 +19,8 @@ type Env struct {
 	Lane u32 // index of this lane
 	Tid  u32 // index of this thread in the CTA; under 32·Consumers for consumers
 
-	// Scratch holds one f32 a consumer warp, for sums over the CTA.
+	// Scratch holds one f32 a consumer warp, for sums over the CTA. From the staging of a product's input in an Order to
+	// its last epilogue it holds the norm's sums of squares.
 	Scratch dsl.Buf[dsl.F32]
 
 	// Scarce is whether a kernel has so much to keep that registers spill without Anew.
@@ -30,7 +31,7 @@ type Env struct {
 
 	WholeWarps bool // EachConsumer and EachOf leave out whole warps only: n is a multiple of their lanes
 
-	order *Order // of EachConsumer and EachOf, nil outside InOrder
+	order *Order // of EachConsumer and EachOf, nil outside WithOrder
 	first u32    // the thread's i of the first round there
 
 	// Trace, unless nil, notes the parts of the consumers' phases.
@@ -94,40 +95,43 @@ func (e *Env) Producing(producers int, body func()) {
 // a wide vector would make hundreds, and nvcc take minutes.
 const maxUnrolled = 16
 
-// Order is which values of i EachConsumer and EachOf have for a warp: in round j the WarpSize values of group number
-// Warp·Next + Behind[j], one a lane.
+// Order says which values of i EachConsumer and EachOf have for a warp: in round j the WarpSize values of group number
+// Warp·Stride + Offsets[j], one a lane.
 type Order struct {
-	Next   int
-	Behind []int // groups, from the warp's first on
+	Stride  int   // groups from a warp's first one to the next warp's
+	Offsets []int // groups from the warp's first one on
 }
 
-// InOrder runs body, whose EachConsumer and EachOf go through all of n = len(o.Behind)·Threads values in o's order,
-// each round written out. With nil they go through theirs.
-func (e *Env) InOrder(o *Order, body func()) {
-	if o != nil {
-		e.order, e.first = o, dsl.Optional(dsl.Opaque(e.Warp).MulC(o.Next*dsl.WarpSize).Add(e.Lane).Named("first"))
+// WithOrder runs body, whose EachConsumer and EachOf go through all of n = len(o.Offsets)·Threads values in o's order,
+// each round written out. With nil they go through theirs. A thread's first value is made anew for each call (Opaque):
+// nvcc would keep it in a register over a whole layer, and spill others.
+func (e *Env) WithOrder(o *Order, body func()) {
+	was, first := e.order, e.first
+	if e.order = o; o != nil {
+		e.first = dsl.Optional(dsl.Opaque(e.Warp).MulC(o.Stride * dsl.WarpSize).Add(e.Lane).Named("first"))
 	}
 	body()
-	e.order, e.first = nil, u32{}
+	e.order, e.first = was, first
 }
 
-// ordered returns i of round j of n values in the order, and how far it is behind that of the first round.
-func (e *Env) ordered(n, j int) (i u32, behind int) {
-	if n != len(e.order.Behind)*e.Threads() {
-		panic(fmt.Sprintf("BUG: %d values in an order of %d rounds of %d threads", n, len(e.order.Behind), e.Threads()))
+// Order returns the order that holds, nil outside WithOrder.
+func (e *Env) Order() *Order { return e.order }
+
+// ordered returns i of round j of n values in the order.
+func (e *Env) ordered(n, j int) u32 {
+	if n != len(e.order.Offsets)*e.Threads() {
+		panic(fmt.Sprintf("BUG: %d values in an order of %d rounds of %d threads", n, len(e.order.Offsets), e.Threads()))
 	}
-	behind = e.order.Behind[j] * dsl.WarpSize
-	return dsl.Optional(e.first.AddC(behind)), behind
+	return dsl.Optional(e.first.AddC(e.order.Offsets[j] * dsl.WarpSize))
 }
 
-// EachConsumer calls body for i = Tid, Tid + Threads, … under n. When n is a
+// EachConsumer calls body for i = Tid, Tid + Threads, … under n, or within WithOrder in its order. When n is a
 // multiple of Threads no lane is left out. Up to maxUnrolled rounds are written
 // out; more are a loop in the kernel.
 func (e *Env) EachConsumer(n int, body func(i u32)) {
 	if e.order != nil {
-		for j := range e.order.Behind {
-			i, _ := e.ordered(n, j)
-			e.inRound(j, func() { body(i) })
+		for j := range e.order.Offsets {
+			e.inRound(j, func() { body(e.ordered(n, j)) })
 		}
 		return
 	}
@@ -182,11 +186,11 @@ func (e *Env) OwnGroups(groups int, body func(i int, group u32)) {
 	}
 }
 
-// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, up to most values of i
-// together, of which value j is behind[j] behind the first, as far as that goes. Where some threads have a value more
-// than others, the last value of those others is below n too, one that is not theirs: what body does with value j it
-// does within mine(j, …), which is for the threads whose value it is. More than maxUnrolled rounds are a loop in the
-// kernel, but for two batches: the longest vector of 70B is 28 rounds of 8 warps.
+// EachOf calls body in the consumer threads for i = Tid, Tid + Threads, … below n, or within WithOrder in its order, up
+// to most values of i together, of which value j is behind[j] behind the first, as far as that goes. Where some threads
+// have a value more than others, the last value of those others is below n too, one that is not theirs: what body does
+// with value j it does within mine(j, …), which is for the threads whose value it is. More than maxUnrolled rounds are
+// a loop in the kernel, but for two batches: the longest vector of 70B is 28 rounds of 8 warps.
 func (e *Env) EachOf(n, most int, body func(is []u32, behind []int, mine func(j int, do func()))) {
 	if e.order != nil {
 		e.eachOfOrdered(n, most, body)
@@ -245,18 +249,14 @@ func (e *Env) EachOf(n, most int, body func(is []u32, behind []int, mine func(j 
 	})
 }
 
-// eachOfOrdered is EachOf in the order that holds.
+// eachOfOrdered does what EachOf does, within WithOrder.
 func (e *Env) eachOfOrdered(n, most int, body func(is []u32, behind []int, mine func(j int, do func()))) {
-	rounds := len(e.order.Behind)
-	for from := 0; from < rounds; from += most {
+	all := e.order.Offsets
+	for from := 0; from < len(all); from += most {
 		var is []u32
 		var behind []int
-		for j := from; j < min(from+most, rounds); j++ {
-			i, at := e.ordered(n, j)
-			is, behind = append(is, i), append(behind, at)
-		}
-		for j, first := len(behind)-1, behind[0]; j >= 0; j-- {
-			behind[j] -= first
+		for j := from; j < min(from+most, len(all)); j++ {
+			is, behind = append(is, e.ordered(n, j)), append(behind, (all[j]-all[from])*dsl.WarpSize)
 		}
 		body(is, behind, func(j int, do func()) { e.inRound(from+j, do) })
 	}
@@ -265,7 +265,7 @@ func (e *Env) eachOfOrdered(n, most int, body func(is []u32, behind []int, mine 
 // inLoop is the number of a round that a device loop counts.
 const inLoop = -1
 
-// inRound runs do with i = Tid + j·Threads.
+// inRound runs do with i of round j: Tid + j·Threads, or of the order.
 func (e *Env) inRound(j int, do func()) {
 	was := e.round
 	e.round = j + 1
@@ -279,7 +279,7 @@ func (e *Env) inRound(j int, do func()) {
 func (e *Env) GroupOf(i u32) u32 {
 	switch {
 	case e.round > 0 && e.order != nil:
-		return e.Warp.MulC(e.order.Next).AddC(e.order.Behind[e.round-1])
+		return e.Warp.MulC(e.order.Stride).AddC(e.order.Offsets[e.round-1])
 	case e.round > 0:
 		return e.Warp.AddC((e.round - 1) * e.Consumers)
 	}
@@ -338,7 +338,9 @@ func (g *Barrier) SyncWhile(meanwhile func()) {
 
 // CountWhile is SyncWhile that orders no memory, but that the CTA's consumer threads have
 // met behind it: who has come through it knows that thread 0 of every CTA has come to it,
-// and must look for itself whether what they all wrote is there.
+// and must look for itself whether what they all wrote is there. Behind a product the arrival says, too, that the CTA's
+// warps have read its input, since they have met at the barrier in front of the epilogue, or of CTAs without a tile
+// behind the staging.
 func (g *Barrier) CountWhile(meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
 	g.e.K.Note("a count of CTAs: thread 0 arrives and polls it until all have; " +

@@ -86,7 +86,8 @@ type Gains struct {
 	N    int               // length of the vector
 	Gain dsl.Buf[dsl.BF16] // of all norms, [norms][N]
 
-	pairs [][]*dsl.Var[dsl.BF16x2] // [element 4i of Env.EachConsumer][2]
+	pairs [][]*dsl.Var[dsl.BF16x2] // [a thread's elements 4i to 4i + 3, in order][2]
+	order *grid.Order              // in which they were fetched
 }
 
 // maxEarlyGains is how many fours of gains a thread keeps at most.
@@ -105,46 +106,51 @@ func (t *Gains) Start(e *grid.Env) {
 	}
 }
 
-// problem says what is wrong where a norm of n elements is to take its gains from here.
-func (t *Gains) problem(n int) string {
-	if t == nil || t.N == n {
+// problem says what is wrong where a norm of n elements that are staged in an order is to take its gains from here.
+func (t *Gains) problem(n int, order *grid.Order) string {
+	switch {
+	case t == nil:
 		return ""
+	case t.N != n:
+		return fmt.Sprintf("norm input: Early is for %d elements, want %d", t.N, n)
+	case len(t.pairs) > 0 && !sameOrder(t.order, order):
+		return fmt.Sprintf("norm input: Early was fetched in order %v, want %v", t.order, order)
 	}
-	return fmt.Sprintf("norm input: Early is for %d elements, want %d", t.N, n)
+	return ""
 }
 
-// Fetch reads the gains of a norm, in all consumer threads: of the elements that a thread stages in the order, or
-// where that is nil in EachConsumer's.
+func sameOrder(a, b *grid.Order) bool {
+	return a == b || a != nil && b != nil && a.Stride == b.Stride && slices.Equal(a.Offsets, b.Offsets)
+}
+
+// Fetch reads the gains of a norm, in all consumer threads: of the elements that a thread stages in the order, or where
+// that is nil in EachConsumer's. The norm's input is to be staged in the same one.
 func (t *Gains) Fetch(e *grid.Env, norm u32, order *grid.Order) {
-	norm = dsl.Optional(norm)
+	norm, t.order = dsl.Optional(norm), order
 	if order != nil && len(t.pairs) > 0 {
-		e.InOrder(order, func() {
-			n := 0
+		nth := 0
+		e.WithOrder(order, func() {
 			e.EachConsumer(t.N/4, func(i u32) {
-				for j, v := range t.load(e, norm, i) {
-					t.pairs[n][j].Set(v)
-				}
-				n++
+				t.set(nth, t.load(e, norm, i))
+				nth++
 			})
 		})
 		return
 	}
-	for n, to := range t.pairs {
+	for n := range t.pairs {
 		i := e.Tid.AddC(n * e.Threads())
-		load := func() {
-			for j, v := range t.load(e, norm, i) {
-				to[j].Set(v)
-			}
-		}
 		if (n+1)*e.Threads() <= t.N/4 {
-			load()
+			t.set(n, t.load(e, norm, i))
 		} else { // the last ones
-			e.K.IfElse(i.LtC(t.N/4), load, func() {
-				for _, v := range to {
-					v.Set(dsl.Lit[dsl.BF16x2](e.K, 0))
-				}
-			})
+			none := dsl.Lit[dsl.BF16x2](e.K, 0)
+			e.K.IfElse(i.LtC(t.N/4), func() { t.set(n, t.load(e, norm, i)) }, func() { t.set(n, []pair{none, none}) })
 		}
+	}
+}
+
+func (t *Gains) set(nth int, gains []pair) {
+	for j, v := range gains {
+		t.pairs[nth][j].Set(v)
 	}
 }
 

@@ -2,7 +2,6 @@ package product
 
 import (
 	"math"
-	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
@@ -32,41 +31,17 @@ type FixedInput struct {
 	Order *grid.Order
 }
 
-// mostOwnRounds is how many groups of its own a warp stages at most, since all are written out: those of 70B's longest
-// vector beside 8 warps.
-const mostOwnRounds = 28
-
-// OwnOrder is the order of the groups of m's input by which each of the consumer warps stages those that it multiplies.
-// It is nil where some warps have more than others, more than mostOwnRounds, or of E2M1 one of another's, and where
-// some CTAs have no tile: their warps would meet nowhere before the CTA says that it has read its input.
-func OwnOrder(consumers int, m *pipeline.MatrixPlan) *grid.Order {
-	g := &GEMV{M: m, Fixed: &FixedInput{K: m.K}}
-	p := g.int4(nil)
-	if p == nil || p.Shape.E2M1 || m.K%i4.Columns != 0 || slices.Min(m.Count) == 0 {
+// order returns Order; nil of no FixedInput.
+func (f *FixedInput) order() *grid.Order {
+	if f == nil {
 		return nil
 	}
-	o := &grid.Order{Next: pieceOf(consumers, p, m.ChunkColumns(0))}
-	for part := range m.ChunksPerTile {
-		columns := m.ChunkColumns(part)
-		n := pieceOf(consumers, p, columns)
-		if n != o.Next || columns%(n*consumers*i4.Columns) != 0 {
-			return nil
-		}
-		for first := 0; first < columns/i4.Columns; first += n * consumers {
-			for block := range n {
-				o.Behind = append(o.Behind, part*m.ChunkK/i4.Columns+first+block)
-			}
-		}
-	}
-	if len(o.Behind) > mostOwnRounds {
-		return nil
-	}
-	return o
+	return f.Order
 }
 
 // wait makes what has been staged visible to those that read it: all consumer warps, or with an Order each its own.
 func (f *FixedInput) wait(e *grid.Env) {
-	if f != nil && f.Order != nil {
+	if f.order() != nil {
 		e.K.SyncWarp()
 		return
 	}
@@ -91,7 +66,6 @@ func (f *FixedInput) problem(name string) string {
 	}
 	words, units, sums := FixedLen(f.K)
 	return rule.First(
-		rule.Need(f.Order == nil || len(f.Order.Behind) > 0, "%s: an order of no groups", name),
 		rule.Need(f.K > 0 && f.K%i4.Columns == 0, "%s: an input of %d elements, want a multiple of %d", name, f.K,
 			i4.Columns),
 		rule.Need(int(f.Bytes.Len()) >= words, "%s: the input's bytes have %d words, want %d", name, f.Bytes.Len(), words),

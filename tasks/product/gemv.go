@@ -129,6 +129,8 @@ func (g *GEMV) problem(e *grid.Env, r *pipeline.Ring) string {
 			g.M.Format),
 		rule.Need(g.Fixed == nil || g.Fixed.K == g.M.KPadded && g.Fixed.Wide == (g.M.Format.Bits() == 8),
 			"%s: Fixed is not for a token of %d elements and %d bits", g.Name, g.M.KPadded, g.M.Format.Bits()),
+		rule.Need(g.Fixed.order() == nil || sameOrder(g.Fixed.Order, OwnOrder(e.Consumers, g.M)),
+			"%s: Fixed is staged in another order than warps multiply it", g.Name),
 		rule.Need(g.Fixed != nil || int(g.X.Len()) >= g.M.KPadded,
 			"%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
 		rule.Need(g.Idle == 0 || g.Idle%4 == 0 && int(g.X.Len()) >= 2*g.Idle+min(g.M.ChunkK, g.M.KPadded),
@@ -140,10 +142,9 @@ func (g *GEMV) problem(e *grid.Env, r *pipeline.Ring) string {
 		g.heldRule(e))
 }
 
-// Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to
-// the epilogue. X must be complete and visible to all consumer threads. Between
-// the end of one Consume and the next use of X or Part a barrier of the consumer
-// warps must lie; a sync has one.
+// Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to the epilogue. X must be complete and
+// visible to all consumer threads, Fixed with an Order to the warps of each part. Between the end of one Consume and
+// the next use of X or Part a barrier of the consumer warps must lie; a sync has one.
 func (g *GEMV) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, epilogue Epilogue) {
 	k := e.K
 	if p := g.problem(e, r); p != "" {

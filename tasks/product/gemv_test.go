@@ -288,8 +288,8 @@ func TestWarpsStageWhatTheyMultiply(t *testing.T) {
 			if order != nil {
 				var groups []int
 				for w := range x.consumers {
-					for _, behind := range order.Behind {
-						groups = append(groups, w*order.Next+behind)
+					for _, behind := range order.Offsets {
+						groups = append(groups, w*order.Stride+behind)
 					}
 				}
 				slices.Sort(groups)

@@ -1,6 +1,8 @@
 package product
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/i4"
@@ -44,6 +46,38 @@ func pieceOf(consumers int, p *Int4, columns int) (n int) {
 		}
 	}
 	return n
+}
+
+// mostOwnRounds is how many groups of its own a warp stages at most, since all are written out: those of 70B's longest
+// vector beside 8 warps.
+const mostOwnRounds = 28
+
+// OwnOrder returns the order in which each of the consumer warps stages those groups of m's input that it multiplies,
+// as inputInt4 loads them. It returns nil where some warps have more of them than others or more than mostOwnRounds, of
+// E2M1, whose tables are made of any unit, and where some CTAs have no tile: their warps would not meet before the CTA
+// says that it has read its input (grid.Barrier.CountWhile).
+func OwnOrder(consumers int, m *pipeline.MatrixPlan) *grid.Order {
+	p := Int4Of(m.Name, m, nil, nil)
+	if p == nil || p.Shape.E2M1 || m.K%i4.Columns != 0 || slices.Min(m.Count) == 0 {
+		return nil
+	}
+	o := &grid.Order{Stride: pieceOf(consumers, p, m.ChunkColumns(0))}
+	for part := range m.ChunksPerTile {
+		columns := m.ChunkColumns(part)
+		n := pieceOf(consumers, p, columns)
+		if n != o.Stride || columns%(n*consumers*i4.Columns) != 0 {
+			return nil
+		}
+		for piece := 0; piece < columns/i4.Columns; piece += n * consumers {
+			for block := range n {
+				o.Offsets = append(o.Offsets, part*m.ChunkK/i4.Columns+piece+block)
+			}
+		}
+	}
+	if len(o.Offsets) > mostOwnRounds {
+		return nil
+	}
+	return o
 }
 
 // pieces is how many parts of n columns the warps share among them: of integers pieces, else tile groups.

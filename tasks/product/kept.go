@@ -106,6 +106,9 @@ func (t keptSum) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
 	}
 	scale = scale.Named("added_scale")
 	e.Sync() // Scratch is used again
+	if p := t.Early.problem(t.N, e.Order()); p != "" {
+		k.Require(false, "%s", p)
+	}
 	gains, nth := t.Early, 0
 	if gains == nil {
 		gains = &Gains{N: t.N, Gain: t.Gain}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/grid"
 	"github.com/mkgen/mkgen/tasks/internal/rig"
 	"github.com/mkgen/mkgen/tasks/product"
 )
@@ -56,6 +57,12 @@ func TestWhatProductsRefuse(t *testing.T) {
 			m := *g.M
 			m.ChunkK = 96
 			g.M = &m
+		})},
+		{"gemv", "w: Fixed is staged in another order than warps multiply it", gemv(func(r *rig.Rig, g *product.GEMV) {
+			m := *g.M
+			m.Format = pipeline.FormatI4G128
+			g.M, g.Fixed = &m, fixedInput(r, &m)
+			g.Fixed.Order = &grid.Order{Stride: 3, Offsets: []int{1}}
 		})},
 		{"vector", "embedding: length 6 is not a positive multiple of 4", vector(func(r *rig.Rig) {
 			e := product.Embedding{N: 6, Vocab: 2, Table: rig.In[dsl.BF16](r, "table", nil, 12)}

@@ -13,7 +13,7 @@ import (
 func (f *FixedInput) stageVector(e *grid.Env, from Source, n, shift int, use func(i u32) func(x []f32) [4]f32) {
 	k, whole := e.K, n/i4.Columns*i4.Columns
 	e.WholeWarps = true
-	e.InOrder(f.Order, func() {
+	e.WithOrder(f.Order, func() {
 		from.elements(e, whole, func(i u32) func(x []f32) {
 			made := use(i)
 			return func(x []f32) { f.Stage(e, e.GroupOf(i), made(x), shift) }

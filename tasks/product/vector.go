@@ -165,25 +165,22 @@ type NormInput struct {
 
 	// Early, unless nil, is where this norm's gains have been fetched to, in the order of Fixed.
 	Early *Gains
-	// Squares is where the warps' sums of squares meet where Fixed has an Order: shared memory, one a consumer warp.
-	Squares dsl.Buf[dsl.F32]
 }
 
-// NormScale is RMSNorm's scale of a product's input, for the product's epilogue: where warps stage what each of them
-// multiplies, it is known behind the barrier at which the product's sums meet.
+// NormScale returns RMSNorm's scale of a product's input. Only the product's epilogue may call it: where each warp
+// stages what it multiplies, the warps' sums of squares are there behind the barrier in front of the epilogue, in
+// Env.Scratch.
 type NormScale func() f32
 
-// KnownScale is the scale v.
+// KnownScale returns a scale that is there already.
 func KnownScale(v f32) NormScale { return func() f32 { return v } }
 
 // Emit runs in the consumer warps and returns the scale. norm picks the row of
 // Gain. On return Dst is complete for all consumers, or where Fixed has an Order each warp's part for that warp.
 func (t *NormInput) Emit(e *grid.Env, norm u32) NormScale {
 	k := e.K
-	own := t.Fixed != nil && t.Fixed.Order != nil
-	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Format, t.Dst, t.Fixed), t.Early.problem(t.N),
-		rule.First(rule.Need(!own || t.None || int(t.Squares.Len()) >= e.Consumers,
-			"norm input: Squares has %d elements, want one a consumer warp, %d", t.Squares.Len(), e.Consumers))); p != "" {
+	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Format, t.Dst, t.Fixed),
+		t.Early.problem(t.N, t.Fixed.order())); p != "" {
 		k.Require(false, "%s", p)
 		return KnownScale(k.F32(1))
 	}
@@ -216,18 +213,18 @@ func (t *NormInput) Emit(e *grid.Env, norm u32) NormScale {
 	if n := len(gains.pairs); n > 0 && nth%n != 0 {
 		panic("BUG: a source of a norm's input came to other elements than its gains")
 	}
-	if own {
-		k.Note("each warp goes on with its own columns; the norm's scale is made where their sums meet")
+	if t.Fixed.order() != nil {
+		k.Note("each warp goes on with its own columns; the norm's scale is made behind the barrier in front of the epilogue")
 		t.Fixed.wait(e)
 		sum := dsl.WarpSum(squares.Get())
-		k.If(e.Lane.EqC(0), func() { t.Squares.Store(e.Warp, sum) })
-		return func() f32 { return t.scale(e, dsl.SumOf(t.Squares, e.Consumers)) }
+		k.If(e.Lane.EqC(0), func() { e.Scratch.Store(e.Warp, sum) })
+		return func() f32 { return t.scale(e, dsl.SumOf(e.Scratch, e.Consumers)) }
 	}
 	k.Note("the norm's scale: one over the root of the mean square")
 	return KnownScale(t.scale(e, dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)))
 }
 
-// scale is 1/√(mean(x²) + ε), of the sum of squares.
+// scale returns 1/√(mean(x²) + ε), of the sum of squares.
 func (t *NormInput) scale(e *grid.Env, sum f32) f32 {
 	mean := sum.Mul(e.K.F32(1 / float64(t.N)))
 	return dsl.Rsqrt(mean.Add(e.K.F32(t.Eps))).Named("scale")

@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/half"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/grid"
 	"github.com/mkgen/mkgen/tasks/internal/rig"
 	"github.com/mkgen/mkgen/tasks/product"
 	"github.com/stretchr/testify/require"
@@ -181,4 +182,58 @@ func TestPlainInputCopiesAndPads(t *testing.T) {
 			require.Equal(t, append(x, make([]half.BF16, rig.Padded(c.n)-c.n)...), inOrder(rig.BF16s(r.Run()["staged"])))
 		})
 	}
+}
+
+// A norm's input that each warp stages for itself gives the products of one that all warps wait for, and its scale but
+// for the order of the sum; also where gains were fetched before. In another order these are refused.
+func TestNormInputOfWarpsThatStageWhatTheyMultiply(t *testing.T) {
+	const n, rows, consumers = 2048, 16, 4
+	rng := rig.Rand(11)
+	x, gains, w := rig.Floats(rng, n, 1), rig.Normals(rng, 2*n, 1), rig.Normals(rng, rows*n, 1)
+	multiply := func(own, early bool, fetched func(*grid.Order) *grid.Order) (y, scales []float64, err error) {
+		r := rig.New(t, rig.Setup{Consumers: consumers, Stage: 9216, Stages: 3,
+			Matrices: []pipeline.Matrix{{Name: "w", Rows: rows, K: n, Format: pipeline.FormatI4G128}}})
+		m := &r.Plan.Layer[0]
+		packed := gemvCase{k: n}.packed(t, r.Plan, w)
+		weights := rig.In[dsl.B128](r, "w", packed, len(packed)/16)
+		g := &product.GEMV{Name: "w", M: m, Fixed: fixedInput(r, m), X: dsl.Shared[dsl.BF16](r.K, "input", n, dsl.Align(16)),
+			Part: product.Partials{Buf: dsl.Shared[dsl.F32](r.K, "partials", product.PartialsLen(consumers), dsl.Align(16))}}
+		require.Equal(t, &grid.Order{Stride: 4, Offsets: []int{0, 1, 2, 3}}, g.Fixed.Order)
+		if !own {
+			g.Fixed.Order = nil
+		}
+		norm := product.NormInput{N: n, Eps: 1e-5, X: product.FromBuf(rig.In[dsl.F32](r, "x", rig.F32Bytes(x), n)),
+			Gain: rig.In[dsl.BF16](r, "gains", rig.BF16Bytes(gains), 2*n), Dst: g.X, Format: m.Format, Fixed: g.Fixed}
+		out, scale := rig.Out[dsl.F32](r, "y", rows), rig.Out[dsl.F32](r, "scale", rows)
+		r.Body(func(cons *pipeline.Consumer) {
+			if early {
+				norm.Early = &product.Gains{N: n, Gain: norm.Gain}
+				norm.Early.Start(r.Env)
+				norm.Early.Fetch(r.Env, r.K.U32(1), fetched(g.Fixed.Order))
+			}
+			s := norm.Emit(r.Env, r.K.U32(1))
+			g.Consume(r.Env, cons, r.Ring, r.Share(0), func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+				out.StoreN(row, []dsl.Val[dsl.F32]{y0, y1})
+				scale.StoreN(row, []dsl.Val[dsl.F32]{s(), s()})
+			})
+		}, func(p *pipeline.Producer) { g.Produce(r.Env, p, r.Share(0), weights, r.From(0)) })
+		if err := r.K.Err(); err != nil {
+			return nil, nil, err
+		}
+		got := r.Run()
+		return rig.F32s(got["y"]), rig.F32s(got["scale"]), nil
+	}
+	same := func(o *grid.Order) *grid.Order { return o }
+	want, scales, err := multiply(false, false, same)
+	require.NoError(t, err)
+	for _, early := range []bool{false, true} {
+		y, s, err := multiply(true, early, same)
+		require.NoError(t, err)
+		require.Equal(t, want, y, "early %v", early)
+		for i := range s {
+			require.InEpsilon(t, scales[i], s[i], 0x1p-22)
+		}
+	}
+	_, _, err = multiply(true, true, func(*grid.Order) *grid.Order { return nil })
+	require.ErrorContains(t, err, "Early was fetched in order")
 }
