@@ -238,6 +238,9 @@ func killSubjects(t *testing.T) []killSubject {
 		x := promptSubjects[3]
 		x.several = several
 		all = append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, x))
+		// a block of keys comes by two copies
+		wide := promptSubject{sms: 2, room: 64, cached: 56, heads: 3, dim: 128, several: several}
+		all = append(all, ofPrompts("bf16, heads of 128", pipeline.FormatBF16, wide))
 		cache := promptSubject{sms: 2, room: 64, cached: 56, kv: attention.KVE4M3, several: several}
 		all = append(all, ofPrompts("KV e4m3, cached tokens", pipeline.FormatBF16, cache))
 		for i, x := range append(slices.Clone(promptSubjects), cache) {

@@ -140,6 +140,7 @@ var codedElsewhere = mutate.Excuses{
 type promptSubject struct {
 	sms, room, hidden, cached int
 	heads                     int  // three for each KV head; 0: as many as tiny has
+	dim                       int  // of a head; 0: as tiny has it
 	norms                     bool // behind the branches, and of all of q and of k: phases that tiny has not
 	head                      pipeline.Format
 	kv                        attention.KVType // of the cache; "": bf16
@@ -179,6 +180,7 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 	if x.heads > 0 {
 		c.Heads, c.KVHeads = x.heads, x.heads/3
 	}
+	c.HeadDim = cmp.Or(x.dim, c.HeadDim)
 	if x.norms {
 		c.Traits.Norms, c.Traits.QKNorm = models.NormsAfter, models.QKNormWide
 		c.Names = models.TensorNames{models.RolePostAttn: "attn.%d", models.RolePostMLP: "mlp.%d"}
