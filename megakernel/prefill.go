@@ -42,6 +42,9 @@ type PrefillOptions struct {
 	// Activations is the format of the inputs of the layers' products: bf16, which "" stands for, or e4m3 with a scale a
 	// token, beside weights of e4m3.
 	Activations pipeline.Format
+	// DownParts is how many parts of its columns the down projection is multiplied in, side by side, and added behind a
+	// sync (prefill.GEMM.Parts); default 1.
+	DownParts int
 }
 
 // coded is whether the inputs of the layers' products are e4m3.
@@ -94,7 +97,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	if o.Groups == 0 {
 		o.Groups = 2
 	}
-	o.Sequences = max(o.Sequences, 1)
+	o.Sequences, o.DownParts = max(o.Sequences, 1), max(o.DownParts, 1)
 	if o.Cluster == 0 {
 		o.Cluster = 1
 		if mk.Options.SMs%2 == 0 && mk.Options.Page >= attention.PrefillPage {
@@ -135,6 +138,10 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	p := &Prefill{Of: mk, Options: o}
 	if mk.Options.otherWeights() != "" && !o.coded() {
 		p.image = mk.Plan.InBF16()
+	}
+	if columns := 2 * p.depth(MatrixDown) * o.DownParts; o.DownParts > 1 && p.matrix(MatrixDown).KPadded%columns != 0 {
+		return refuse("a down projection of %d columns in %d parts, want a multiple of %d", p.matrix(MatrixDown).KPadded,
+			o.DownParts, columns)
 	}
 	p.choose()
 	if p.Stages < 2 {
@@ -245,9 +252,17 @@ func (p *Prefill) choose() {
 	}
 }
 
+// parts is how many parts of its columns matrix i is multiplied in.
+func (p *Prefill) parts(i int) int {
+	if i == MatrixDown {
+		return p.Options.DownParts
+	}
+	return 1
+}
+
 // waves is how often the grid takes tiles of matrix i, of that many pieces of tokens.
 func (p *Prefill) waves(i, pieces int) int {
-	units := p.gemm(i).Tiles() * pieces
+	units := p.gemm(i).Tiles() * pieces * p.parts(i)
 	if p.Options.apart() {
 		units /= p.Options.Cluster
 	}
@@ -335,6 +350,6 @@ func (p *Prefill) gemm(i int) *prefill.GEMM {
 	}
 	return &prefill.GEMM{Name: m.Name, Input: input, M: m, Plan: p.plan(i), Final: i == prefillHead,
 		Late:    p.plan(i) == p.image,
-		Columns: p.Columns[i], Depth: p.Depth[i],
+		Columns: p.Columns[i], Depth: p.Depth[i], Parts: p.parts(i),
 		Groups: p.Options.Groups, Cluster: p.Options.Cluster, Apart: p.Options.apart()}
 }

@@ -143,6 +143,10 @@ func (f *prefillFlow) declare() {
 			in.Codes, in.Scales = f.codes, f.scales
 			in.Beside = f.mk.Options.Fault == FaultTokenScale && i == MatrixDown
 		}
+		if n := f.gemms[i].Parts; n > 1 {
+			f.gemms[i].Sums = dsl.Global[dsl.F32](k, "part_"+f.gemms[i].Name, f.gemms[i].SumsLen(room), dsl.Align(16),
+				bufDoc("sums of %d parts of the columns, as threads have them", n))
+		}
 		w := f.bufs.weights
 		if f.gemms[i].Late {
 			w = f.image
@@ -340,8 +344,14 @@ func (f *prefillFlow) product(i int, s attention.Step, span prefill.Span, epilog
 		q := &prefill.Quantise{From: f.activations(g.M.K), X: f.inputs[i], To: *g.Input}
 		f.phase("quantise "+g.Name, true, func() { q.Emit(f.env, span, f.p.Options.Padded()) })
 	}
-	f.phase(g.Name, true, func() {
-		g.Consume(f.env, f.cons, f.ring, s.Layer, span, f.p.stageBytes, epilogue)
+	finish := func() { g.Consume(f.env, f.cons, f.ring, s.Layer, span, f.p.stageBytes, epilogue) }
+	name := g.Name
+	if g.Parts > 1 {
+		f.phase(name, false, finish)
+		name, finish = name+" sums", func() { g.Finish(f.env, s.Layer, span, epilogue) }
+	}
+	f.phase(name, true, func() {
+		finish()
 		if then != nil {
 			then()
 		}

@@ -15,7 +15,8 @@ type prefillSyncs struct {
 }
 
 // layerSyncs counts them: one behind every product and attention, one behind norms of all of q and of k, one behind
-// each branch that is added behind a norm, and one behind the rounding of each product's input to e4m3.
+// each branch that is added behind a norm, one behind the rounding of each product's input to e4m3, and one behind the
+// parts of a product.
 func (p *Prefill) layerSyncs() (s prefillSyncs) {
 	l, branch := p.Of.kind(), 0
 	if p.Of.kept() {
@@ -34,6 +35,9 @@ func (p *Prefill) layerSyncs() (s prefillSyncs) {
 	s.inputs[MatrixGateUp] = s.inputs[MatrixO] + 1 + branch + rounds
 	s.inputs[MatrixDown] = s.inputs[MatrixGateUp] + 1 + rounds
 	s.all = s.inputs[MatrixDown] + 1 + branch
+	if p.parts(MatrixDown) > 1 { // the parts, and their sums
+		s.all++
+	}
 	if p.Options.several() { // behind the picked vectors
 		s.inputs[prefillHead] = 1
 	}

@@ -37,7 +37,7 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	layer, pieces := 0.0, pipeline.CeilDiv(n, p.Options.Padded())
 	for i := range layerMatrices {
 		m := p.matrix(i)
-		cost, bytes := float64(p.waves(i, pieces)*p.tileCost(p.Columns[i]))*float64(m.K), 2.0
+		cost, bytes := float64(p.waves(i, pieces)*p.tileCost(p.Columns[i]))*float64(m.K)/float64(p.parts(i)), 2.0
 		if p.coded(i) { // twice as many columns at once; the input is read twice in bf16, and written
 			cost, bytes = cost/2, 1
 			layer += 5 * float64(n) * float64(m.K) / memory

@@ -146,6 +146,7 @@ type promptSubject struct {
 	kv                        attention.KVType // of the cache; "": bf16
 	coded                     bool             // inputs of products in e4m3
 	several                   bool             // sequences: the 40 tokens are of three, see parts
+	down                      int              // parts of the columns of the down projection; 0: one
 	split                     bool             // keys and values, in as many parts as there can be
 	loud                      float64          // factor of scores; 0: as tiny has it
 }
@@ -181,18 +182,21 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 		c.Heads, c.KVHeads = x.heads, x.heads/3
 	}
 	c.HeadDim = cmp.Or(x.dim, c.HeadDim)
+	if x.down > 0 {
+		c.Intermediate = 512
+	}
 	if x.norms {
 		c.Traits.Norms, c.Traits.QKNorm = models.NormsAfter, models.QKNormWide
 		c.Names = models.TensorNames{models.RolePostAttn: "attn.%d", models.RolePostMLP: "mlp.%d"}
 	}
 	shared := 80 << 10 // two stages
-	if x.room > 128 {
+	if x.room > 128 || x.down > 0 {
 		shared = 100 << 10
 	}
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: shared, Weights: weights, Head: x.head,
 		KV: x.kv})
 	require.NoError(t, err)
-	o := megakernel.PrefillOptions{Tokens: x.room, Groups: 2, Cluster: 2}
+	o := megakernel.PrefillOptions{Tokens: x.room, Groups: 2, Cluster: 2, DownParts: x.down}
 	if x.coded {
 		o.Activations = pipeline.FormatE4M3
 	}
@@ -302,6 +306,19 @@ func TestMutantsOfThePhasesOfNormsInAPrefillKernelAreReported(t *testing.T) {
 			Why: "behind that wait: the next product's consumers wait for what the producer copies", Rule: mutate.Causality},
 	}
 	require.NoError(t, excuses.Check(left, excuses))
+}
+
+// Each synchronisation between the parts of a product and their sums, and behind these, is reported when it is left out,
+// weakened or miscounted.
+func TestMutantsOfMergedPartsOfAProductAreReported(t *testing.T) {
+	deep.Only(t)
+	reported, left := promptSubject{sms: 4, room: 64, down: 2}.try(t, pipeline.FormatBF16, nil,
+		func(mu mutate.Mutation) bool {
+			return prefillExcuses.Of(mu) == nil && (mu.Class == mutate.Remove || mu.Class == mutate.Weaken || mu.Class == mutate.Count) &&
+				strings.HasPrefix(mu.Region, "sync after down")
+		})
+	require.GreaterOrEqual(t, len(reported), 12)
+	require.Empty(t, left)
 }
 
 // Each synchronisation of and behind a phase that rounds inputs to e4m3 is reported when it is left out, weakened or

@@ -41,6 +41,13 @@ func prefillWith(t *testing.T, of megakernel.Options, with runtime.Options, o me
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
+	return prefillOf(t, c, of, with, o, pages)
+}
+
+// prefillOf is prefillWith of another model.
+func prefillOf(t *testing.T, c models.Config, of megakernel.Options, with runtime.Options, o megakernel.PrefillOptions,
+	pages int) (*runtime.Prefill, *runtime.Sequence, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
+	t.Helper()
 	mk, err := megakernel.Build(c, of)
 	require.NoError(t, err)
 	p, err := megakernel.BuildPrefill(mk, o)
@@ -195,6 +202,52 @@ func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
 			require.Equal(t, first, got, "%+v, seed %d: other keys or values", o, seed)
 		}
 	}
+}
+
+// A down projection in parts of its columns has the same bits under every schedule, and but for the order of sums those
+// of one in one.
+func TestPartsOfTheDownProjection(t *testing.T) {
+	ofValues(t)
+	const pages = 12
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Intermediate = 512
+	tokens, table := synth.Tokens(4, 0, 72, 320), make([]uint32, pages-1)
+	for i := range table {
+		table[i] = uint32(i)
+	}
+	var want []float32
+	for _, o := range []megakernel.PrefillOptions{{Tokens: 128}, {Tokens: 128, DownParts: 4}, {Tokens: 64, DownParts: 2},
+		{Tokens: 256, DownParts: 2, Sequences: 3}} {
+		r, _, wide, _, mk := prefillOf(t, c, megakernel.Options{SMs: 4, Page: 8}, runtime.Options{}, o, pages)
+		var first []float32
+		for seed := range uint64(len(interp.Policies())) {
+			wide.Reseed(seed)
+			for at := 0; at < len(tokens); at += 64 {
+				_, err := r.Run(t.Context(), tokens[at:min(at+64, len(tokens))], at, table, at+64 < len(tokens))
+				require.NoError(t, err, "%+v, seed %d", o, seed)
+			}
+			logits := make([]float32, mk.Config.Vocab)
+			require.NoError(t, r.Logits(0, logits))
+			if first == nil {
+				first = logits
+			}
+			require.Equal(t, first, logits, "%+v, seed %d", o, seed)
+		}
+		if want == nil {
+			want = first
+		}
+		for i := range want {
+			require.InDelta(t, want[i], first[i], 0.02, "%+v, logit %d", o, i)
+		}
+		if o.DownParts > 1 && o.Tokens == 128 {
+			require.NotEqual(t, want, first, "parts round otherwise: there are some")
+		}
+	}
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4, Page: 8})
+	require.NoError(t, err)
+	_, err = megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: 128, DownParts: 3})
+	require.ErrorContains(t, err, "a down projection of 512 columns in 3 parts, want a multiple of 384")
 }
 
 func widened(v []float32) (out []float64) {

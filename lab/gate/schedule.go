@@ -46,13 +46,17 @@ func stepsOf(lengths []int, rows, page int, chunks map[int]int) (steps [][]Part)
 }
 
 // prefillChunks are the sequences that prefill kernels get in chunks of one size: the longest one, and the first two
-// others. Long prompts come in chunks of a kernel's most tokens; 17 is one more than the decode kernels have rows.
+// others, where they are as long. Long prompts come in chunks of a kernel's most tokens; 17 is one more than the decode
+// kernels have rows.
 func prefillChunks(lengths []int) map[int]int {
 	longest := slices.Index(lengths, slices.Max(lengths))
-	chunks := map[int]int{longest: 512}
-	for q := range lengths {
-		if n := len(chunks); q != longest && n < 3 {
-			chunks[q] = []int{17, 256}[n-1]
+	sizes, chunks := []int{17, 256}, map[int]int{}
+	for q, length := range lengths {
+		switch {
+		case q == longest && length >= 512:
+			chunks[q] = 512
+		case q != longest && len(sizes) > 0 && length >= sizes[0]:
+			chunks[q], sizes = sizes[0], sizes[1:]
 		}
 	}
 	return chunks

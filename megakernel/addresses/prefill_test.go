@@ -57,6 +57,18 @@ func TestPrefillKernelsOfSeveralSequences(t *testing.T) {
 	}
 }
 
+// Of a down projection in parts, too: each has sums of its own.
+func TestPrefillKernelsWithPartsOfTheDownProjection(t *testing.T) {
+	for _, tokens := range deep.Most([]int{128, 1024}, 1) {
+		p, err := megakernel.BuildPrefill(kernel(t, "llama3-8b", megakernel.Options{}),
+			megakernel.PrefillOptions{Tokens: tokens, DownParts: 4})
+		require.NoError(t, err)
+		r := addresses.CheckPrefill(p, p.IR, addresses.Positions)
+		require.Empty(t, r.Findings)
+		require.Greater(t, r.Accesses, 300)
+	}
+}
+
 // What reaches one too far is reported where it tells.
 func TestPrefillIndicesOneTooFar(t *testing.T) {
 	for _, x := range []struct {

@@ -58,6 +58,10 @@ type GEMM struct {
 	// Input is the input in e4m3, which weights of e4m3 are multiplied by as they are packed; nil: it is in bf16. Sums
 	// are multiplied by the scales of their token and of their row.
 	Input *Codes
+	// Parts is how many parts of the columns are multiplied apart from each other, as tiles of their own whose sums go to
+	// Sums; Finish adds them, in order, behind a sync. 0 and 1 are one part, which Consume finishes.
+	Parts int
+	Sums  dsl.Buf[dsl.F32] // SumsLen long
 
 	w, x   dsl.TensorMap // see Maps
 	packed dsl.Buf[dsl.F32]
@@ -165,6 +169,7 @@ func (g *GEMM) problem(e *grid.Env, r *pipeline.TileRing, stage int) string {
 		rule.Need(g.Input == nil || g.M.KPadded%g.Depth == 0 && g.Input.K == g.M.KPadded,
 			"%s: %d columns in stages of %d by an input of %d, want a multiple, and as many", g.Name, g.M.KPadded, g.Depth,
 			g.inputColumns()),
+		g.splitRule(),
 		rule.Need(g.StageBytes() <= stage, "%s: a stage of %d bytes, want %d", g.Name, stage, g.StageBytes()))
 }
 
@@ -175,8 +180,17 @@ func (g *GEMM) inputColumns() int {
 	return g.Input.K
 }
 
-// prefillUnit is a tile of the product: which tile of rows, and the first of the CTA's tokens.
-type prefillUnit struct{ tile, token u32 }
+// prefillUnit is a tile of the product: which tile of rows, the first of the CTA's tokens, and the first stage of columns,
+// which is not given where a tile has all of them.
+type prefillUnit struct{ tile, token, first u32 }
+
+// step is the number of the tile's i-th stage of columns.
+func (u prefillUnit) step(i u32) u32 {
+	if !u.first.Given() {
+		return i
+	}
+	return u.first.Add(i)
+}
 
 // prefillUnits are the tiles of a product in a step.
 type prefillUnits struct {
@@ -190,10 +204,20 @@ func (g *GEMM) units(e *grid.Env, s Span) prefillUnits {
 	if g.Apart {
 		of /= g.Cluster
 	}
-	return prefillUnits{count.MulC(of).Named("units"), all.Named("token_tiles"), count, first}
+	return prefillUnits{count.MulC(of * g.split()).Named("units"), all.Named("token_tiles"), count, dsl.Optional(first)}
 }
 
 func (g *GEMM) unit(e *grid.Env, u u32, of prefillUnits, s Span) prefillUnit {
+	if n := g.split(); n > 1 {
+		unit := g.whole(e, u.DivC(n), of, s)
+		unit.first = u.RemC(n).MulC(g.ownSteps()).Named("first_stage")
+		return unit
+	}
+	return g.whole(e, u, of, s)
+}
+
+// whole is the u-th tile, with all of its columns.
+func (g *GEMM) whole(e *grid.Env, u u32, of prefillUnits, s Span) prefillUnit {
 	row, token := u.Div(of.count), u.Rem(of.count)
 	if s.Last != nil {
 		token = token.Add(of.tokens).Min(of.all.SubC(1))
@@ -203,7 +227,7 @@ func (g *GEMM) unit(e *grid.Env, u u32, of prefillUnits, s Span) prefillUnit {
 	} else if g.Cluster > 1 {
 		token = token.MulC(g.Cluster).Add(rank())
 	}
-	return prefillUnit{row.Named("tile"), token.MulC(g.Groups * GroupRows).Named("first_token")}
+	return prefillUnit{tile: row.Named("tile"), token: token.MulC(g.Groups * GroupRows).Named("first_token")}
 }
 
 // Produce streams this CTA's tiles: of the first one the weights, as many stages as there are and unless they are Late,
@@ -214,7 +238,7 @@ func (g *GEMM) Produce(e *grid.Env, p *pipeline.TileProducer, layer u32, span Sp
 	k.Note("%s: this CTA's tiles, stage after stage; of the first one the weights before the input is there", g.Name)
 	units := g.units(e, span)
 	first := e.CTA.DivC(g.Cluster)
-	ahead := min(stages, g.steps())
+	ahead := min(stages, g.ownSteps())
 	stage := func(u prefillUnit, from, to int) {
 		k.For(k.U32(from), k.U32(to), func(i u32) {
 			p.Fill(g.StageBytes(), func(s pipeline.TileStage) {
@@ -227,7 +251,7 @@ func (g *GEMM) Produce(e *grid.Env, p *pipeline.TileProducer, layer u32, span Sp
 		u := g.unit(e, first, units, span)
 		if g.Late {
 			ready()
-			stage(u, 0, g.steps())
+			stage(u, 0, g.ownSteps())
 			return
 		}
 		at := p.At()
@@ -238,18 +262,18 @@ func (g *GEMM) Produce(e *grid.Env, p *pipeline.TileProducer, layer u32, span Sp
 		k.For(k.U32(0), k.U32(ahead), func(i u32) {
 			p.Add(at, i, func(s pipeline.TileStage) { g.input(e, s, u, i) })
 		}, dsl.Unroll(1))
-		if ahead < g.steps() {
-			stage(u, ahead, g.steps())
+		if ahead < g.ownSteps() {
+			stage(u, ahead, g.ownSteps())
 		}
 	})
 	k.ForStep(first.AddC(e.Grid/g.Cluster), units.n, e.Grid/g.Cluster, func(u u32) {
-		stage(g.unit(e, u, units, span), 0, g.steps())
+		stage(g.unit(e, u, units, span), 0, g.ownSteps())
 	}, dsl.Unroll(1))
 }
 
 // weights starts the copy of this CTA's part of the rows.
 func (g *GEMM) weights(e *grid.Env, s pipeline.TileStage, u prefillUnit, layer, step u32) {
-	group := layer.MulC(int(g.Plan.LayerBytes / bytesAtom)).Add(step.MulC(g.Depth / g.atom()))
+	group := layer.MulC(int(g.Plan.LayerBytes / bytesAtom)).Add(u.step(step).MulC(g.Depth / g.atom()))
 	rows, _ := g.parts()
 	g.part(e, s, g.w, 0, group, u.tile.MulC(g.Columns/8), rows, !g.Apart)
 }
@@ -257,7 +281,7 @@ func (g *GEMM) weights(e *grid.Env, s pipeline.TileStage, u prefillUnit, layer, 
 // input starts the copy of this CTA's part of the tokens.
 func (g *GEMM) input(e *grid.Env, s pipeline.TileStage, u prefillUnit, step u32) {
 	_, tokens := g.parts()
-	g.part(e, s, g.x, g.Columns, step.MulC(g.Depth/g.atom()), u.token.DivC(8), tokens, g.Apart)
+	g.part(e, s, g.x, g.Columns, u.step(step).MulC(g.Depth/g.atom()), u.token.DivC(8), tokens, g.Apart)
 }
 
 // part starts the copy of rows rows, from tile first on, to where the stage's row at is; in a cluster that shares them
@@ -278,7 +302,8 @@ func coordinates(k *dsl.Kernel, group, row u32) [3]dsl.Val[dsl.I32] {
 	return [3]dsl.Val[dsl.I32]{k.I32(0), dsl.Bits[dsl.I32](group), dsl.Bits[dsl.I32](row)}
 }
 
-// Consume multiplies this CTA's tiles of a layer as they arrive. All consumer warps run it.
+// Consume multiplies this CTA's tiles of a layer as they arrive. All consumer warps run it. The epilogue is not used where
+// there are several Parts.
 func (g *GEMM) Consume(e *grid.Env, c *pipeline.TileConsumer, r *pipeline.TileRing, layer u32, span Span,
 	stage int, epilogue Epilogue) {
 	k := e.K
@@ -291,10 +316,13 @@ func (g *GEMM) Consume(e *grid.Env, c *pipeline.TileConsumer, r *pipeline.TileRi
 	tile := dsl.Tile{Swizzle: 64, Stride: g.rowBytes()}
 	units := g.units(e, span)
 	k.ForStep(e.CTA.DivC(g.Cluster), units.n, e.Grid/g.Cluster, func(i u32) {
-		u := g.unit(e, i, units, span)
+		u := prefillUnit{}
+		if g.split() == 1 {
+			u = g.unit(e, i, units, span)
+		}
 		sums := dsl.NewArray(k.F32(0), g.Columns/2, "sum")
 		own := e.Warp.DivC(4).MulC(GroupRows / 8 * g.rowBytes() / 16)
-		c.Steps(g.steps(), func(base u32) {
+		c.Steps(g.ownSteps(), func(base u32) {
 			x := base.AddC(g.Columns / 8 * g.rowBytes() / 16).Add(own)
 			k.WGMMAFence()
 			for part := range g.bytes(g.Depth) / 32 {
@@ -306,7 +334,11 @@ func (g *GEMM) Consume(e *grid.Env, c *pipeline.TileConsumer, r *pipeline.TileRi
 				}
 			}
 		})
-		g.finish(e, layer, u, sums, epilogue)
+		if g.split() > 1 {
+			g.keep(e, i, sums)
+		} else {
+			g.finish(e, layer, u, sums, epilogue)
+		}
 	}, dsl.Unroll(1))
 }
 
