@@ -2,7 +2,8 @@
 //
 // # Files
 //
-//	gemm.go span.go rows.go                       the product by tiles of a step's tokens, and what comes behind its sums
+//	gemm.go gemmparts.go span.go                  the product by tiles of a step's tokens, also in parts of its columns
+//	part.go rows.go                               what comes behind its sums
 //	coded.go                                      inputs in e4m3 beside weights of e4m3
 //	codes.go dequantize.go                        weights of 8 and 4 bits, made bf16 before the product
 //	head.go choice.go                             the LM head, and the token that follows
