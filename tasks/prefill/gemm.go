@@ -155,8 +155,8 @@ func (g *GEMM) inputColumns() int {
 	return g.Input.K
 }
 
-// prefillUnit is a tile of the product: which tile of rows, the first of the CTA's tokens, and the first stage of columns,
-// which is not given where a tile has all of them.
+// prefillUnit is a tile of the product: which tile of rows, the first of the CTA's tokens, and the first stage of
+// columns, which is not given where a tile has all of them.
 type prefillUnit struct{ tile, token, first u32 }
 
 // step is the number of the tile's i-th stage of columns.
@@ -277,8 +277,8 @@ func coordinates(k *dsl.Kernel, group, row u32) [3]dsl.Val[dsl.I32] {
 	return [3]dsl.Val[dsl.I32]{k.I32(0), dsl.Bits[dsl.I32](group), dsl.Bits[dsl.I32](row)}
 }
 
-// Consume multiplies this CTA's tiles of a layer as they arrive. All consumer warps run it. The epilogue is not used where
-// there are several Parts.
+// Consume multiplies this CTA's tiles of a layer as they arrive. All consumer warps run it. The epilogue is not used
+// where there are several Parts.
 func (g *GEMM) Consume(e *grid.Env, c *pipeline.TileConsumer, r *pipeline.TileRing, layer u32, span Span,
 	stage int, epilogue Epilogue) {
 	k := e.K
