@@ -54,6 +54,10 @@ var ringExcuses = mutate.Excuses{
 
 // singleExcuses is all that kernels of one query row have.
 var singleExcuses = slices.Concat(ringExcuses, mutate.Excuses{
+	{Op: "syncwarp", Classes: later, Role: "consumers", Front: "st @units | st @input_sums",
+		Behind: "st @scratch | ld @own",
+		Why:    "passes a store that other warps read behind a barrier, or a load of what no thread of a launch writes",
+		Rule:   mutate.Causality},
 	{Op: "bar.sync", Classes: mutate.Gone, Role: "consumers", Regions: []string{"sync after lm_head"},
 		Front: "st @best_index", Behind: "red.add.release @barrier",
 		Why: "the thread that arrives wrote what the sync publishes", Rule: mutate.Causality},
