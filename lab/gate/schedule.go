@@ -46,8 +46,8 @@ func stepsOf(lengths []int, rows, page int, chunks map[int]int) (steps [][]Part)
 }
 
 // prefillChunks are the sequences that prefill kernels get in chunks of one size: the longest one, and the first two
-// others, where they are as long. Long prompts come in chunks of a kernel's most tokens; 17 is one more than the decode
-// kernels have rows.
+// others, where they are as long, and have two of the smallest. Long prompts come in chunks of a kernel's most tokens;
+// 17 is one more than the decode kernels have rows.
 func prefillChunks(lengths []int) map[int]int {
 	longest := slices.Index(lengths, slices.Max(lengths))
 	sizes, chunks := []int{17, 256}, map[int]int{}
@@ -55,7 +55,7 @@ func prefillChunks(lengths []int) map[int]int {
 		switch {
 		case q == longest && length >= 512:
 			chunks[q] = 512
-		case q != longest && len(sizes) > 0 && length >= sizes[0]:
+		case q != longest && len(sizes) > 0 && length >= max(sizes[0], 2*17):
 			chunks[q], sizes = sizes[0], sizes[1:]
 		}
 	}
