@@ -318,7 +318,7 @@ func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
 	if len(shares) < 2 {
 		return nil
 	}
-	_, err := fmt.Fprintf(w, "\n%g TFLOP/s are the datasheet's peak; PyTorch's product of large matrices\nsustains %g on such a GPU.\n",
-		shares[0], shares[1])
+	_, err := fmt.Fprintf(w, "\n%g TFLOP/s are the datasheet's peak; PyTorch's product of large matrices\n"+
+		"sustains %g on such a GPU.\n", shares[0], shares[1])
 	return err
 }

@@ -68,6 +68,15 @@ func TestAFileOfPromptsWhoseFiguresDisagreeIsRefused(t *testing.T) {
 	}
 }
 
+// A time has three digits, or all of those before the point.
+func TestLabelsOfPromptsAreMilliseconds(t *testing.T) {
+	for us, want := range map[float64]string{6070: "6.07 ms", 226e3: "226 ms", 999.4e3: "999 ms", 999.6e3: "1000 ms",
+		1248.4e3: "1248 ms"} {
+		f := bench.PrefillFile{Cases: []bench.PrefillFigures{{Prompt: 1, First: us, FLOP: 1, Rounds: []float64{us}}}}
+		require.Equal(t, []string{want}, f.Plot().Curves[0].Labels)
+	}
+}
+
 // The table has shares of what a GPU is known to reach: e4m3 of twice the peak, and of no product's rate.
 func TestTheTableOfPromptsHasShares(t *testing.T) {
 	o := &bench.PrefillOutcome{Most: 0.05, Agreed: 75, Error: 0.009, Inputs: pipeline.FormatBF16,

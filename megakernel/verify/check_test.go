@@ -66,13 +66,7 @@ func TestKernelsWhoseWarpsStageWhatTheyMultiplyPass(t *testing.T) {
 			require.Equal(t, stride, mk.OwnGroups(i), mk.Plan.Layer[i].Name)
 		}
 		require.Greater(t, mk.OwnGroups(4), 1, "the LM head")
-		trial, err := NewTrial(mk, 2)
-		require.NoError(t, err)
-		first, err := trial.Run(t.Context(), mk.IR, 1)
-		require.NoError(t, err)
-		second, err := trial.Run(t.Context(), mk.IR, 2)
-		require.NoError(t, err)
-		require.NoError(t, trial.Judge(first, second).Err(), name)
+		twoRunsOf(t, mk)
 	}
 }
 

@@ -16,6 +16,12 @@ func twoRuns(t *testing.T) (*Trial, *Run, *Run) {
 	require.NoError(t, err)
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Splits: 2, Unsplit: megakernel.UnsplitNone})
 	require.NoError(t, err)
+	return twoRunsOf(t, mk)
+}
+
+// twoRunsOf are those of a kernel.
+func twoRunsOf(t *testing.T, mk *megakernel.Kernel) (*Trial, *Run, *Run) {
+	t.Helper()
 	trial, err := NewTrial(mk, 2)
 	require.NoError(t, err)
 	a, err := trial.Run(t.Context(), mk.IR, 1)

@@ -2,6 +2,7 @@ package grid
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
@@ -100,6 +101,11 @@ const maxUnrolled = 16
 type Order struct {
 	Stride  int   // groups from a warp's first one to the next warp's
 	Offsets []int // groups from the warp's first one on
+}
+
+// Equal reports whether both hand out the same values; nil is the order without one.
+func (o *Order) Equal(other *Order) bool {
+	return o == other || o != nil && other != nil && o.Stride == other.Stride && slices.Equal(o.Offsets, other.Offsets)
 }
 
 // WithOrder runs body, whose EachConsumer and EachOf go through all of n = len(o.Offsets)·Threads values in o's order,

@@ -113,14 +113,10 @@ func (t *Gains) problem(n int, order *grid.Order) string {
 		return ""
 	case t.N != n:
 		return fmt.Sprintf("norm input: Early is for %d elements, want %d", t.N, n)
-	case len(t.pairs) > 0 && !sameOrder(t.order, order):
+	case len(t.pairs) > 0 && !t.order.Equal(order):
 		return fmt.Sprintf("norm input: Early was fetched in order %v, want %v", t.order, order)
 	}
 	return ""
-}
-
-func sameOrder(a, b *grid.Order) bool {
-	return a == b || a != nil && b != nil && a.Stride == b.Stride && slices.Equal(a.Offsets, b.Offsets)
 }
 
 // Fetch reads the gains of a norm, in all consumer threads: of the elements that a thread stages in the order, or where

@@ -129,7 +129,7 @@ func (g *GEMV) problem(e *grid.Env, r *pipeline.Ring) string {
 			g.M.Format),
 		rule.Need(g.Fixed == nil || g.Fixed.K == g.M.KPadded && g.Fixed.Wide == (g.M.Format.Bits() == 8),
 			"%s: Fixed is not for a token of %d elements and %d bits", g.Name, g.M.KPadded, g.M.Format.Bits()),
-		rule.Need(g.Fixed.order() == nil || sameOrder(g.Fixed.Order, OwnOrder(e.Consumers, g.M)),
+		rule.Need(g.Fixed.order() == nil || g.Fixed.Order.Equal(OwnOrder(e.Consumers, g.M)),
 			"%s: Fixed is staged in another order than warps multiply it", g.Name),
 		rule.Need(g.Fixed != nil || int(g.X.Len()) >= g.M.KPadded,
 			"%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),

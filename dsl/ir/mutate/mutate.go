@@ -21,7 +21,7 @@ type Class string
 const (
 	Remove  Class = "remove"  // the instruction is left out
 	Weaken  Class = "weaken"  // a lower order, a narrower scope, fewer spaces
-	Count   Class = "count"   // an arrival or thread count is off by one
+	Count   Class = "count"   // arrivals, threads, lanes or CTAs are more or fewer
 	Parity  Class = "parity"  // a wait is for the other phase
 	Bytes   Class = "bytes"   // transaction bytes are off by 16
 	Earlier Class = "earlier" // moved before the statement in front of it
