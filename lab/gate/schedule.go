@@ -39,9 +39,7 @@ func stepsOf(lengths []int, rows, page int, chunks map[int]int) (steps [][]Part)
 		for _, p := range step {
 			fed[p.Sequence] = p.To
 		}
-		if len(step) > 0 {
-			steps = append(steps, step)
-		}
+		steps = append(steps, step)
 	}
 }
 
@@ -63,7 +61,7 @@ func prefillChunks(lengths []int) map[int]int {
 }
 
 // cut is step n of the active sequences; the first of them is another one in every
-// step. It may be empty where all of them come in chunks.
+// step, and has tokens in it.
 func cut(active, fed, lengths []int, rows, page int, chunks map[int]int, n uint32) (step []Part) {
 	random := scramble(n + 1)
 	kind, all := random%4, rows
