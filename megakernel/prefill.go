@@ -23,6 +23,7 @@ type Prefill struct {
 	// codes, which are multiplied without tiles.
 	Columns [prefillMatrices]int
 	Depth   [prefillMatrices]int // columns of a stage of each
+	KParts  [prefillMatrices]int // of the columns of each, multiplied side by side and added behind a sync
 	IR      *ir.Kernel
 	Sites   []pipeline.Site // the waits that a launch can be given up at
 
@@ -43,7 +44,7 @@ type PrefillOptions struct {
 	// token, beside weights of e4m3.
 	Activations pipeline.Format
 	// DownParts is how many parts of its columns the down projection is multiplied in, side by side, and added behind a
-	// sync (prefill.GEMM.Parts); default 1.
+	// sync (prefill.GEMM.Parts): a number that divides them into whole stages; default: chosen, 1, 2 or 4.
 	DownParts int
 }
 
@@ -97,7 +98,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	if o.Groups == 0 {
 		o.Groups = 2
 	}
-	o.Sequences, o.DownParts = max(o.Sequences, 1), max(o.DownParts, 1)
+	o.Sequences = max(o.Sequences, 1)
 	if o.Cluster == 0 {
 		o.Cluster = 1
 		if mk.Options.SMs%2 == 0 && mk.Options.Page >= attention.PrefillPage {
@@ -139,9 +140,9 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	if mk.Options.otherWeights() != "" && !o.coded() {
 		p.image = mk.Plan.InBF16()
 	}
-	if columns := 2 * p.depth(MatrixDown) * o.DownParts; o.DownParts > 1 && p.matrix(MatrixDown).KPadded%columns != 0 {
+	if !p.splits(max(o.DownParts, 1)) {
 		return refuse("a down projection of %d columns in %d parts, want a multiple of %d", p.matrix(MatrixDown).KPadded,
-			o.DownParts, columns)
+			o.DownParts, p.DownColumns()*o.DownParts)
 	}
 	p.choose()
 	if p.Stages < 2 {
@@ -212,9 +213,8 @@ func (p *Prefill) Room() int {
 	return pipeline.CeilDiv(p.Options.Tokens, p.Options.Padded()) * p.Options.Padded()
 }
 
-// choose plans the tiles: for each matrix the rows of a tile with which the grid is done first, as many as can be; as
-// many stages as fit, 6 at most; and two times the columns in a stage where there is room for them: small tiles have
-// more under way then.
+// choose plans the tiles; as many stages as fit, 6 at most; and two times the columns in a stage where there is room
+// for them: small tiles have more under way then.
 func (p *Prefill) choose() {
 	together := p.Room() / p.Options.Padded()
 	if p.queryBytes() > 0 { // blocks of 64 tokens
@@ -224,22 +224,7 @@ func (p *Prefill) choose() {
 		if i == prefillHead {
 			together = 1 // of the last token alone
 		}
-		m, best, rows := p.matrix(i), 0, 0
-		by := 16
-		if i == MatrixQKV && p.byHead() {
-			by = p.Of.Config.HeadDim // whole heads, see attention.PrefillQKV
-		}
-		for n := by; n <= p.most(); n += by {
-			if n > by && n-by >= m.Rows || i == prefillHead && n > slices.Max(p.Columns[:prefillHead]) {
-				break
-			}
-			p.Columns[i], p.Depth[i] = n, p.depth(i)
-			cost := p.waves(i, together) * p.tileCost(n)
-			if best == 0 || cost <= best { // larger tiles read less
-				best, rows = cost, n
-			}
-		}
-		p.Columns[i] = rows
+		p.chooseTile(i, together)
 		p.stageBytes = max(p.stageBytes, p.gemm(i).StageBytes())
 	}
 	p.Stages = min(6, (p.Of.Options.SharedLimit-prefillReserve-p.queryBytes())/p.stageBytes)
@@ -252,17 +237,73 @@ func (p *Prefill) choose() {
 	}
 }
 
-// parts is how many parts of its columns matrix i is multiplied in.
-func (p *Prefill) parts(i int) int {
-	if i == MatrixDown {
-		return p.Options.DownParts
+// chooseTile plans matrix i, which the grid multiplies with that many pieces of tokens: the parts of its columns and
+// the rows of a tile with which the grid is done first, as few parts and as many rows as can be.
+func (p *Prefill) chooseTile(i, pieces int) {
+	m, by := p.matrix(i), 16
+	if i == MatrixQKV && p.byHead() {
+		by = p.Of.Config.HeadDim // whole heads, see attention.PrefillQKV
 	}
-	return 1
+	p.Depth[i] = p.depth(i)
+	var best, rows, split int
+	for _, parts := range p.partsOf(i) {
+		for n := by; n <= p.most(); n += by {
+			if n > by && n-by >= m.Rows || i == prefillHead && n > slices.Max(p.Columns[:prefillHead]) {
+				break
+			}
+			p.Columns[i] = n
+			cost := p.productCost(i, pieces, parts)
+			if parts > 1 {
+				cost += prefillPhase / prefillUnit
+			}
+			if best == 0 || cost < best || cost == best && parts == split { // larger tiles read less
+				best, rows, split = cost, n, parts
+			}
+		}
+	}
+	p.Columns[i], p.KParts[i] = rows, split
 }
 
-// waves is how often the grid takes tiles of matrix i, of that many pieces of tokens.
-func (p *Prefill) waves(i, pieces int) int {
-	units := p.gemm(i).Tiles() * pieces * p.parts(i)
+// partsOf is what parts of its columns matrix i can be multiplied in.
+func (p *Prefill) partsOf(i int) []int {
+	if i != MatrixDown {
+		return []int{1}
+	}
+	if p.Options.DownParts > 0 {
+		return []int{p.Options.DownParts}
+	}
+	return slices.DeleteFunc([]int{1, 2, 4}, func(n int) bool { return !p.splits(n) })
+}
+
+// splits is whether the down projection has columns for that many parts.
+func (p *Prefill) splits(parts int) bool {
+	return parts == 1 || p.matrix(MatrixDown).KPadded%(p.DownColumns()*parts) == 0
+}
+
+// DownColumns is what a part of the down projection's columns is a multiple of, where there are several.
+func (p *Prefill) DownColumns() int { return 2 * p.depth(MatrixDown) }
+
+// productCost is what multiplying matrix i with that many pieces of tokens costs in parts of its columns, each
+// prefillUnit, without the sync before the parts are added.
+func (p *Prefill) productCost(i, pieces, parts int) int {
+	n, columns := p.Columns[i], p.matrix(i).KPadded
+	if p.coded(i) { // twice as many at once
+		columns /= 2
+	}
+	cost := p.waves(i, pieces, parts) * p.tileCost(n) * pipeline.CeilDiv(columns, prefillDepth*parts)
+	if parts > 1 {
+		cost += p.waves(i, pieces, 1) * splitSums * n * parts
+	}
+	return cost
+}
+
+// splitSums is what adding parts of sums costs for a row of a tile and a part, fitted to 8B's down projection of 128
+// tokens in 1, 2 and 4 parts on an H200.
+const splitSums = 50
+
+// waves is how often the grid takes tiles of matrix i, of that many pieces of tokens and parts of the columns.
+func (p *Prefill) waves(i, pieces, parts int) int {
+	units := p.gemm(i).Tiles() * pieces * parts
 	if p.Options.apart() {
 		units /= p.Options.Cluster
 	}
@@ -350,6 +391,6 @@ func (p *Prefill) gemm(i int) *prefill.GEMM {
 	}
 	return &prefill.GEMM{Name: m.Name, Input: input, M: m, Plan: p.plan(i), Final: i == prefillHead,
 		Late:    p.plan(i) == p.image,
-		Columns: p.Columns[i], Depth: p.Depth[i], Parts: p.parts(i),
+		Columns: p.Columns[i], Depth: p.Depth[i], Parts: p.KParts[i],
 		Groups: p.Options.Groups, Cluster: p.Options.Cluster, Apart: p.Options.apart()}
 }

@@ -35,7 +35,7 @@ func (p *Prefill) layerSyncs() (s prefillSyncs) {
 	s.inputs[MatrixGateUp] = s.inputs[MatrixO] + 1 + branch + rounds
 	s.inputs[MatrixDown] = s.inputs[MatrixGateUp] + 1 + rounds
 	s.all = s.inputs[MatrixDown] + 1 + branch
-	if p.parts(MatrixDown) > 1 { // the parts, and their sums
+	if p.KParts[MatrixDown] > 1 { // the parts, and their sums
 		s.all++
 	}
 	if p.Options.several() { // behind the picked vectors

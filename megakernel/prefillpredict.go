@@ -7,11 +7,11 @@ import (
 	"github.com/mkgen/mkgen/pipeline/machine"
 )
 
-// What a prefill step of a Hopper GPU takes, measured on an H100 (docs/prefill.md): seconds of a column of a wave of
-// tiles by its cost, operations of attention a second where all SMs have some, and seconds of each phase of a layer
-// beside them.
+// What a prefill step of a Hopper GPU takes, measured on an H100 (docs/prefill.md): seconds that costs of products
+// are counted in, operations of attention a second where all SMs have some, and seconds of each phase of a layer beside
+// them.
 const (
-	prefillColumn    = 10e-12
+	prefillUnit      = 0.64e-9
 	prefillAttention = 520e12
 	prefillPhase     = 10e-6
 )
@@ -37,12 +37,12 @@ func (p *Prefill) Predict(m *machine.Machine, n, cached int) float64 {
 	layer, pieces := 0.0, pipeline.CeilDiv(n, p.Options.Padded())
 	for i := range layerMatrices {
 		m := p.matrix(i)
-		cost, bytes := float64(p.waves(i, pieces)*p.tileCost(p.Columns[i]))*float64(m.K)/float64(p.parts(i)), 2.0
-		if p.coded(i) { // twice as many columns at once; the input is read twice in bf16, and written
-			cost, bytes = cost/2, 1
+		cost, bytes := float64(p.productCost(i, pieces, p.KParts[i])), 2.0
+		if p.coded(i) { // the input is read twice in bf16, and written
+			bytes = 1
 			layer += 5 * float64(n) * float64(m.K) / memory
 		}
-		layer += max(cost*prefillColumn, bytes*float64(m.Rows)*float64(m.K)/memory)
+		layer += max(cost*prefillUnit, bytes*float64(m.Rows)*float64(m.K)/memory)
 	}
 	layer += float64(p.layerSyncs().all) * prefillPhase
 	if s := p.Scratch(); s > 0 { // codes are read, and bf16 written

@@ -196,7 +196,7 @@ func (x promptSubject) build(t *testing.T, weights pipeline.Format) *megakernel.
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: x.sms, SharedLimit: shared, Weights: weights, Head: x.head,
 		KV: x.kv})
 	require.NoError(t, err)
-	o := megakernel.PrefillOptions{Tokens: x.room, Groups: 2, Cluster: 2, DownParts: x.down}
+	o := megakernel.PrefillOptions{Tokens: x.room, Groups: 2, Cluster: 2, DownParts: max(x.down, 1)}
 	if x.coded {
 		o.Activations = pipeline.FormatE4M3
 	}

@@ -217,8 +217,8 @@ func TestPartsOfTheDownProjection(t *testing.T) {
 		table[i] = uint32(i)
 	}
 	var want []float32
-	for _, o := range []megakernel.PrefillOptions{{Tokens: 128}, {Tokens: 128, DownParts: 4}, {Tokens: 64, DownParts: 2},
-		{Tokens: 256, DownParts: 2, Sequences: 3}} {
+	for _, o := range []megakernel.PrefillOptions{{Tokens: 128, DownParts: 1}, {Tokens: 128, DownParts: 4},
+		{Tokens: 64, DownParts: 2}, {Tokens: 256, DownParts: 2, Sequences: 3}} {
 		r, _, wide, _, mk := prefillOf(t, c, megakernel.Options{SMs: 4, Page: 8}, runtime.Options{}, o, pages)
 		var first []float32
 		for seed := range uint64(len(interp.Policies())) {
@@ -240,9 +240,9 @@ func TestPartsOfTheDownProjection(t *testing.T) {
 		for i := range want {
 			require.InDelta(t, want[i], first[i], 0.02, "%+v, logit %d", o, i)
 		}
-		if o.DownParts > 1 && o.Tokens == 128 {
-			require.NotEqual(t, want, first, "parts round otherwise: there are some")
-		}
+		p, err := megakernel.BuildPrefill(mk, o)
+		require.NoError(t, err)
+		require.Equal(t, o.DownParts, p.KParts[megakernel.MatrixDown], "%+v", o)
 	}
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4, Page: 8})
 	require.NoError(t, err)

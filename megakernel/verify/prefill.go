@@ -116,6 +116,10 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	o.SMs = min(real.Of.Options.SMs, prefillSMs)
 	po := real.Options
 	po.Tokens = min(po.Tokens, 2*po.Padded())
+	po.DownParts = real.KParts[megakernel.MatrixDown]
+	if columns := real.DownColumns() * po.DownParts; po.DownParts > 1 {
+		c.Intermediate = pipeline.CeilDiv(c.Intermediate, columns) * columns
+	}
 	t := &prefillTrial{steps: prefillSteps(po.Tokens, min(po.Sequences, po.Tokens))}
 	// of the decode kernel, which is not checked here
 	o.Stages, o.InFlight, o.Held, o.Leads = 0, 0, megakernel.HeldNone, ""
