@@ -57,6 +57,9 @@ type phase struct {
 	// CTAs; such a phase has no produce.
 	when func(s attention.Step) dsl.Pred
 
+	// orders, unless nil, is whether the phase's count of arrivals is a grid barrier this time.
+	orders func(s attention.Step) dsl.Pred
+
 	// What is done before the phase's input is there, unless nil: early reads what no phase
 	// writes, residual what it adds to, which an earlier sync than the last has brought (in
 	// a graph of kernels it is read behind the wait), and hold holds the first chunks.
@@ -344,7 +347,12 @@ func (b *builder) consume(s attention.Step, phases ...phase) {
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("sync after "+p.Name, func() { b.bar.SyncWhile(meanwhile) })
 			case string(SyncCounted):
-				b.k.Region("sync after "+p.Name, func() { b.bar.CountWhile(meanwhile) })
+				var orders *dsl.Pred
+				if p.orders != nil {
+					last := p.orders(s)
+					orders = &last
+				}
+				b.k.Region("sync after "+p.Name, func() { b.bar.CountOrdering(orders, meanwhile) })
 			case string(SyncWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
 				b.trace.Arrived()

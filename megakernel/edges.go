@@ -56,7 +56,7 @@ func statesEdge(m *machine.Machine) edge {
 
 // vectorEdges are from the phases of VectorPhases to the next, each a vector that all SMs
 // need: what an exchange of n bytes adds to a stream with usualInFlight bytes in
-// flight. A word carries two elements, in place of 8 bytes. None where a machine's file
+// flight. A packet, which a machine's file has with 8 bytes of data, carries four elements. None where a machine's file
 // does not have all of the ways.
 func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {
 	for _, phase := range VectorPhases() {
@@ -65,8 +65,8 @@ func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {
 			elements, bytes = c.Heads*c.HeadDim, 2
 		}
 		e := edge{name: phase}
-		for _, h := range VectorWays() {
-			each := 4
+		for _, h := range []Sync{SyncCounted, SyncBarrier} {
+			each := 2
 			if h == SyncBarrier {
 				each = bytes
 			}
@@ -99,7 +99,9 @@ func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	}
 	o.Merge = cmp.Or(o.Merge, Merging(statesEdge(m).least().name))
 	if o.Vectors == "" {
-		o.Vectors = o.chooseVectors(vectorEdges(&c, m))
+		if o.Vectors = o.chooseVectors(vectorEdges(&c, m)); o.Vectors == string(SyncCounted) {
+			o.Vectors = string(o.counted(&c))
+		}
 	}
 	return o
 }

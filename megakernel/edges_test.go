@@ -73,14 +73,15 @@ func TestSyncsAreTheCheapestOfAMachine(t *testing.T) {
 }
 
 // Edges differ by their vectors' lengths: those of 8B's residual take 16 KiB behind a
-// barrier and in words, attention's output 8 behind a barrier and 16 in words.
+// barrier, attention's output 8, and both are looked up as 8 in packets.
 func TestAnEdgeCostsWhatItsBytesDo(t *testing.T) {
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	edges := vectorEdges(&c, handsOver([2]float64{1, 3}, [2]float64{9, 2}))
 	require.InDelta(t, 1e-6, edges[0].way("barrier").seconds, 1e-12)
-	require.InDelta(t, 2e-6, edges[0].way("counted").seconds, 1e-12)
+	require.InDelta(t, 9e-6, edges[0].way("counted").seconds, 1e-12)
 	require.InDelta(t, 3e-6, edges[1].way("barrier").seconds, 1e-12)
+	require.InDelta(t, 9e-6, edges[1].way("counted").seconds, 1e-12)
 }
 
 // Counts stay unless they cost more, over all edges, than the measurements of both lie apart; a
@@ -114,11 +115,11 @@ func TestExplainSaysWhatEachWayCosts(t *testing.T) {
 		require.NoError(t, mk.Explain(&b, m))
 		return b.String()
 	}
-	require.Regexp(t, `\n  o +counted +counted 2.00, barrier 3.00\n`, text(handsOver([2]float64{1, 3}, [2]float64{9, 2})))
+	require.Regexp(t, `\n  o +counted +counted 9.00, barrier 3.00\n`, text(handsOver([2]float64{1, 3}, [2]float64{9, 2})))
 	require.Regexp(t, `\n  queries +words +words 0\.\d\d, barrier `, text(machine.H200()))
 	require.Regexp(t, `\n  attention       counted  counted \d\.\d\d±\d\.\d\d, barrier \d\.\d\d±\d\.\d\d\n`,
 		text(machine.H200()))
-	wide := handsOver([2]float64{1, 3}, [2]float64{9, 12.34})
+	wide := handsOver([2]float64{1, 3}, [2]float64{12.34, 9})
 	for i := range wide.Exchanges {
 		if w := wide.Exchanges[i].Counted; w != nil {
 			w.Unhidden.Min, w.Unhidden.Max = w.Unhidden.Median-1, w.Unhidden.Median+2

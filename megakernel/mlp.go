@@ -35,7 +35,7 @@ type mlpWay interface {
 	check(o *Options) error                           // refuses options that the way excludes
 	checkArch(o *Options, beyond string) error        // refuses models with what Llama does not have
 	repeatable() bool                                 // the same bits in every run
-	sync() string                                     // behind gate_up
+	sync(o *Options) string                           // behind gate_up
 	columnsOf() string                                // the matrix whose tiles down's columns are of; "": down is packed by rows
 	staged(c *models.Config) int                      // elements of down's input that an SM takes from others
 	summed(phase string) bool                         // all SMs add to the phase's output vector
@@ -57,7 +57,7 @@ type mlpFlow interface {
 	// before is the residual vector that a layer begins with, but for the first.
 	before(v *vectors, layer dsl.Val[dsl.U32]) product.Source
 	middle() product.Source // the one behind attention, where it is not in packets
-	afterO(v *vectors, s attention.Step) product.Epilogue
+	afterO(v *vectors, s attention.Step) product.Finisher
 }
 
 // mlp is the description of the options' way; of one that completeMLP refuses, or of none, that of MLPRows.
@@ -100,7 +100,7 @@ type mlpRows struct{}
 func (mlpRows) check(*Options) error              { return nil }
 func (mlpRows) checkArch(*Options, string) error  { return nil }
 func (mlpRows) repeatable() bool                  { return true }
-func (mlpRows) sync() string                      { return gridBarrier }
+func (mlpRows) sync(o *Options) string            { return o.syncWay(phaseGateUp) }
 func (mlpRows) columnsOf() string                 { return "" }
 func (mlpRows) staged(c *models.Config) int       { return c.Intermediate }
 func (mlpRows) summed(string) bool                { return false }
@@ -117,6 +117,9 @@ func (mlpRows) declareX(mk *Kernel, k *dsl.Kernel, b *buffers) {
 // What the barrier behind gate_up orders has two places, which the layers use in turn.
 func (mlpRows) declareAct(mk *Kernel, k *dsl.Kernel, b *buffers) {
 	n := mk.Config.Intermediate
+	if mk.Options.handsOn(phaseGateUp) {
+		return
+	}
 	if mk.Options.ordered(phaseDown, phaseGateUp) {
 		b.act = dsl.Global[dsl.BF16](k, "act", elements(n), dsl.Align(16), bufDoc("[%d] silu(gate)·up", n))
 		return
@@ -136,6 +139,6 @@ func (rowsFlow) phases([]phase, func(string, ...string) Phase)        {}
 func (rowsFlow) before(v *vectors, _ dsl.Val[dsl.U32]) product.Source { return v.source(phaseDown) }
 func (r rowsFlow) middle() product.Source                             { return product.FromBuf(r.f.bufs.x) }
 
-func (r rowsFlow) afterO(v *vectors, s attention.Step) product.Epilogue {
+func (r rowsFlow) afterO(v *vectors, s attention.Step) product.Finisher {
 	return v.add(s, phaseO, r.f.earlyOf(MatrixO).Vector(func() product.Vector { return v.addedToInO(s) }))
 }

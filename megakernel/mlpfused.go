@@ -43,7 +43,7 @@ func (mlpFused) checkArch(o *Options, beyond string) error {
 }
 
 func (mlpFused) repeatable() bool          { return false }
-func (mlpFused) sync() string              { return syncNone }
+func (mlpFused) sync(*Options) string      { return syncNone }
 func (mlpFused) columnsOf() string         { return phaseGateUp }
 func (mlpFused) staged(*models.Config) int { return 0 }
 func (mlpFused) summed(phase string) bool  { return phase == phaseDown }
@@ -128,11 +128,13 @@ func (m *fusedFlow) middle() product.Source { return product.FromBuf(m.f.bufs.mi
 
 // afterO passes the residual vector to gate_up's norm, in packets or in mid, and adds it in x, to which those that are
 // ahead add already.
-func (m *fusedFlow) afterO(v *vectors, s attention.Step) product.Epilogue {
+func (m *fusedFlow) afterO(v *vectors, s attention.Step) product.Finisher {
 	f := m.f
 	sums, keep := m.sums(s.Layer), func(row dsl.Val[dsl.U32], sum []dsl.Val[dsl.F32]) { f.bufs.mid.StoreN(row, sum) }
 	if f.mk.Options.handsOn(phaseO) {
-		keep = v.handed(phaseO, 0).Keep(f.env)
+		keep = func(row dsl.Val[dsl.U32], sum []dsl.Val[dsl.F32]) {
+			v.handed(phaseO, 0).StoreFour(f.env, row.DivC(4), sum)
+		}
 	}
 	return sums.AddResidual(f.env, product.Either(f.env, s.Layer.EqC(0), v.embedding(), sums.Before()), keep)
 }
@@ -142,7 +144,7 @@ func (m *fusedFlow) phases(all []phase, per func(name string, ops ...string) Pha
 	f := m.f
 	bufs, e, own := f.bufs, f.env, m.act
 	gateUp, last := len(all)-2, len(all)-1
-	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s attention.Step) product.Epilogue {
+	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s attention.Step) product.Finisher {
 		return product.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp),
 			f.norm((&vectors{f}).middle(s), f.mk.kind().PreMLP, f.gainRow(s.Layer, models.RolePreMLP), MatrixGateUp))
 	}, e.Sync)

@@ -241,7 +241,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Queries != SyncBarrier && o.Tokens > 1 {
 		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
 	}
-	if err := o.completeVectors(); err != nil {
+	if err := o.completeVectors(c); err != nil {
 		return o, err
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {

@@ -55,13 +55,14 @@ func newSingle(b *builder) *single {
 		}
 	}
 	f.mlp = b.mk.Options.mlp().flow(f)
-	f.early.Pairs = 1
+	f.early.Pairs = 1 // of qkv
 	if b.mk.biasRoles(MatrixQKV) != nil {
 		f.early.Pairs++
 	}
 	if b.mk.kind().Attn.QKNorm.Kind != models.NoNorm {
 		f.early.Pairs++
 	}
+	f.early.Pairs = max(f.early.Pairs, 2) // of o and down
 	if b.mk.kept() {
 		f.residual = dsl.Shared[dsl.F32](k, regionResidual, words(regionResidual), at(regionResidual), dsl.Align(16),
 			dsl.Doc("the residual vector"))
@@ -106,7 +107,7 @@ func (f *single) gemv(i int) *product.GEMV {
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its
 // epilogue in the consumer warps.
-func (f *single) matrixPhase(p Phase, i int, finish func(s attention.Step) product.Epilogue, after func()) phase {
+func (f *single) matrixPhase(p Phase, i int, finish func(s attention.Step) product.Finisher, after func()) phase {
 	g := f.gemv(i)
 	p.Matrix = g.Name
 	var hold func(attention.Step)
@@ -183,7 +184,7 @@ func (f *single) layerPhases() []phase {
 	}
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV,
-			func(s attention.Step) product.Epilogue {
+			func(s attention.Step) product.Finisher {
 				return qkv.Epilogue(e, s, func() product.NormScale {
 					return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), MatrixQKV)
 				})
@@ -196,19 +197,26 @@ func (f *single) layerPhases() []phase {
 			consume: func(s attention.Step) { each(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s attention.Step) { each(s, func(i int) { merges[i].EmitIn(e, s) }) }},
-		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s attention.Step) product.Epilogue {
+		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s attention.Step) product.Finisher {
 			f.plain(MatrixO, product.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn,
 				Packets: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
 			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp,
-			func(s attention.Step) product.Epilogue {
-				return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), of(MatrixDown),
-					f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), MatrixGateUp))
+			func(s attention.Step) product.Finisher {
+				scale := f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), MatrixGateUp)
+				if act := to.act(0); act != nil {
+					return f.glu(s).Hand(e, act, of(MatrixDown), scale)
+				}
+				return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), of(MatrixDown), scale)
 			}, nil),
-		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s attention.Step) product.Epilogue {
-			f.plain(MatrixDown, product.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
+		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s attention.Step) product.Finisher {
+			in := product.PlainInput{N: c.Intermediate, Packets: to.act(o.flagsSince(phaseGateUp, phaseDown))}
+			if in.Packets == nil {
+				in.X, in.From = bufs.act, f.actAt(s)
+			}
+			f.plain(MatrixDown, in)
 			return to.afterDown(s)
 		}, nil),
 	}
@@ -222,6 +230,9 @@ func (f *single) layerPhases() []phase {
 	}
 	for i := range all {
 		all[i].Sync = o.wayBehind(all[i].Name)
+		if all[i].Name == phaseGateUp && o.handsOn(phaseGateUp) {
+			all[i].orders = func(s attention.Step) dsl.Pred { return s.Layer.EqC(c.Layers - 1) }
+		}
 	}
 	return all
 }
@@ -256,7 +267,7 @@ func (f *single) finalPhase() phase {
 		SharedIndex: f.indices}
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Sync: gridBarrier}
-	final := f.matrixPhase(head, layerMatrices, func(attention.Step) product.Epilogue {
+	final := f.matrixPhase(head, layerMatrices, func(attention.Step) product.Finisher {
 		scale := f.norm((&vectors{f}).last(), f.mk.arch.Final, f.k.U32(f.mk.finalGain()), layerMatrices)
 		var epilogue product.Epilogue
 		if f.mk.plainLogits() {
@@ -264,10 +275,10 @@ func (f *single) finalPhase() phase {
 			return epilogue
 		}
 		epilogue, publish = f.argmax.Start(e, product.KnownScale(f.k.F32(1)))
-		return func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+		return product.Epilogue(func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 			by := scale()
 			epilogue(row, f.logit(y0.Mul(by)), f.logit(y1.Mul(by)))
-		}
+		})
 	}, func() { f.publish(publish, f.argmax.Published) })
 	final.early = func(attention.Step) {
 		f.gains.Fetch(e, f.k.U32(f.mk.finalGain()), f.order(layerMatrices))
@@ -323,7 +334,11 @@ func (f *single) earlyOf(i int) *product.Fetched {
 	if f.mk.kept() && (i == MatrixO || i == MatrixDown) {
 		return nil // nothing is added to here
 	}
-	return f.early.Of(f.env, f.gemv(i))
+	each := 2
+	if i == MatrixO || i == MatrixDown { // product.FourRows
+		each = 4
+	}
+	return f.early.Of(f.env, f.gemv(i), each)
 }
 
 // fetchResidual fetches the residual vector's elements that matrix i's product is added to; nil
@@ -334,7 +349,7 @@ func (f *single) fetchResidual(i int, old func(s attention.Step) product.Vector)
 		return nil
 	}
 	return func(s attention.Step) {
-		early.Fetch(f.env, f.own.matrix(i), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return old(s)(row, 2) })
+		early.Fetch(f.env, f.own.matrix(i), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return old(s)(row, 4) })
 	}
 }
 

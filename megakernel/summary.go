@@ -174,6 +174,9 @@ func (mk *Kernel) syncs() string {
 	text := "Behind " + behind(gridBarrier) + " stands a grid barrier"
 	if counted != "" {
 		text += ", behind " + counted + " a count of arrivals, as their output is in LL packets"
+		if mk.Options.handsOn(phaseGateUp) {
+			text += " (behind the last layer's " + phaseGateUp + " a grid barrier)"
+		}
 	}
 	text += fmt.Sprintf(": %d a step.", mk.Barriers())
 	if words != "" {

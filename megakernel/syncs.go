@@ -13,7 +13,7 @@ const (
 
 // syncs lists the phases of a layer of one row in order. Behind the last one comes the next layer's first.
 func (o *Options) syncs() []phaseSync {
-	queries, attention, act := gridBarrier, o.syncWay(phaseAttention), o.mlp().sync()
+	queries, attention, act := gridBarrier, o.syncWay(phaseAttention), o.mlp().sync(o)
 	if o.Queries == SyncWords {
 		queries = string(SyncWords)
 	}

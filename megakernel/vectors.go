@@ -1,7 +1,7 @@
 package megakernel
 
 import (
-	"fmt"
+	"math"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -11,35 +11,57 @@ import (
 	"github.com/mkgen/mkgen/tasks/product"
 )
 
-// VectorPhases are the phases whose output vector can be passed in LL packets. That of
-// gate_up cannot: it is the longest, and a barrier a layer keeps SMs that are ahead from
-// writing words anew that another one has yet to read. From one step to the next the count
-// behind attention does.
+// VectorPhases are the phases whose output vector is passed in LL packets where vectors are. That of gate_up is with
+// VectorsAll: it is the longest.
 func VectorPhases() []string { return []string{phaseAttention, phaseO, phaseDown} }
 
-// VectorWays are how they can be, the default of one row first.
-func VectorWays() []Sync { return []Sync{SyncCounted, SyncBarrier} }
+// VectorsAll is SyncCounted of all vectors, gate_up's too. A grid barrier behind the last layer's gate_up orders what a
+// step has written to memory; otherwise counts keep SMs that are ahead from writing packets anew that another one has
+// yet to read.
+const VectorsAll Sync = "all"
+
+// VectorWays are how they can be.
+func VectorWays() []Sync { return []Sync{SyncCounted, VectorsAll, SyncBarrier} }
+
+// mostHanded is the longest output of gate_up that is passed in LL packets by default: 56 KiB in packets, 28 without.
+const mostHanded = 14336
+
+// ordersMore is whether a layer's barriers order more than the KV cache and gate_up's output: queries or partial states
+// that go through memory.
+func (o *Options) ordersMore() bool { return o.Queries != SyncWords || o.Merge != MergeWords }
 
 // handsOn is whether a phase's output vector is passed in LL packets. One to which all SMs add
 // is not.
 func (o *Options) handsOn(phase string) bool {
+	if phase == phaseGateUp {
+		return o.Vectors == string(VectorsAll)
+	}
 	return o.counts() && slices.Contains(VectorPhases(), phase) && !o.mlp().summed(phase)
 }
 
 // syncWay is how a phase's vector is passed.
 func (o *Options) syncWay(phase string) string {
 	if o.handsOn(phase) {
-		return o.Vectors
+		return string(SyncCounted)
 	}
 	return gridBarrier
 }
 
+// counted is the way of vectors that are counted where no option says other. Steps that read little wait for syncs
+// most: those of weights of integers.
+func (o *Options) counted(c *models.Config) Sync {
+	if o.Weights.For("down").Integers() && c.Intermediate <= mostHanded && o.MLP != MLPFused && !o.ordersMore() {
+		return VectorsAll
+	}
+	return SyncCounted
+}
+
 // completeVectors chooses how vectors are passed, and refuses what cannot be.
-func (o *Options) completeVectors() error {
+func (o *Options) completeVectors(c *models.Config) error {
 	if o.Vectors == "" {
 		o.Vectors = string(SyncBarrier)
 		if o.Tokens == 1 && !o.graph() {
-			o.Vectors = string(VectorWays()[0])
+			o.Vectors = string(o.counted(c))
 		}
 	}
 	switch {
@@ -51,43 +73,61 @@ func (o *Options) completeVectors() error {
 		return refuse("Vectors", "%q with %d query rows a step, want barrier", o.Vectors, o.Tokens)
 	case o.graph():
 		return refuse("Vectors", "%q in a graph of kernels, where a kernel's end is the sync; want barrier", o.Vectors)
+	case o.handsOn(phaseGateUp) && o.MLP == MLPFused:
+		return refuse("Vectors", "%q with a fused MLP, where gate_up passes no vector; want %s", o.Vectors, SyncCounted)
+	case o.handsOn(phaseGateUp) && o.ordersMore():
+		return refuse("Vectors", "%q with queries by %q and states merged by %q, which want a barrier a layer; want %s of both, or vectors %s",
+			o.Vectors, o.Queries, o.Merge, SyncWords, SyncCounted)
 	}
 	return nil
 }
 
+// PassedError is how far passing residual vectors from SM to SM moves an element at most, which attention or the MLP
+// has made after of before.
+func (mk *Kernel) PassedError(before, after float64) float64 {
+	switch {
+	case !mk.Options.counts():
+		return 0
+	case mk.kept(): // what is added is passed
+		return product.PassedError * math.Abs(after-before)
+	}
+	return product.PassedError * math.Abs(after)
+}
+
 // counts is whether vectors are passed in LL packets behind counts of arrivals, after which
 // tags are others.
-func (o *Options) counts() bool { return o.Vectors == string(SyncCounted) }
+func (o *Options) counts() bool {
+	return slices.Contains([]Sync{SyncCounted, VectorsAll}, Sync(o.Vectors))
+}
 
 // BufferWords is the buffer of a phase's output vector where it is passed in LL packets.
 func BufferWords(phase string) string {
-	if phase == phaseAttention {
+	switch phase {
+	case phaseAttention:
 		phase = "attn"
+	case phaseGateUp:
+		phase = "act"
 	}
 	return phase + "_words"
 }
 
 // vectorWords are those buffers.
-type vectorWords struct{ attention, o, down dsl.Buf[dsl.B128] }
+type vectorWords struct{ attention, o, act, down dsl.Buf[dsl.B128] }
 
 func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 	c, o := &mk.Config, &mk.Options
 	words := func(phase string, n int, of string) (w dsl.Buf[dsl.B128]) {
 		if o.handsOn(phase) {
-			w = dsl.Global[dsl.B128](k, BufferWords(phase), int64(n), bufDoc("%s, a pair and a flag in each", of))
+			w = dsl.Global[dsl.B128](k, BufferWords(phase), int64(n/4),
+				bufDoc("[%d] packets of %s, four elements and a flag in each", n/4, of))
 		}
 		return w
 	}
-	const planes = "[2][%d] packets of the residual vector behind %s: pairs of even index, then the others"
-	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim/2,
-		fmt.Sprintf("[%d][%d] packets of attention's output: pair i is in part i%%%[1]d", mk.outputPlanes(),
-			c.Heads*c.HeadDim/2/mk.outputPlanes()))
-	b.vectorWords.o = words(phaseO, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "attention"))
-	b.vectorWords.down = words(phaseDown, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "the MLP"))
+	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim, "attention's output")
+	b.vectorWords.o = words(phaseO, c.Hidden, "the residual vector behind attention")
+	b.vectorWords.act = words(phaseGateUp, c.Intermediate, "silu(gate)·up")
+	b.vectorWords.down = words(phaseDown, c.Hidden, "the residual vector behind the MLP")
 }
-
-// outputPlanes is how many planes attention's output is passed in.
-func (mk *Kernel) outputPlanes() int { return product.InputPlanes(mk.matrix(MatrixO).Format) }
 
 // vectors are what phases pass to all SMs: the residual vector, and attention's output.
 type vectors struct{ f *single }
@@ -97,10 +137,19 @@ type vectors struct{ f *single }
 func (v *vectors) output(ago int) *product.VectorPackets {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.handsOn(phaseAttention) {
-		return &product.VectorPackets{LL: f.packets(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2,
-			Planes: f.mk.outputPlanes(), What: "waits for attention's output, word %d"}
+		return &product.VectorPackets{LL: f.packets(ago), Buf: f.bufs.vectorWords.attention, N: c.Heads * c.HeadDim,
+			What: "waits for attention's output, word %d"}
 	}
 	return nil
+}
+
+// act is gate_up's output as packets with the tag of n changes ago; nil behind a barrier.
+func (v *vectors) act(ago int) *product.VectorPackets {
+	if !v.f.mk.Options.handsOn(phaseGateUp) {
+		return nil
+	}
+	return &product.VectorPackets{LL: v.f.packets(ago), Buf: v.f.bufs.vectorWords.act, N: v.f.mk.Config.Intermediate,
+		What: "waits for gate_up's output, word %d"}
 }
 
 // handed is the residual vector behind o or down, as it was passed n changes of
@@ -110,7 +159,7 @@ func (v *vectors) handed(phase string, ago int) *product.VectorPackets {
 	if phase == phaseDown {
 		buf = v.f.bufs.vectorWords.down
 	}
-	return &product.VectorPackets{LL: v.f.packets(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2,
+	return &product.VectorPackets{LL: v.f.packets(ago), Buf: buf, N: v.f.mk.Config.Hidden,
 		What: "waits for the residual vector, word %d"}
 }
 
@@ -118,7 +167,7 @@ func (v *vectors) handed(phase string, ago int) *product.VectorPackets {
 func (v *vectors) source(phase string) product.Source {
 	if v.f.mk.Options.handsOn(phase) {
 		return v.handed(phase, v.f.mk.Options.flagsSince(phase,
-			map[string]string{phaseO: phaseGateUp, phaseDown: phaseQKV}[phase]))
+			map[string]string{phaseO: phaseGateUp, phaseDown: phaseQKV}[phase])).Residual()
 	}
 	if phase == phaseO {
 		return v.f.mlp.middle()
@@ -170,11 +219,11 @@ func (v *vectors) last() product.Source {
 }
 
 // afterO and afterDown add a projection to the residual vector.
-func (v *vectors) afterO(s attention.Step) product.Epilogue {
+func (v *vectors) afterO(s attention.Step) product.Finisher {
 	return v.f.mlp.afterO(v, s)
 }
 
-func (v *vectors) afterDown(s attention.Step) product.Epilogue {
+func (v *vectors) afterDown(s attention.Step) product.Finisher {
 	return v.add(s, phaseDown, v.f.earlyOf(MatrixDown).Vector(func() product.Vector { return v.addedToInDown(s) }))
 }
 
@@ -214,7 +263,7 @@ func (v *vectors) oldInDown() product.Vector {
 	return v.some(phaseO, v.f.mk.Options.flagsSince(phaseO, phaseDown))
 }
 
-func (v *vectors) add(s attention.Step, phase string, old product.Vector) product.Epilogue {
+func (v *vectors) add(s attention.Step, phase string, old product.Vector) product.Finisher {
 	keep, factor := v.f.probeResidual(s, phase), v.f.mk.kind().Residual
 	if v.f.mk.kept() {
 		keep, factor = nil, 1
@@ -223,7 +272,7 @@ func (v *vectors) add(s attention.Step, phase string, old product.Vector) produc
 	if v.f.mk.Options.handsOn(phase) {
 		epilogue = product.HandResidual(v.f.env, v.handed(phase, 0), old, keep...)
 	}
-	return product.Biased(v.f.env, nil, factor, epilogue)
+	return product.Times(v.f.env, factor, epilogue)
 }
 
 // actAt is where a layer's act begins in the buffer.

@@ -54,7 +54,8 @@ func stepsOf(t *testing.T, mk *megakernel.Kernel, seed, weightSeed uint64, token
 func TestAGraphOfKernelsComputesWhatTheSingleKernelDoes(t *testing.T) {
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:min(19, len(g.Tokens))]
-	base := megakernel.Options{SMs: 3, Splits: 2, StageBytes: 2048, Stages: 5, InFlight: 2, Consumers: 3}
+	base := megakernel.Options{SMs: 3, Splits: 2, StageBytes: 2048, Stages: 5, InFlight: 2, Consumers: 3,
+		Vectors: string(megakernel.SyncBarrier)} // packets round the residual vector
 	one, err := megakernel.Build(c, base)
 	require.NoError(t, err)
 	wantLogits, want := stepsOf(t, one, 1, g.Seed, tokens, 3)
@@ -95,7 +96,7 @@ func TestGraphsOfOtherKernelsComputeWhatTheSingleOnesDo(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test.o.Unsplit = megakernel.UnsplitNone // as in graphs
+			test.o.Unsplit, test.o.Vectors = megakernel.UnsplitNone, string(megakernel.SyncBarrier) // as in graphs
 			one, err := megakernel.Build(test.c, test.o)
 			require.NoError(t, err)
 			o := one.Options

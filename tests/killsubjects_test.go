@@ -86,7 +86,7 @@ func smallConfig(t *testing.T, change func(c *models.Config)) models.Config {
 func killSubjects(t *testing.T) []killSubject {
 	t.Helper()
 	ships := megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 8, InFlight: 4, Leads: "5:2", Held: 3,
-		Queries: megakernel.SyncWords, Merge: megakernel.MergeWords, Vectors: string(megakernel.SyncCounted)}
+		Queries: megakernel.SyncWords, Merge: megakernel.MergeWords}
 	with := func(o megakernel.Options, change func(o *megakernel.Options)) megakernel.Options {
 		change(&o)
 		return o
@@ -152,6 +152,14 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("draws, all waits watched", smallConfig(t, vocab(320)),
 			with(ships, func(o *megakernel.Options) { o.Draws, o.Watchdog = true, megakernel.WatchAll }), 2),
 		ofHanging("given up", oneRow, func(t *testing.T) *subject { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
+	for _, f := range []pipeline.Format{pipeline.FormatI8, formatZeros} { // ten packets of act a thread, in two batches
+		c := smallConfig(t, func(c *models.Config) {
+			c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim = 1, 256, 1280, 4, 2, 64
+			c.Vocab, c.TieEmbeddings = 48, false
+		})
+		all = append(all, ofOneRow(string(f)+", one warp", c,
+			with(ships, func(o *megakernel.Options) { o.Weights, o.Consumers = f, 1 }), 2))
+	}
 	all = append(all,
 		ofOneRow("wide, LM head i8", wide,
 			with(ships, func(o *megakernel.Options) { o.Head, o.Consumers, o.Held = pipeline.FormatI8, 1, 1 }), 2))
@@ -159,7 +167,8 @@ func killSubjects(t *testing.T) []killSubject {
 		c := smallConfig(t, func(c *models.Config) {
 			c.Hidden, c.Intermediate, c.Vocab, c.TieEmbeddings = 256, 384, 320, false
 		})
-		all = append(all, ofOneRow("LM head "+string(f), c, with(ships, func(o *megakernel.Options) { o.Head = f }), 2))
+		all = append(all, ofOneRow("LM head "+string(f), c,
+			with(ships, func(o *megakernel.Options) { o.Head, o.Consumers = f, 1 }), 2))
 	}
 	rows := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 4, StageBytes: 2048, Stages: 3, InFlight: 2, Page: 4,
 		Draws: true}

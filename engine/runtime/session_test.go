@@ -85,7 +85,7 @@ func TestAQuietLaunchFeedsAndChoosesNothing(t *testing.T) {
 // token a step.
 func TestRowsOfTwoSequencesChooseWhatEachChoosesAlone(t *testing.T) {
 	ofValues(t)
-	prompts := [][]int{{5, 6, 7, 8, 9, 10, 11}, {40, 41}}
+	prompts := [][]int{{5, 6, 7, 8, 9, 10, 11}, {40, 42}}
 	want := chosenAlone(t, 6, prompts...)
 	r, _ := raggedOnSim(t, 4, runtime.Options{Steps: 8})
 	a, b := batch.Sequence{New: prompts[0][:3], Pages: []uint32{6, 2, 9}},

@@ -49,9 +49,9 @@ struct alignas(8) Params {
   uint4* query_words;                      // 96 elements: [6][16] packets: elements i and i + 16 of rotated, scaled queries, and a flag
   uint4* kv_words;                         // 64 elements: [2][K, V][16] packets: a pair of elements of the query token's own key and value, and a flag
   uint4* states;                           // 192 elements: [2][6][16] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag
-  uint4* attn_words;                       // 96 elements: [4][24] packets of attention's output: pair i is in part i%4, a pair and a flag in each
-  uint4* o_words;                          // 48 elements: [2][24] packets of the residual vector behind attention: pairs of even index, then the others, a pair and a flag in each
-  uint4* down_words;                       // 48 elements: [2][24] packets of the residual vector behind the MLP: pairs of even index, then the others, a pair and a flag in each
+  uint4* attn_words;                       // 48 elements: [48] packets of attention's output, four elements and a flag in each
+  uint4* o_words;                          // 24 elements: [24] packets of the residual vector behind attention, four elements and a flag in each
+  uint4* down_words;                       // 24 elements: [24] packets of the residual vector behind the MLP, four elements and a flag in each
   bf16* act;                               // 704 elements: [2][352] silu(gate)·up, the layers in turn
   float* logits;                           // 320 elements: [320] out
   float* best;                             // 4 elements: [4] each SM's largest logit
@@ -193,14 +193,6 @@ __device__ __forceinline__ u32 ld_acquire_gpu_u32(const u32* p) {
   u32 v;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
       : "=r"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
-  return v;
-}
-
-// ld.global.nc.u32
-__device__ __forceinline__ bf16x2 ld_nc_bf16x2(const bf16x2* p) {
-  bf16x2 v;
-  asm volatile("ld.global.nc.u32 %0, [%1];"
-      : "=r"(v) : "l"(__cvta_generic_to_global(p)));
   return v;
 }
 
@@ -376,6 +368,13 @@ __device__ __forceinline__ u64 policy_evict_first() {
   return v;
 }
 
+// Four bytes picked out of a (0 to 3) and b (4 to 7) by the nibbles of sel.
+__device__ __forceinline__ u32 prmt(u32 a, u32 b, u32 sel) {
+  u32 v;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(sel));
+  return v;
+}
+
 // 1 / a, approximate (1 ulp).
 __device__ __forceinline__ float rcp(float a) {
   float v;
@@ -441,17 +440,6 @@ __device__ __forceinline__ u16 u16_lo(u32 a) {
   return v;
 }
 
-// Loads each packet p[at] whose flag v misses again into v.
-template <class... Rest>
-__device__ __forceinline__ void load_missing_relaxed_gpu(const uint4* p, u32 flag, u32 at, uint4& v, Rest&&... rest) {
-  if (v.w != flag) {
-    v = ld_relaxed_gpu_b128(&p[at]);
-  }
-  if constexpr (sizeof...(rest) > 0) {
-    load_missing_relaxed_gpu(p, flag, rest...);
-  }
-}
-
 // Waits until the phase of this parity has completed.
 __device__ __forceinline__ void mbar_wait(u64* bar, u32 parity) {
   while (!mbar_try_wait(bar, parity)) {
@@ -491,39 +479,6 @@ __device__ __forceinline__ uint4 wait_packet_relaxed_gpu_noted(const uint4* p, u
     }
   }
   return v;
-}
-
-// Waits for packets p[at], loaded into v before, one after another. After a wait it loads those of the rest again whose
-// flag is missing: they may have come meanwhile.
-template <class... Rest>
-__device__ __forceinline__ void wait_each_relaxed_gpu_noted(const uint4* p, u32 flag, const u32* abort, u32* notes, u32 site, u32 word, u32 at, uint4& v, Rest&&... rest) {
-  if (v.w != flag) {
-    v = wait_packet_relaxed_gpu_noted(&p[at], flag, v, abort, notes, site, word, at);
-    if constexpr (sizeof...(rest) > 0) {
-      load_missing_relaxed_gpu(p, flag, rest...);
-    }
-  }
-  if constexpr (sizeof...(rest) > 0) {
-    wait_each_relaxed_gpu_noted(p, flag, abort, notes, site, word, rest...);
-  }
-}
-
-// Whether the flag of one of these packets is missing.
-template <class... Rest>
-__device__ __forceinline__ bool missing_relaxed_gpu_noted(u32 flag, u32 at, const uint4& v, const Rest&... rest) {
-  if constexpr (sizeof...(rest) > 0) {
-    return (v.w != flag) | missing_relaxed_gpu_noted(flag, rest...);
-  } else {
-    return v.w != flag;
-  }
-}
-
-// Waits for packets p[at], loaded into v before. Mostly all are there: that is one branch.
-template <class... Packets>
-__device__ __forceinline__ void wait_packets_relaxed_gpu_noted(const uint4* p, u32 flag, const u32* abort, u32* notes, u32 site, u32 word, Packets&&... packets) {
-  if (missing_relaxed_gpu_noted(flag, packets...)) {
-    wait_each_relaxed_gpu_noted(p, flag, abort, notes, site, word, packets...);
-  }
 }
 
 }  // namespace ptx
@@ -619,7 +574,7 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 drain_parity = 0;
     u32 epoch_target = epoch[0];
     u32 token = 0;
-    float early = 0.0f, early_2 = 0.0f;
+    float early = 0.0f, early_2 = 0.0f, early_3 = 0.0f, early_4 = 0.0f;
     bf16x2 gain = 0u, gain_2 = 0u;
     bf16x2 held = 0u, held_2 = 0u, held_3 = 0u, held_4 = 0u, held_5 = 0u, held_6 = 0u, held_7 = 0u, held_8 = 0u,
         held_9 = 0u, held_10 = 0u, held_11 = 0u, held_12 = 0u, held_13 = 0u, held_14 = 0u, held_15 = 0u, held_16 = 0u;
@@ -664,6 +619,8 @@ mkgen_step(const __grid_constant__ Params p) {
           } else {
             early = 0.0f;
             early_2 = 0.0f;
+            early_3 = 0.0f;
+            early_4 = 0.0f;
           }
         }
         // ---- chunks held for qkv ----
@@ -770,104 +727,105 @@ mkgen_step(const __grid_constant__ Params p) {
               }
             } else {
               if (tid < 24) {
-                const u32 v234 = tid + 24;
                 const u32 flag = (epoch_target - 4) * 2 + 1;
                 // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
                 uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-                uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
-                ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 1, layer, tid, packet, v234,
-                    packet_2);
-                const float v271 = __uint_as_float(packet.x | packet.z);
-                const float v272 = __uint_as_float(packet.y);
-                const float v278 = __uint_as_float(packet_2.x | packet_2.z);
-                const float v279 = __uint_as_float(packet_2.y);
-                squares = fmaf(v279, v279, fmaf(v278, v278, fmaf(v272, v272, fmaf(v271, v271, squares))));
-                input_bf16x2[first] = ptx::pack_bf16(v271 * ptx::bf16_lo(gain), v272 * ptx::bf16_hi(gain));
-                input_bf16x2[first + 2] = ptx::pack_bf16(v278 * ptx::bf16_lo(gain_2), v279 * ptx::bf16_hi(gain_2));
+                if (packet.w != flag) {
+                  packet = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, packet, abort, notes, 1, layer,
+                      tid);
+                }
+                const u32 fourth = ptx::prmt(ptx::prmt(packet.x, packet.y, 0x0400u), packet.z, 0x4210u);
+                const float v255 = __uint_as_float(packet.x & 0xffffff00u);
+                const float v257 = __uint_as_float(packet.y & 0xffffff00u);
+                const float v259 = __uint_as_float(packet.z & 0xffffff00u);
+                const float v261 = __uint_as_float(fourth & 0xffffff00u);
+                squares = fmaf(v261, v261, fmaf(v259, v259, fmaf(v257, v257, fmaf(v255, v255, squares))));
+                input_bf16x2[first] = ptx::pack_bf16(v255 * ptx::bf16_lo(gain), v257 * ptx::bf16_hi(gain));
+                input_bf16x2[first + 2] = ptx::pack_bf16(v259 * ptx::bf16_lo(gain_2), v261 * ptx::bf16_hi(gain_2));
               }
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v297 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v298 = squares + v297;
-            const float v299 = __shfl_xor_sync(0xffffffffu, v298, 8u);
-            const float v300 = v298 + v299;
-            const float v301 = __shfl_xor_sync(0xffffffffu, v300, 4u);
-            const float v302 = v300 + v301;
-            const float v303 = __shfl_xor_sync(0xffffffffu, v302, 2u);
-            const float v304 = v302 + v303;
-            const float v305 = __shfl_xor_sync(0xffffffffu, v304, 1u);
+            const float v279 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v280 = squares + v279;
+            const float v281 = __shfl_xor_sync(0xffffffffu, v280, 8u);
+            const float v282 = v280 + v281;
+            const float v283 = __shfl_xor_sync(0xffffffffu, v282, 4u);
+            const float v284 = v282 + v283;
+            const float v285 = __shfl_xor_sync(0xffffffffu, v284, 2u);
+            const float v286 = v284 + v285;
+            const float v287 = __shfl_xor_sync(0xffffffffu, v286, 1u);
             if (lane == 0) {
-              scratch[warp] = v304 + v305;
+              scratch[warp] = v286 + v287;
             }
             ptx::bar_sync<1, 256>();
-            const float v320 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v320 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v302 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v302 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
             // qkv: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v332 = warp * 128;
+            const u32 v314 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v342 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v350 = ptx::mma_m16n8k16(v342.x, v342.y, v342.z, v342.w, held, held_2, acc, acc_2, acc_3,
+              const uint4 v324 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v332 = ptx::mma_m16n8k16(v324.x, v324.y, v324.z, v324.w, held, held_2, acc, acc_2, acc_3,
                   acc_4);
-              acc = v350.x; acc_2 = v350.y; acc_3 = v350.z; acc_4 = v350.w;
-              const float4 v358 = ptx::mma_m16n8k16(v342.x, v342.y, v342.z, v342.w, held_3, held_4, acc_5, acc_6, acc_7,
+              acc = v332.x; acc_2 = v332.y; acc_3 = v332.z; acc_4 = v332.w;
+              const float4 v340 = ptx::mma_m16n8k16(v324.x, v324.y, v324.z, v324.w, held_3, held_4, acc_5, acc_6, acc_7,
                   acc_8);
-              acc_5 = v358.x; acc_6 = v358.y; acc_7 = v358.z; acc_8 = v358.w;
+              acc_5 = v340.x; acc_6 = v340.y; acc_7 = v340.z; acc_8 = v340.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v332 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v314 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v383 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v391 = ptx::mma_m16n8k16(v383.x, v383.y, v383.z, v383.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v365 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v373 = ptx::mma_m16n8k16(v365.x, v365.y, v365.z, v365.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v391.x; acc_10 = v391.y; acc_11 = v391.z; acc_12 = v391.w;
-              const float4 v399 = ptx::mma_m16n8k16(v383.x, v383.y, v383.z, v383.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v373.x; acc_10 = v373.y; acc_11 = v373.z; acc_12 = v373.w;
+              const float4 v381 = ptx::mma_m16n8k16(v365.x, v365.y, v365.z, v365.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v399.x; acc_14 = v399.y; acc_15 = v399.z; acc_16 = v399.w;
+              acc_13 = v381.x; acc_14 = v381.y; acc_15 = v381.z; acc_16 = v381.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v332 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v314 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v425 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v433 = ptx::mma_m16n8k16(v425.x, v425.y, v425.z, v425.w, held_9, held_10, acc_17, acc_18,
+              const uint4 v407 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v415 = ptx::mma_m16n8k16(v407.x, v407.y, v407.z, v407.w, held_9, held_10, acc_17, acc_18,
                   acc_19, acc_20);
-              acc_17 = v433.x; acc_18 = v433.y; acc_19 = v433.z; acc_20 = v433.w;
-              const float4 v441 = ptx::mma_m16n8k16(v425.x, v425.y, v425.z, v425.w, held_11, held_12, acc_21, acc_22,
+              acc_17 = v415.x; acc_18 = v415.y; acc_19 = v415.z; acc_20 = v415.w;
+              const float4 v423 = ptx::mma_m16n8k16(v407.x, v407.y, v407.z, v407.w, held_11, held_12, acc_21, acc_22,
                   acc_23, acc_24);
-              acc_21 = v441.x; acc_22 = v441.y; acc_23 = v441.z; acc_24 = v441.w;
+              acc_21 = v423.x; acc_22 = v423.y; acc_23 = v423.z; acc_24 = v423.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v332 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v314 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v467 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v475 = ptx::mma_m16n8k16(v467.x, v467.y, v467.z, v467.w, held_13, held_14, acc_25, acc_26,
+              const uint4 v449 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v457 = ptx::mma_m16n8k16(v449.x, v449.y, v449.z, v449.w, held_13, held_14, acc_25, acc_26,
                   acc_27, acc_28);
-              acc_25 = v475.x; acc_26 = v475.y; acc_27 = v475.z; acc_28 = v475.w;
-              const float4 v483 = ptx::mma_m16n8k16(v467.x, v467.y, v467.z, v467.w, held_15, held_16, acc_29, acc_30,
+              acc_25 = v457.x; acc_26 = v457.y; acc_27 = v457.z; acc_28 = v457.w;
+              const float4 v465 = ptx::mma_m16n8k16(v449.x, v449.y, v449.z, v449.w, held_15, held_16, acc_29, acc_30,
                   acc_31, acc_32);
-              acc_29 = v483.x; acc_30 = v483.y; acc_31 = v483.z; acc_32 = v483.w;
+              acc_29 = v465.x; acc_30 = v465.y; acc_31 = v465.z; acc_32 = v465.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v332 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v314 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v504 = half_2 * 1024;
-              const u32 v506 = v504 + warp * 128;
+              const u32 v486 = half_2 * 1024;
+              const u32 v488 = v486 + warp * 128;
               // qkv: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -876,14 +834,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v524 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v529 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v537 = ptx::mma_m16n8k16(v529.x, v529.y, v529.z, v529.w, v524.x, v524.y, acc_33, acc_34,
+                  const uint4 v506 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v511 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v519 = ptx::mma_m16n8k16(v511.x, v511.y, v511.z, v511.w, v506.x, v506.y, acc_33, acc_34,
                       acc_35, acc_36);
-                  acc_33 = v537.x; acc_34 = v537.y; acc_35 = v537.z; acc_36 = v537.w;
-                  const float4 v545 = ptx::mma_m16n8k16(v529.x, v529.y, v529.z, v529.w, v524.z, v524.w, acc_37, acc_38,
+                  acc_33 = v519.x; acc_34 = v519.y; acc_35 = v519.z; acc_36 = v519.w;
+                  const float4 v527 = ptx::mma_m16n8k16(v511.x, v511.y, v511.z, v511.w, v506.z, v506.w, acc_37, acc_38,
                       acc_39, acc_40);
-                  acc_37 = v545.x; acc_38 = v545.y; acc_39 = v545.z; acc_40 = v545.w;
+                  acc_37 = v527.x; acc_38 = v527.y; acc_39 = v527.z; acc_40 = v527.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -894,55 +852,55 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v506 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v488 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
-              // qkv: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
+              // qkv: sums of all warps, 2 rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v573 = tid * 2;
-                  const u32 v574 = v504 + v573;
-                  const float2 v575 = *(const float2*)&partials[v574];
-                  const float2 v578 = *(const float2*)&partials[v574 + 128];
-                  const float2 v583 = *(const float2*)&partials[v574 + 256];
-                  const float2 v588 = *(const float2*)&partials[v574 + 384];
-                  const float2 v593 = *(const float2*)&partials[v574 + 512];
-                  const float2 v598 = *(const float2*)&partials[v574 + 640];
-                  const float2 v603 = *(const float2*)&partials[v574 + 768];
-                  const float2 v608 = *(const float2*)&partials[v574 + 896];
-                  const float v610 = v575.x + v578.x + v583.x + v588.x + v593.x + v598.x + v603.x + v608.x;
-                  const float v611 = v575.y + v578.y + v583.y + v588.y + v593.y + v598.y + v603.y + v608.y;
-                  const u32 row = (first_tile + i_2) * 8 + v573;
-                  const float v615 = v610 * scale;
-                  const float v616 = __fmul_rn(v611, scale);
+                  const u32 v555 = tid * 2;
+                  const u32 v556 = v486 + v555;
+                  const float2 v557 = *(const float2*)&partials[v556];
+                  const float2 v560 = *(const float2*)&partials[v556 + 128];
+                  const float2 v565 = *(const float2*)&partials[v556 + 256];
+                  const float2 v570 = *(const float2*)&partials[v556 + 384];
+                  const float2 v575 = *(const float2*)&partials[v556 + 512];
+                  const float2 v580 = *(const float2*)&partials[v556 + 640];
+                  const float2 v585 = *(const float2*)&partials[v556 + 768];
+                  const float2 v590 = *(const float2*)&partials[v556 + 896];
+                  const float v592 = v557.x + v560.x + v565.x + v570.x + v575.x + v580.x + v585.x + v590.x;
+                  const float v593 = v557.y + v560.y + v565.y + v570.y + v575.y + v580.y + v585.y + v590.y;
+                  const u32 row = (first_tile + i_2) * 8 + v555;
+                  const float v597 = v592 * scale;
+                  const float v598 = __fmul_rn(v593, scale);
                   // rotate a pair of q or k and hand it on; append k and v to the cache  [attention/qkv.go, QKV.finish]
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v625 = fmaf(-v616, early_2, v615 * early);
-                    const float v627 = fmaf(v615, early_2, v616 * early);
+                    const float v607 = fmaf(-v598, early_2, v597 * early);
+                    const float v609 = fmaf(v597, early_2, v598 * early);
                     if (head < 6) {
-                      const uint4 v638 = make_uint4(ptx::pack_bf16(v625 * 0.25503486f, v627 * 0.25503486f), 0u, 0u,
+                      const uint4 v620 = make_uint4(ptx::pack_bf16(v607 * 0.25503486f, v609 * 0.25503486f), 0u, 0u,
                           epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v638);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v620);
                     } else {
-                      const u32 v639 = head - 6;
-                      const uint4 v648 = make_uint4(ptx::pack_bf16(v625, v627), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v639 * 32 + i_3], v648);
-                      const u64 v659 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v639) * 16 + (u64)slot;
-                      const u64 v661 = v659 * 64;
-                      kv_bf16[v661 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v625);
-                      const u32 v671 = i_3 + 16;
-                      kv_bf16[v661 + (u64)(((v671 / 8) ^ (slot & 7u)) * 8 + v671 % 8)] = ptx::bf16_of(v627);
+                      const u32 v621 = head - 6;
+                      const uint4 v630 = make_uint4(ptx::pack_bf16(v607, v609), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v621 * 32 + i_3], v630);
+                      const u64 v641 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v621) * 16 + (u64)slot;
+                      const u64 v643 = v641 * 64;
+                      kv_bf16[v643 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v607);
+                      const u32 v653 = i_3 + 16;
+                      kv_bf16[v643 + (u64)(((v653 / 8) ^ (slot & 7u)) * 8 + v653 % 8)] = ptx::bf16_of(v609);
                     }
                   } else {
-                    const u32 v681 = head - 8;
-                    const uint4 v691 = make_uint4(ptx::pack_bf16(v615, v616), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&kv_words[(v681 * 2 + 1) * 16 + i_3], v691);
-                    const u64 v702 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v681) * 16 + (u64)slot;
-                    kv_bf16x2[v702 * 32 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4)] = ptx::pack_bf16(v615,
-                        v616);
+                    const u32 v663 = head - 8;
+                    const uint4 v673 = make_uint4(ptx::pack_bf16(v597, v598), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v663 * 2 + 1) * 16 + i_3], v673);
+                    const u64 v684 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v663) * 16 + (u64)slot;
+                    kv_bf16x2[v684 * 32 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4)] = ptx::pack_bf16(v597,
+                        v598);
                   }
                 }
               }
@@ -953,78 +911,78 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v718 = (pos_now + 31) / 32;
+            const u32 v700 = (pos_now + 31) / 32;
             const bool unsplit = pos_now < 257;
             for (u32 i_2 = ptx::opaque(cta); i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
               if (!unsplit || split == 0) {
-                const u32 first = unsplit ? 0u : split * v718 / 2;
-                const u32 end = unsplit ? v718 : (split + 1) * v718 / 2;
+                const u32 first = unsplit ? 0u : split * v700 / 2;
+                const u32 end = unsplit ? v700 : (split + 1) * v700 / 2;
                 if (tid < 48) {
-                  const u32 v737 = kv_head * 48 + tid;
+                  const u32 v719 = kv_head * 48 + tid;
                   // a packet of 16 bytes (a query): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v738 = ptx::ld_relaxed_gpu_b128(&query_words[v737]);
-                  const uint4 v742 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v737], epoch_target * 2 + 1, v738,
-                      abort, notes, 2, layer, v737);
-                  const u32 v748 = v742.x | v742.y | v742.z;
-                  const u32 v750 = tid % 16;
-                  const u32 v752 = tid / 16 * 20 + 816;
-                  input_u16[v752 * 2 + v750] = ptx::u16_lo(v748);
-                  input_u16[v752 * 2 + v750 + 16] = ptx::u16_hi(v748);
+                  const uint4 v720 = ptx::ld_relaxed_gpu_b128(&query_words[v719]);
+                  const uint4 v724 = ptx::wait_packet_relaxed_gpu_noted(&query_words[v719], epoch_target * 2 + 1, v720,
+                      abort, notes, 2, layer, v719);
+                  const u32 v730 = v724.x | v724.y | v724.z;
+                  const u32 v732 = tid % 16;
+                  const u32 v734 = tid / 16 * 20 + 816;
+                  input_u16[v734 * 2 + v732] = ptx::u16_lo(v730);
+                  input_u16[v734 * 2 + v732 + 16] = ptx::u16_hi(v730);
                 }
                 if (unsplit || split == 1) {
-                  const u32 v762 = pos_now % 16;
-                  const u32 v766 = (tid < 64 ? tid + 256 : tid) - 64;
-                  if (v766 < 32) {
-                    const u32 v769 = kv_head * 32 + v766;
+                  const u32 v744 = pos_now % 16;
+                  const u32 v748 = (tid < 64 ? tid + 256 : tid) - 64;
+                  if (v748 < 32) {
+                    const u32 v751 = kv_head * 32 + v748;
                     // a packet of 16 bytes (the token's own key or value): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                    const uint4 v770 = ptx::ld_relaxed_gpu_b128(&kv_words[v769]);
-                    const uint4 v774 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v769], epoch_target * 2 + 1, v770,
-                        abort, notes, 3, layer, v769);
-                    const u32 v780 = v774.x | v774.y | v774.z;
-                    if (v766 < 16) {
-                      tail_u16[((v766 / 8) ^ (v762 & 7u)) * 8 + v766 % 8] = ptx::u16_lo(v780);
-                      const u32 v790 = v766 + 16;
-                      tail_u16[((v790 / 8) ^ (v762 & 7u)) * 8 + v790 % 8] = ptx::u16_hi(v780);
+                    const uint4 v752 = ptx::ld_relaxed_gpu_b128(&kv_words[v751]);
+                    const uint4 v756 = ptx::wait_packet_relaxed_gpu_noted(&kv_words[v751], epoch_target * 2 + 1, v752,
+                        abort, notes, 3, layer, v751);
+                    const u32 v762 = v756.x | v756.y | v756.z;
+                    if (v748 < 16) {
+                      tail_u16[((v748 / 8) ^ (v744 & 7u)) * 8 + v748 % 8] = ptx::u16_lo(v762);
+                      const u32 v772 = v748 + 16;
+                      tail_u16[((v772 / 8) ^ (v744 & 7u)) * 8 + v772 % 8] = ptx::u16_hi(v762);
                     } else {
-                      const u32 v797 = v766 - 16;
-                      tail_u32[((v797 / 4 + 4) ^ (v762 & 7u)) * 4 + v797 % 4] = v780;
+                      const u32 v779 = v748 - 16;
+                      tail_u32[((v779 / 4 + 4) ^ (v744 & 7u)) * 4 + v779 % 4] = v762;
                     }
                   }
                 }
                 ptx::bar_sync<1, 256>();
                 // attention: queries to registers  [attention/attention.go, Attention.stream]
-                const u32 v807 = min(lane / 4, 2u);
-                const bf16x2 v813 = input_bf16x2[v807 * 20 + 816 + lane % 4];
-                const bf16x2 v819 = input_bf16x2[v807 * 20 + 816 + lane % 4 + 4];
-                const bf16x2 v825 = input_bf16x2[v807 * 20 + 816 + lane % 4 + 8];
-                const bf16x2 v831 = input_bf16x2[v807 * 20 + 816 + lane % 4 + 12];
+                const u32 v789 = min(lane / 4, 2u);
+                const bf16x2 v795 = input_bf16x2[v789 * 20 + 816 + lane % 4];
+                const bf16x2 v801 = input_bf16x2[v789 * 20 + 816 + lane % 4 + 4];
+                const bf16x2 v807 = input_bf16x2[v789 * 20 + 816 + lane % 4 + 8];
+                const bf16x2 v813 = input_bf16x2[v789 * 20 + 816 + lane % 4 + 12];
                 float o = 0.0f, o_2 = 0.0f, o_3 = 0.0f, o_4 = 0.0f, o_5 = 0.0f, o_6 = 0.0f, o_7 = 0.0f, o_8 = 0.0f;
                 float m = __uint_as_float(0xff800000u) /* -inf */;
                 float l = 0.0f;
                 // attention: the running state of the new token  [attention/attention.go, Attention.stream]
                 if (warp == 7 && (unsplit || split == 1)) {
-                  const u32 v836 = pos_now % 16;
-                  const u32 v837 = lane / 8;
-                  const uint4 v845 = ptx::ldmatrix(&tail[(v837 & 1u) ^ (v836 & 7u)]);
-                  const float4 v849 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v845.x, v845.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                  const uint4 v861 = ptx::ldmatrix(&tail[((v837 & 1u) + 2) ^ (v836 & 7u)]);
-                  const float4 v865 = ptx::mma_m16n8k16(v825, 0u, v831, 0u, v861.x, v861.y, v849.x, v849.y, v849.z,
-                      v849.w);
-                  const float v876 = lane % 4 * 2 < 1 ? v865.x : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v883 = fmaxf(fmaxf(fmaxf(m, v876), __uint_as_float(0xff800000u) /* -inf */),
+                  const u32 v818 = pos_now % 16;
+                  const u32 v819 = lane / 8;
+                  const uint4 v827 = ptx::ldmatrix(&tail[(v819 & 1u) ^ (v818 & 7u)]);
+                  const float4 v831 = ptx::mma_m16n8k16(v795, 0u, v801, 0u, v827.x, v827.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const uint4 v843 = ptx::ldmatrix(&tail[((v819 & 1u) + 2) ^ (v818 & 7u)]);
+                  const float4 v847 = ptx::mma_m16n8k16(v807, 0u, v813, 0u, v843.x, v843.y, v831.x, v831.y, v831.z,
+                      v831.w);
+                  const float v858 = lane % 4 * 2 < 1 ? v847.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v865 = fmaxf(fmaxf(fmaxf(m, v858), __uint_as_float(0xff800000u) /* -inf */),
                       __uint_as_float(0xff800000u) /* -inf */);
-                  const float v884 = fmaxf(v883, __uint_as_float(0xff800000u) /* -inf */);
-                  const float v885 = __shfl_xor_sync(0xffffffffu, v884, 2u);
-                  const float v886 = fmaxf(v884, v885);
-                  const float v887 = __shfl_xor_sync(0xffffffffu, v886, 1u);
-                  const float v888 = fmaxf(v886, v887);
-                  const float decay = ptx::exp2(m - v888);
-                  const float v895 = ptx::exp2(v876 - v888);
-                  const float v898 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v888);
-                  const float v901 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v888);
-                  const float v904 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v888);
+                  const float v866 = fmaxf(v865, __uint_as_float(0xff800000u) /* -inf */);
+                  const float v867 = __shfl_xor_sync(0xffffffffu, v866, 2u);
+                  const float v868 = fmaxf(v866, v867);
+                  const float v869 = __shfl_xor_sync(0xffffffffu, v868, 1u);
+                  const float v870 = fmaxf(v868, v869);
+                  const float decay = ptx::exp2(m - v870);
+                  const float v877 = ptx::exp2(v858 - v870);
+                  const float v880 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v870);
+                  const float v883 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v870);
+                  const float v886 = ptx::exp2(__uint_as_float(0xff800000u) /* -inf */ - v870);
                   o = __fmul_rn(o, decay);
                   o_2 = __fmul_rn(o_2, decay);
                   o_3 = __fmul_rn(o_3, decay);
@@ -1033,66 +991,66 @@ mkgen_step(const __grid_constant__ Params p) {
                   o_6 = __fmul_rn(o_6, decay);
                   o_7 = __fmul_rn(o_7, decay);
                   o_8 = __fmul_rn(o_8, decay);
-                  m = v888;
-                  l = __fmul_rn(l, decay) + v895 + v898 + v901 + v904;
-                  const bf16x2 v922 = ptx::pack_bf16(v895, v898);
-                  const bf16x2 v923 = ptx::pack_bf16(v901, v904);
-                  const u32 v924 = lane / 8;
-                  const uint4 v933 = ptx::ldmatrix_trans(&tail[(v924 / 2 + 4) ^ (v836 & 7u)]);
-                  const float4 v939 = ptx::mma_m16n8k16(v922, 0u, v923, 0u, v933.x, v933.y, o, o_2, 0.0f, 0.0f);
-                  o = v939.x; o_2 = v939.y;
-                  const float4 v945 = ptx::mma_m16n8k16(v922, 0u, v923, 0u, v933.z, v933.w, o_3, o_4, 0.0f, 0.0f);
-                  o_3 = v945.x; o_4 = v945.y;
-                  const uint4 v954 = ptx::ldmatrix_trans(&tail[(v924 / 2 + 6) ^ (v836 & 7u)]);
-                  const float4 v960 = ptx::mma_m16n8k16(v922, 0u, v923, 0u, v954.x, v954.y, o_5, o_6, 0.0f, 0.0f);
-                  o_5 = v960.x; o_6 = v960.y;
-                  const float4 v966 = ptx::mma_m16n8k16(v922, 0u, v923, 0u, v954.z, v954.w, o_7, o_8, 0.0f, 0.0f);
-                  o_7 = v966.x; o_8 = v966.y;
+                  m = v870;
+                  l = __fmul_rn(l, decay) + v877 + v880 + v883 + v886;
+                  const bf16x2 v904 = ptx::pack_bf16(v877, v880);
+                  const bf16x2 v905 = ptx::pack_bf16(v883, v886);
+                  const u32 v906 = lane / 8;
+                  const uint4 v915 = ptx::ldmatrix_trans(&tail[(v906 / 2 + 4) ^ (v818 & 7u)]);
+                  const float4 v921 = ptx::mma_m16n8k16(v904, 0u, v905, 0u, v915.x, v915.y, o, o_2, 0.0f, 0.0f);
+                  o = v921.x; o_2 = v921.y;
+                  const float4 v927 = ptx::mma_m16n8k16(v904, 0u, v905, 0u, v915.z, v915.w, o_3, o_4, 0.0f, 0.0f);
+                  o_3 = v927.x; o_4 = v927.y;
+                  const uint4 v936 = ptx::ldmatrix_trans(&tail[(v906 / 2 + 6) ^ (v818 & 7u)]);
+                  const float4 v942 = ptx::mma_m16n8k16(v904, 0u, v905, 0u, v936.x, v936.y, o_5, o_6, 0.0f, 0.0f);
+                  o_5 = v942.x; o_6 = v942.y;
+                  const float4 v948 = ptx::mma_m16n8k16(v904, 0u, v905, 0u, v936.z, v936.w, o_7, o_8, 0.0f, 0.0f);
+                  o_7 = v948.x; o_8 = v948.y;
                 }
                 // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [attention/attention.go, Attention.stream]
                 const u32 chunks = end - first;
-                const u32 v980 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-                const u32 blocks = chunks == 0 ? chunks : v980;
+                const u32 v962 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+                const u32 blocks = chunks == 0 ? chunks : v962;
                 #pragma unroll 1
                 for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                  const u32 v983 = i_3 / 2;
-                  const u32 v984 = i_3 % 2;
-                  const u32 v987 = min(blocks - v983 * 2, 2u);
-                  const u32 v995 = drain + v983;
-                  const u32 stage = v995 % 23;
-                  ptx::mbar_wait(&full[stage], drain_parity ^ ((v995 / 23) & 1u));
-                  const u32 from = (first + v983) * 32;
-                  const u32 v1004 = v984 * 16;
-                  const u32 v1009 = stage * 256 + v984 * 128;
-                  const u32 v1010 = from + v1004;
-                  const u32 v1011 = min(min(pos_now - from, 32u) - v1004, 16u);
-                  const u32 v1012 = lane / 8;
-                  const u32 v1018 = min(lane % 8 + v1012 / 2 * 8, v1011 - 1);
-                  const u32 v1020 = v1009 + v1018 * 8;
-                  const u32 v1021 = v1010 + v1018;
-                  const uint4 v1026 = ptx::ldmatrix(&ring[v1020 + ((v1012 & 1u) ^ (v1021 & 7u))]);
-                  const float4 v1030 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v1026.x, v1026.y, 0.0f, 0.0f, 0.0f, 0.0f);
-                  const float4 v1034 = ptx::mma_m16n8k16(v813, 0u, v819, 0u, v1026.z, v1026.w, 0.0f, 0.0f, 0.0f, 0.0f);
-                  const uint4 v1043 = ptx::ldmatrix(&ring[v1020 + (((v1012 & 1u) + 2) ^ (v1021 & 7u))]);
-                  const float4 v1047 = ptx::mma_m16n8k16(v825, 0u, v831, 0u, v1043.x, v1043.y, v1030.x, v1030.y,
-                      v1030.z, v1030.w);
-                  const float4 v1051 = ptx::mma_m16n8k16(v825, 0u, v831, 0u, v1043.z, v1043.w, v1034.x, v1034.y,
-                      v1034.z, v1034.w);
-                  const u32 v1056 = lane % 4 * 2;
-                  const float v1058 = v1056 < v1011 ? v1047.x : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1061 = v1056 + 1 < v1011 ? v1047.y : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1064 = v1056 + 8 < v1011 ? v1051.x : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1067 = v1056 + 9 < v1011 ? v1051.y : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1072 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1058), v1061), v1064), v1067);
-                  const float v1073 = __shfl_xor_sync(0xffffffffu, v1072, 2u);
-                  const float v1074 = fmaxf(v1072, v1073);
-                  const float v1075 = __shfl_xor_sync(0xffffffffu, v1074, 1u);
-                  const float v1076 = fmaxf(v1074, v1075);
-                  const float decay = ptx::exp2(m - v1076);
-                  const float v1083 = ptx::exp2(v1058 - v1076);
-                  const float v1086 = ptx::exp2(v1061 - v1076);
-                  const float v1089 = ptx::exp2(v1064 - v1076);
-                  const float v1092 = ptx::exp2(v1067 - v1076);
+                  const u32 v965 = i_3 / 2;
+                  const u32 v966 = i_3 % 2;
+                  const u32 v969 = min(blocks - v965 * 2, 2u);
+                  const u32 v977 = drain + v965;
+                  const u32 stage = v977 % 23;
+                  ptx::mbar_wait(&full[stage], drain_parity ^ ((v977 / 23) & 1u));
+                  const u32 from = (first + v965) * 32;
+                  const u32 v986 = v966 * 16;
+                  const u32 v991 = stage * 256 + v966 * 128;
+                  const u32 v992 = from + v986;
+                  const u32 v993 = min(min(pos_now - from, 32u) - v986, 16u);
+                  const u32 v994 = lane / 8;
+                  const u32 v1000 = min(lane % 8 + v994 / 2 * 8, v993 - 1);
+                  const u32 v1002 = v991 + v1000 * 8;
+                  const u32 v1003 = v992 + v1000;
+                  const uint4 v1008 = ptx::ldmatrix(&ring[v1002 + ((v994 & 1u) ^ (v1003 & 7u))]);
+                  const float4 v1012 = ptx::mma_m16n8k16(v795, 0u, v801, 0u, v1008.x, v1008.y, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const float4 v1016 = ptx::mma_m16n8k16(v795, 0u, v801, 0u, v1008.z, v1008.w, 0.0f, 0.0f, 0.0f, 0.0f);
+                  const uint4 v1025 = ptx::ldmatrix(&ring[v1002 + (((v994 & 1u) + 2) ^ (v1003 & 7u))]);
+                  const float4 v1029 = ptx::mma_m16n8k16(v807, 0u, v813, 0u, v1025.x, v1025.y, v1012.x, v1012.y,
+                      v1012.z, v1012.w);
+                  const float4 v1033 = ptx::mma_m16n8k16(v807, 0u, v813, 0u, v1025.z, v1025.w, v1016.x, v1016.y,
+                      v1016.z, v1016.w);
+                  const u32 v1038 = lane % 4 * 2;
+                  const float v1040 = v1038 < v993 ? v1029.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1043 = v1038 + 1 < v993 ? v1029.y : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1046 = v1038 + 8 < v993 ? v1033.x : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1049 = v1038 + 9 < v993 ? v1033.y : __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1054 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1040), v1043), v1046), v1049);
+                  const float v1055 = __shfl_xor_sync(0xffffffffu, v1054, 2u);
+                  const float v1056 = fmaxf(v1054, v1055);
+                  const float v1057 = __shfl_xor_sync(0xffffffffu, v1056, 1u);
+                  const float v1058 = fmaxf(v1056, v1057);
+                  const float decay = ptx::exp2(m - v1058);
+                  const float v1065 = ptx::exp2(v1040 - v1058);
+                  const float v1068 = ptx::exp2(v1043 - v1058);
+                  const float v1071 = ptx::exp2(v1046 - v1058);
+                  const float v1074 = ptx::exp2(v1049 - v1058);
                   o = __fmul_rn(o, decay);
                   o_2 = __fmul_rn(o_2, decay);
                   o_3 = __fmul_rn(o_3, decay);
@@ -1101,99 +1059,106 @@ mkgen_step(const __grid_constant__ Params p) {
                   o_6 = __fmul_rn(o_6, decay);
                   o_7 = __fmul_rn(o_7, decay);
                   o_8 = __fmul_rn(o_8, decay);
-                  m = v1076;
-                  l = __fmul_rn(l, decay) + v1083 + v1086 + v1089 + v1092;
-                  const bf16x2 v1110 = ptx::pack_bf16(v1083, v1086);
-                  const bf16x2 v1111 = ptx::pack_bf16(v1089, v1092);
-                  const u32 v1112 = lane / 8;
-                  const u32 v1118 = min(lane % 8 + (v1112 & 1u) * 8, v1011 - 1);
-                  const u32 v1120 = v1009 + v1118 * 8;
-                  const u32 v1121 = v1010 + v1118;
-                  const uint4 v1127 = ptx::ldmatrix_trans(&ring[v1120 + ((v1112 / 2 + 4) ^ (v1121 & 7u))]);
-                  const float4 v1133 = ptx::mma_m16n8k16(v1110, 0u, v1111, 0u, v1127.x, v1127.y, o, o_2, 0.0f, 0.0f);
-                  o = v1133.x; o_2 = v1133.y;
-                  const float4 v1139 = ptx::mma_m16n8k16(v1110, 0u, v1111, 0u, v1127.z, v1127.w, o_3, o_4, 0.0f, 0.0f);
-                  o_3 = v1139.x; o_4 = v1139.y;
-                  const uint4 v1149 = ptx::ldmatrix_trans(&ring[v1120 + ((v1112 / 2 + 6) ^ (v1121 & 7u))]);
-                  const float4 v1155 = ptx::mma_m16n8k16(v1110, 0u, v1111, 0u, v1149.x, v1149.y, o_5, o_6, 0.0f, 0.0f);
-                  o_5 = v1155.x; o_6 = v1155.y;
-                  const float4 v1161 = ptx::mma_m16n8k16(v1110, 0u, v1111, 0u, v1149.z, v1149.w, o_7, o_8, 0.0f, 0.0f);
-                  o_7 = v1161.x; o_8 = v1161.y;
+                  m = v1058;
+                  l = __fmul_rn(l, decay) + v1065 + v1068 + v1071 + v1074;
+                  const bf16x2 v1092 = ptx::pack_bf16(v1065, v1068);
+                  const bf16x2 v1093 = ptx::pack_bf16(v1071, v1074);
+                  const u32 v1094 = lane / 8;
+                  const u32 v1100 = min(lane % 8 + (v1094 & 1u) * 8, v993 - 1);
+                  const u32 v1102 = v991 + v1100 * 8;
+                  const u32 v1103 = v992 + v1100;
+                  const uint4 v1109 = ptx::ldmatrix_trans(&ring[v1102 + ((v1094 / 2 + 4) ^ (v1103 & 7u))]);
+                  const float4 v1115 = ptx::mma_m16n8k16(v1092, 0u, v1093, 0u, v1109.x, v1109.y, o, o_2, 0.0f, 0.0f);
+                  o = v1115.x; o_2 = v1115.y;
+                  const float4 v1121 = ptx::mma_m16n8k16(v1092, 0u, v1093, 0u, v1109.z, v1109.w, o_3, o_4, 0.0f, 0.0f);
+                  o_3 = v1121.x; o_4 = v1121.y;
+                  const uint4 v1131 = ptx::ldmatrix_trans(&ring[v1102 + ((v1094 / 2 + 6) ^ (v1103 & 7u))]);
+                  const float4 v1137 = ptx::mma_m16n8k16(v1092, 0u, v1093, 0u, v1131.x, v1131.y, o_5, o_6, 0.0f, 0.0f);
+                  o_5 = v1137.x; o_6 = v1137.y;
+                  const float4 v1143 = ptx::mma_m16n8k16(v1092, 0u, v1093, 0u, v1131.z, v1131.w, o_7, o_8, 0.0f, 0.0f);
+                  o_7 = v1143.x; o_8 = v1143.y;
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v984 + 1 == v987 ? 8 - v987 : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v966 + 1 == v969 ? 8 - v969 : 0u) + 1);
                   }
                 }
-                const u32 v1168 = drain + chunks;
-                drain = v1168 % 23;
-                drain_parity = drain_parity ^ ((v1168 / 23) & 1u);
+                const u32 v1150 = drain + chunks;
+                drain = v1150 % 23;
+                drain_parity = drain_parity ^ ((v1150 / 23) & 1u);
                 // attention: the warps' states become one  [attention/attention.go, Attention.Consume]
-                const u32 v1174 = lane / 4;
-                const u32 v1176 = lane % 4 * 2;
-                const float v1178 = __shfl_xor_sync(0xffffffffu, l, 2u);
-                const float v1179 = l + v1178;
-                const float v1180 = __shfl_xor_sync(0xffffffffu, v1179, 1u);
-                if (v1174 < 3) {
-                  const u32 v1184 = warp * 3 + v1174;
-                  *(float2*)&input[v1184 * 32 + v1176] = make_float2(o, o_2);
-                  *(float2*)&input[v1184 * 32 + v1176 + 8] = make_float2(o_3, o_4);
-                  *(float2*)&input[v1184 * 32 + v1176 + 16] = make_float2(o_5, o_6);
-                  *(float2*)&input[v1184 * 32 + v1176 + 24] = make_float2(o_7, o_8);
-                  if (v1176 == 0) {
-                    input[v1184 + 768] = m;
-                    input[v1184 + 792] = v1179 + v1180;
+                const u32 v1156 = lane / 4;
+                const u32 v1158 = lane % 4 * 2;
+                const float v1160 = __shfl_xor_sync(0xffffffffu, l, 2u);
+                const float v1161 = l + v1160;
+                const float v1162 = __shfl_xor_sync(0xffffffffu, v1161, 1u);
+                if (v1156 < 3) {
+                  const u32 v1166 = warp * 3 + v1156;
+                  *(float2*)&input[v1166 * 32 + v1158] = make_float2(o, o_2);
+                  *(float2*)&input[v1166 * 32 + v1158 + 8] = make_float2(o_3, o_4);
+                  *(float2*)&input[v1166 * 32 + v1158 + 16] = make_float2(o_5, o_6);
+                  *(float2*)&input[v1166 * 32 + v1158 + 24] = make_float2(o_7, o_8);
+                  if (v1158 == 0) {
+                    input[v1166 + 768] = m;
+                    input[v1166 + 792] = v1161 + v1162;
                   }
                 }
                 ptx::bar_sync<1, 256>();
-                if (tid < 48) {
-                  const u32 v1209 = tid / 16;
-                  const float v1211 = input[v1209 + 768];
-                  const float v1214 = input[v1209 + 771];
-                  const float v1215 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1211), v1214);
-                  const float v1217 = input[v1209 + 774];
-                  const float v1220 = input[v1209 + 777];
-                  const float v1223 = input[v1209 + 780];
-                  const float v1226 = input[v1209 + 783];
-                  const float v1229 = input[v1209 + 786];
-                  const float v1230 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1215, v1217), v1220), v1223), v1226), v1229);
-                  const float v1232 = input[v1209 + 789];
-                  const float v1233 = fmaxf(v1230, v1232);
-                  const bool v1234 = v1233 == __uint_as_float(0xff800000u) /* -inf */;
-                  const float v1237 = v1234 ? 0.0f : ptx::exp2(v1211 - v1233);
-                  const float2 v1239 = *(const float2*)&input[tid * 2];
-                  const float v1248 = v1234 ? 0.0f : ptx::exp2(v1214 - v1233);
-                  const float2 v1251 = *(const float2*)&input[tid * 2 + 96];
-                  const float v1257 = fmaf(v1248, input[v1209 + 795], fmaf(v1237, input[v1209 + 792], 0.0f));
-                  const float v1260 = v1234 ? 0.0f : ptx::exp2(v1217 - v1233);
-                  const float2 v1263 = *(const float2*)&input[tid * 2 + 192];
-                  const float v1265 = fmaf(v1260, v1263.x, fmaf(v1248, v1251.x, fmaf(v1237, v1239.x, 0.0f)));
-                  const float v1266 = fmaf(v1260, v1263.y, fmaf(v1248, v1251.y, fmaf(v1237, v1239.y, 0.0f)));
-                  const float v1272 = v1234 ? 0.0f : ptx::exp2(v1220 - v1233);
-                  const float2 v1275 = *(const float2*)&input[tid * 2 + 288];
-                  const float v1281 = fmaf(v1272, input[v1209 + 801], fmaf(v1260, input[v1209 + 798], v1257));
-                  const float v1284 = v1234 ? 0.0f : ptx::exp2(v1223 - v1233);
-                  const float2 v1287 = *(const float2*)&input[tid * 2 + 384];
-                  const float v1296 = v1234 ? 0.0f : ptx::exp2(v1226 - v1233);
-                  const float2 v1299 = *(const float2*)&input[tid * 2 + 480];
-                  const float v1301 = fmaf(v1296, v1299.x, fmaf(v1284, v1287.x, fmaf(v1272, v1275.x, v1265)));
-                  const float v1302 = fmaf(v1296, v1299.y, fmaf(v1284, v1287.y, fmaf(v1272, v1275.y, v1266)));
-                  const float v1305 = fmaf(v1296, input[v1209 + 807], fmaf(v1284, input[v1209 + 804], v1281));
-                  const float v1308 = v1234 ? 0.0f : ptx::exp2(v1229 - v1233);
-                  const float2 v1311 = *(const float2*)&input[tid * 2 + 576];
-                  const float v1320 = v1234 ? 0.0f : ptx::exp2(v1232 - v1233);
-                  const float2 v1323 = *(const float2*)&input[tid * 2 + 672];
-                  const float v1329 = fmaf(v1320, input[v1209 + 813], fmaf(v1308, input[v1209 + 810], v1305));
-                  const float v1331 = v1234 ? 0.0f : ptx::rcp(v1329);
-                  const float v1332 = __fmul_rn(fmaf(v1320, v1323.x, fmaf(v1308, v1311.x, v1301)), v1331);
-                  const float v1333 = __fmul_rn(fmaf(v1320, v1323.y, fmaf(v1308, v1311.y, v1302)), v1331);
+                if (warp < 2) {
+                  const bool v1191 = tid < 48;
+                  const u32 v1192 = min(tid, 47u);
+                  const u32 v1193 = v1192 / 16;
+                  const float v1195 = input[v1193 + 768];
+                  const float v1198 = input[v1193 + 771];
+                  const float v1199 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1195), v1198);
+                  const float v1201 = input[v1193 + 774];
+                  const float v1204 = input[v1193 + 777];
+                  const float v1207 = input[v1193 + 780];
+                  const float v1210 = input[v1193 + 783];
+                  const float v1213 = input[v1193 + 786];
+                  const float v1214 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1199, v1201), v1204), v1207), v1210), v1213);
+                  const float v1216 = input[v1193 + 789];
+                  const float v1217 = fmaxf(v1214, v1216);
+                  const bool v1218 = v1217 == __uint_as_float(0xff800000u) /* -inf */;
+                  const float v1221 = v1218 ? 0.0f : ptx::exp2(v1195 - v1217);
+                  const float2 v1223 = *(const float2*)&input[v1192 * 2];
+                  const float v1232 = v1218 ? 0.0f : ptx::exp2(v1198 - v1217);
+                  const float2 v1235 = *(const float2*)&input[v1192 * 2 + 96];
+                  const float v1241 = fmaf(v1232, input[v1193 + 795], fmaf(v1221, input[v1193 + 792], 0.0f));
+                  const float v1244 = v1218 ? 0.0f : ptx::exp2(v1201 - v1217);
+                  const float2 v1247 = *(const float2*)&input[v1192 * 2 + 192];
+                  const float v1249 = fmaf(v1244, v1247.x, fmaf(v1232, v1235.x, fmaf(v1221, v1223.x, 0.0f)));
+                  const float v1250 = fmaf(v1244, v1247.y, fmaf(v1232, v1235.y, fmaf(v1221, v1223.y, 0.0f)));
+                  const float v1256 = v1218 ? 0.0f : ptx::exp2(v1204 - v1217);
+                  const float2 v1259 = *(const float2*)&input[v1192 * 2 + 288];
+                  const float v1265 = fmaf(v1256, input[v1193 + 801], fmaf(v1244, input[v1193 + 798], v1241));
+                  const float v1268 = v1218 ? 0.0f : ptx::exp2(v1207 - v1217);
+                  const float2 v1271 = *(const float2*)&input[v1192 * 2 + 384];
+                  const float v1280 = v1218 ? 0.0f : ptx::exp2(v1210 - v1217);
+                  const float2 v1283 = *(const float2*)&input[v1192 * 2 + 480];
+                  const float v1285 = fmaf(v1280, v1283.x, fmaf(v1268, v1271.x, fmaf(v1256, v1259.x, v1249)));
+                  const float v1286 = fmaf(v1280, v1283.y, fmaf(v1268, v1271.y, fmaf(v1256, v1259.y, v1250)));
+                  const float v1289 = fmaf(v1280, input[v1193 + 807], fmaf(v1268, input[v1193 + 804], v1265));
+                  const float v1292 = v1218 ? 0.0f : ptx::exp2(v1213 - v1217);
+                  const float2 v1295 = *(const float2*)&input[v1192 * 2 + 576];
+                  const float v1304 = v1218 ? 0.0f : ptx::exp2(v1216 - v1217);
+                  const float2 v1307 = *(const float2*)&input[v1192 * 2 + 672];
+                  const float v1313 = fmaf(v1304, input[v1193 + 813], fmaf(v1292, input[v1193 + 810], v1289));
+                  const float v1315 = v1218 ? 0.0f : ptx::rcp(v1313);
+                  const float v1316 = __fmul_rn(fmaf(v1304, v1307.x, fmaf(v1292, v1295.x, v1285)), v1315);
+                  const float v1317 = __fmul_rn(fmaf(v1304, v1307.y, fmaf(v1292, v1295.y, v1286)), v1315);
                   if (unsplit) {
-                    const u32 v1337 = kv_head * 48 + tid;
-                    const uint4 v1347 = make_uint4(ptx::pack_bf16(v1332, v1333), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&attn_words[v1337 % 4 * 24 + v1337 / 4], v1347);
+                    const bf16x2 v1322 = ptx::pack_bf16(v1316, v1317);
+                    const u32 v1324 = __shfl_xor_sync(0xffffffffu, v1322, 1u);
+                    if ((lane & 1u) == 0 && v1191) {
+                      ptx::st_relaxed_gpu_b128(&attn_words[(kv_head * 48 + v1192) / 2],
+                          make_uint4(v1322, v1324, 0u, epoch_target * 2 + 1));
+                    }
                   } else {
-                    const uint4 v1358 = make_uint4(__float_as_uint(v1332), __float_as_uint(v1333),
-                        __float_as_uint(v1233 + ptx::log2(v1329)), epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1358);
+                    if (v1191) {
+                      const uint4 v1346 = make_uint4(__float_as_uint(v1316), __float_as_uint(v1317),
+                          __float_as_uint(v1217 + ptx::log2(v1313)), epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + v1192], v1346);
+                    }
                   }
                 }
                 ptx::bar_sync<1, 256>();
@@ -1205,14 +1170,14 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_2 = ptx::opaque(cta); i_2 < 4; i_2 += 4) {
                 const u32 kv_head = i_2 % 2;
                 const u32 split = i_2 / 2;
-                const u32 v1366 = kv_head * 48;
-                const u32 share = split * 48 / 2;
-                const u32 share_end = (split + 1) * 48 / 2;
+                const u32 v1354 = kv_head * 48;
+                const u32 share = split * 24 / 2 * 2;
+                const u32 share_end = (split + 1) * 24 / 2 * 2;
                 #pragma unroll 1
                 for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                   const u32 words = min(share_end - i_3, 256u);
-                  const u32 v1375 = i_3 + v1366;
-                  const bool v1376 = tid < words;
+                  const u32 v1365 = i_3 + v1354;
+                  const bool v1366 = tid < words;
                   float out = 0.0f, out_2 = 0.0f;
                   float top = __uint_as_float(0xff800000u) /* -inf */;
                   float sum = 0.0f;
@@ -1221,41 +1186,41 @@ mkgen_step(const __grid_constant__ Params p) {
                     const u32 states_now = min(2 - i_4, 24u);
                     #pragma unroll 1
                     for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                      const u32 v1387 = (i_4 + i_5 / words) * 96 + v1375 + i_5 % words;
+                      const u32 v1377 = (i_4 + i_5 / words) * 96 + v1365 + i_5 % words;
                       // a packet of 16 bytes (a partial state of attention): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                      const uint4 v1388 = ptx::ld_relaxed_gpu_b128(&states[v1387]);
-                      const uint4 v1392 = ptx::wait_packet_relaxed_gpu_noted(&states[v1387], epoch_target * 2 + 1,
-                          v1388, abort, notes, 4, layer, v1387);
-                      input_b128[i_5] = v1392;
+                      const uint4 v1378 = ptx::ld_relaxed_gpu_b128(&states[v1377]);
+                      const uint4 v1382 = ptx::wait_packet_relaxed_gpu_noted(&states[v1377], epoch_target * 2 + 1,
+                          v1378, abort, notes, 4, layer, v1377);
+                      input_b128[i_5] = v1382;
                     }
                     ptx::bar_sync<1, 256>();
-                    if (v1376) {
-                      const float v1393 = top;
+                    if (v1366) {
+                      const float v1383 = top;
                       #pragma unroll 8
                       for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                         top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                       }
                       const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                      const float v1410 = ptx::exp2(v1393 - base);
-                      out = __fmul_rn(out, v1410);
-                      out_2 = __fmul_rn(out_2, v1410);
-                      sum = __fmul_rn(sum, v1410);
+                      const float v1400 = ptx::exp2(v1383 - base);
+                      out = __fmul_rn(out, v1400);
+                      out_2 = __fmul_rn(out_2, v1400);
+                      sum = __fmul_rn(sum, v1400);
                       #pragma unroll 8
                       for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                        const uint4 v1420 = input_b128[i_5 * words + tid];
-                        const float v1430 = ptx::exp2(__uint_as_float(v1420.z) - base);
-                        sum = sum + v1430;
-                        out = fmaf(v1430, __uint_as_float(v1420.x), out);
-                        out_2 = fmaf(v1430, __uint_as_float(v1420.y), out_2);
+                        const uint4 v1410 = input_b128[i_5 * words + tid];
+                        const float v1420 = ptx::exp2(__uint_as_float(v1410.z) - base);
+                        sum = sum + v1420;
+                        out = fmaf(v1420, __uint_as_float(v1410.x), out);
+                        out_2 = fmaf(v1420, __uint_as_float(v1410.y), out_2);
                       }
                     }
                     ptx::bar_sync<1, 256>();
                   }
-                  if (v1376) {
-                    const u32 v1445 = v1375 + tid;
-                    const uint4 v1455 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
-                        epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&attn_words[v1445 % 4 * 24 + v1445 / 4], v1455);
+                  const bf16x2 v1438 = ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum));
+                  const u32 v1440 = __shfl_xor_sync(0xffffffffu, v1438, 1u);
+                  if ((lane & 1u) == 0 && v1366) {
+                    ptx::st_relaxed_gpu_b128(&attn_words[(v1365 + min(tid, words - 1)) / 2],
+                        make_uint4(v1438, v1440, 0u, epoch_target * 2 + 1));
                   }
                 }
               }
@@ -1264,41 +1229,49 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after attention ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v1458 = tid == 0;
-            if (v1458) {
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountOrdering]
+            const bool v1454 = tid == 0;
+            if (v1454) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
             {
               const u32 first_tile = own[2];
               const u32 tile_count = own[3];
-              const u32 row = first_tile * 8 + tid * 2;
-              if (tid < tile_count * 4 && row < 96) {
-                const u32 v1473 = token % 8;
-                const u32 swizzle = v1473 >> 1;
-                float v = 0.0f, v_2 = 0.0f;
+              const u32 row = first_tile * 8 + tid * 4;
+              if (tid < tile_count * 2 && row < 96) {
+                const u32 v1469 = token % 8;
+                const u32 swizzle = v1469 >> 1;
+                float v = 0.0f, v_2 = 0.0f, v_3 = 0.0f, v_4 = 0.0f;
                 if (layer == 0) {
-                  const u32 v1491 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
-                  const bf16x2 v1494 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1473 * 16)
-                      + 150528 + (u64)v1491]);
-                  v = ptx::bf16_lo(v1494);
-                  v_2 = ptx::bf16_hi(v1494);
+                  const u32 v1487 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
+                  const uint2 v1490 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1469 * 16)
+                      + 150528 + (u64)v1487]);
+                  v = ptx::bf16_lo(v1490.x);
+                  v_2 = ptx::bf16_hi(v1490.x);
+                  v_3 = ptx::bf16_lo(v1490.y);
+                  v_4 = ptx::bf16_hi(v1490.y);
                 } else {
-                  const u32 v1497 = row / 2;
-                  const u32 v1501 = v1497 % 2 * 24 + v1497 / 2;
+                  const u32 v1496 = row / 4;
                   // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                  const uint4 v1502 = ptx::ld_relaxed_gpu_b128(&down_words[v1501]);
-                  const uint4 v1507 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1501], (epoch_target - 8) * 2 + 1,
-                      v1502, abort, notes, 5, layer, v1501);
-                  v = __uint_as_float(v1507.x | v1507.z);
-                  v_2 = __uint_as_float(v1507.y);
+                  const uint4 v1497 = ptx::ld_relaxed_gpu_b128(&down_words[v1496]);
+                  const uint4 v1502 = ptx::wait_packet_relaxed_gpu_noted(&down_words[v1496], (epoch_target - 8) * 2 + 1,
+                      v1497, abort, notes, 5, layer, v1496);
+                  const u32 fourth = ptx::prmt(ptx::prmt(v1502.x, v1502.y, 0x0400u), v1502.z, 0x4210u);
+                  v = __uint_as_float(v1502.x & 0xffffff00u);
+                  v_2 = __uint_as_float(v1502.y & 0xffffff00u);
+                  v_3 = __uint_as_float(v1502.z & 0xffffff00u);
+                  v_4 = __uint_as_float(fourth & 0xffffff00u);
                 }
                 early = v;
                 early_2 = v_2;
+                early_3 = v_3;
+                early_4 = v_4;
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
+                early_3 = 0.0f;
+                early_4 = 0.0f;
               }
             }
             // ---- chunks held for o ----
@@ -1311,8 +1284,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1533 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v1533.x; held_2 = v1533.y; held_3 = v1533.z; held_4 = v1533.w;
+                const uint4 v1537 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1537.x; held_2 = v1537.y; held_3 = v1537.z; held_4 = v1537.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1329,8 +1302,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1558 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v1558.x; held_6 = v1558.y; held_7 = v1558.z; held_8 = v1558.w;
+                const uint4 v1562 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v1562.x; held_6 = v1562.y; held_7 = v1562.z; held_8 = v1562.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1347,8 +1320,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1583 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v1583.x; held_10 = v1583.y; held_11 = v1583.z; held_12 = v1583.w;
+                const uint4 v1587 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v1587.x; held_10 = v1587.y; held_11 = v1587.z; held_12 = v1587.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1359,7 +1332,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_3 ? 0u : next_3;
               drain_parity = wrap_3 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1458) {
+            if (v1454) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1367,74 +1340,72 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
-            if (tid < 24) {
-              const u32 v1599 = tid + 24;
-              const u32 v1600 = tid + 48;
-              const u32 v1601 = tid + 72;
+            const u32 v1602 = tid * 2;
+            const u32 first = (v1602 & 0xfffffffcu) | ((v1602 & 1u) << 1) | ((v1602 >> 1) & 1u);
+            if (tid < 48) {
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (attention's output): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&attn_words[v1599]);
-              uint4 packet_3 = ptx::ld_relaxed_gpu_b128(&attn_words[v1600]);
-              uint4 packet_4 = ptx::ld_relaxed_gpu_b128(&attn_words[v1601]);
-              ptx::wait_packets_relaxed_gpu_noted(attn_words, flag, abort, notes, 7, layer, tid, packet, v1599,
-                  packet_2, v1600, packet_3, v1601, packet_4);
-              *(uint4*)&input_u32[tid * 4] = make_uint4(packet.x | packet.y | packet.z, packet_3.x | packet_3.y
-                  | packet_3.z, packet_2.x | packet_2.y | packet_2.z, packet_4.x | packet_4.y | packet_4.z);
+              if (packet.w != flag) {
+                packet = ptx::wait_packet_relaxed_gpu_noted(&attn_words[tid], flag, packet, abort, notes, 7, layer,
+                    tid);
+              }
+              input_u32[first] = packet.x;
+              input_u32[first + 2] = packet.y | packet.z;
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             // o: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v1717 = warp * 128;
+            const u32 v1635 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1727 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1735 = ptx::mma_m16n8k16(v1727.x, v1727.y, v1727.z, v1727.w, held, held_2, acc, acc_2,
+              const uint4 v1645 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1653 = ptx::mma_m16n8k16(v1645.x, v1645.y, v1645.z, v1645.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1735.x; acc_2 = v1735.y; acc_3 = v1735.z; acc_4 = v1735.w;
-              const float4 v1743 = ptx::mma_m16n8k16(v1727.x, v1727.y, v1727.z, v1727.w, held_3, held_4, acc_5, acc_6,
+              acc = v1653.x; acc_2 = v1653.y; acc_3 = v1653.z; acc_4 = v1653.w;
+              const float4 v1661 = ptx::mma_m16n8k16(v1645.x, v1645.y, v1645.z, v1645.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1743.x; acc_6 = v1743.y; acc_7 = v1743.z; acc_8 = v1743.w;
+              acc_5 = v1661.x; acc_6 = v1661.y; acc_7 = v1661.z; acc_8 = v1661.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1717 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1635 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1768 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1776 = ptx::mma_m16n8k16(v1768.x, v1768.y, v1768.z, v1768.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1686 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1694 = ptx::mma_m16n8k16(v1686.x, v1686.y, v1686.z, v1686.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1776.x; acc_10 = v1776.y; acc_11 = v1776.z; acc_12 = v1776.w;
-              const float4 v1784 = ptx::mma_m16n8k16(v1768.x, v1768.y, v1768.z, v1768.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1694.x; acc_10 = v1694.y; acc_11 = v1694.z; acc_12 = v1694.w;
+              const float4 v1702 = ptx::mma_m16n8k16(v1686.x, v1686.y, v1686.z, v1686.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1784.x; acc_14 = v1784.y; acc_15 = v1784.z; acc_16 = v1784.w;
+              acc_13 = v1702.x; acc_14 = v1702.y; acc_15 = v1702.z; acc_16 = v1702.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1717 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1635 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1810 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v1818 = ptx::mma_m16n8k16(v1810.x, v1810.y, v1810.z, v1810.w, held_9, held_10, acc_17,
+              const uint4 v1728 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v1736 = ptx::mma_m16n8k16(v1728.x, v1728.y, v1728.z, v1728.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1818.x; acc_18 = v1818.y; acc_19 = v1818.z; acc_20 = v1818.w;
-              const float4 v1826 = ptx::mma_m16n8k16(v1810.x, v1810.y, v1810.z, v1810.w, held_11, held_12, acc_21,
+              acc_17 = v1736.x; acc_18 = v1736.y; acc_19 = v1736.z; acc_20 = v1736.w;
+              const float4 v1744 = ptx::mma_m16n8k16(v1728.x, v1728.y, v1728.z, v1728.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1826.x; acc_22 = v1826.y; acc_23 = v1826.z; acc_24 = v1826.w;
+              acc_21 = v1744.x; acc_22 = v1744.y; acc_23 = v1744.z; acc_24 = v1744.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1717 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1635 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1847 = half_2 * 1024;
-              const u32 v1849 = v1847 + warp * 128;
+              const u32 v1765 = half_2 * 1024;
+              const u32 v1767 = v1765 + warp * 128;
               // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
@@ -1443,14 +1414,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1867 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v1872 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v1880 = ptx::mma_m16n8k16(v1872.x, v1872.y, v1872.z, v1872.w, v1867.x, v1867.y, acc_25,
+                  const uint4 v1785 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v1790 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v1798 = ptx::mma_m16n8k16(v1790.x, v1790.y, v1790.z, v1790.w, v1785.x, v1785.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1880.x; acc_26 = v1880.y; acc_27 = v1880.z; acc_28 = v1880.w;
-                  const float4 v1888 = ptx::mma_m16n8k16(v1872.x, v1872.y, v1872.z, v1872.w, v1867.z, v1867.w, acc_29,
+                  acc_25 = v1798.x; acc_26 = v1798.y; acc_27 = v1798.z; acc_28 = v1798.w;
+                  const float4 v1806 = ptx::mma_m16n8k16(v1790.x, v1790.y, v1790.z, v1790.w, v1785.z, v1785.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1888.x; acc_30 = v1888.y; acc_31 = v1888.z; acc_32 = v1888.w;
+                  acc_29 = v1806.x; acc_30 = v1806.y; acc_31 = v1806.z; acc_32 = v1806.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1461,30 +1432,41 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1849 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1767 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
-              // o: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
+              // o: sums of all warps, 4 rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
-              if (tid < 64) {
-                if (tid < tiles * 4) {
-                  const u32 v1916 = tid * 2;
-                  const u32 v1917 = v1847 + v1916;
-                  const float2 v1918 = *(const float2*)&partials[v1917];
-                  const float2 v1921 = *(const float2*)&partials[v1917 + 128];
-                  const float2 v1926 = *(const float2*)&partials[v1917 + 256];
-                  const float2 v1931 = *(const float2*)&partials[v1917 + 384];
-                  const float2 v1936 = *(const float2*)&partials[v1917 + 512];
-                  const float2 v1941 = *(const float2*)&partials[v1917 + 640];
-                  const float2 v1946 = *(const float2*)&partials[v1917 + 768];
-                  const float v1948 = v1918.x + v1921.x + v1926.x + v1931.x + v1936.x + v1941.x + v1946.x;
-                  const float v1949 = v1918.y + v1921.y + v1926.y + v1931.y + v1936.y + v1941.y + v1946.y;
-                  const float2 v1951 = *(const float2*)&partials[v1917 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1916;
-                  const u32 v1960 = row / 2;
-                  const uint4 v1972 = make_uint4(__float_as_uint(early + (v1948 + v1951.x)),
-                      __float_as_uint(early_2 + (v1949 + v1951.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1960 % 2 * 24 + v1960 / 2], v1972);
+              if (tid < 32) {
+                if (tid < tiles * 2) {
+                  const u32 v1834 = tid * 4;
+                  const u32 v1835 = v1765 + v1834;
+                  const float4 v1836 = *(const float4*)&partials[v1835];
+                  const float4 v1841 = *(const float4*)&partials[v1835 + 128];
+                  const float4 v1850 = *(const float4*)&partials[v1835 + 256];
+                  const float4 v1859 = *(const float4*)&partials[v1835 + 384];
+                  const float4 v1868 = *(const float4*)&partials[v1835 + 512];
+                  const float4 v1877 = *(const float4*)&partials[v1835 + 640];
+                  const float4 v1886 = *(const float4*)&partials[v1835 + 768];
+                  const float v1890 = v1836.x + v1841.x + v1850.x + v1859.x + v1868.x + v1877.x + v1886.x;
+                  const float v1891 = v1836.y + v1841.y + v1850.y + v1859.y + v1868.y + v1877.y + v1886.y;
+                  const float v1892 = v1836.z + v1841.z + v1850.z + v1859.z + v1868.z + v1877.z + v1886.z;
+                  const float v1893 = v1836.w + v1841.w + v1850.w + v1859.w + v1868.w + v1877.w + v1886.w;
+                  const float4 v1895 = *(const float4*)&partials[v1835 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1834;
+                  // four elements of 24 bits in a packet, rounded to nearest: the fourth's bytes are the lowest of the words  [product/vectorpackets.go, VectorPackets.StoreFour]
+                  const u32 v1916 = __float_as_uint(early + (v1890 + v1895.x));
+                  const u32 rounded = (v1916 & 0x7fffffffu) < 2139095040 ? v1916 + 128 : v1916;
+                  const u32 v1921 = __float_as_uint(early_2 + (v1891 + v1895.y));
+                  const u32 rounded_2 = (v1921 & 0x7fffffffu) < 2139095040 ? v1921 + 128 : v1921;
+                  const u32 v1926 = __float_as_uint(early_3 + (v1892 + v1895.z));
+                  const u32 rounded_3 = (v1926 & 0x7fffffffu) < 2139095040 ? v1926 + 128 : v1926;
+                  const u32 v1931 = __float_as_uint(early_4 + (v1893 + v1895.w));
+                  const u32 rounded_4 = (v1931 & 0x7fffffffu) < 2139095040 ? v1931 + 128 : v1931;
+                  const uint4 v1942 = make_uint4(ptx::prmt(rounded, rounded_4, 0x3215u),
+                      ptx::prmt(rounded_2, rounded_4, 0x3216u), ptx::prmt(rounded_3, rounded_4, 0x3217u), epoch_target
+                      * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[row / 4], v1942);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1493,16 +1475,16 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after o ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v1977 = tid == 0;
-            if (v1977) {
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountOrdering]
+            const bool v1947 = tid == 0;
+            if (v1947) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
               if (tid < 24) {
-                const uint2 v1984 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1984.x; gain_2 = v1984.y;
+                const uint2 v1954 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1954.x; gain_2 = v1954.y;
               } else {
                 gain = 0u;
                 gain_2 = 0u;
@@ -1518,8 +1500,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v2002 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held = v2002.x; held_2 = v2002.y; held_3 = v2002.z; held_4 = v2002.w;
+                const uint4 v1972 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held = v1972.x; held_2 = v1972.y; held_3 = v1972.z; held_4 = v1972.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1536,8 +1518,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2027 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2027.x; held_6 = v2027.y; held_7 = v2027.z; held_8 = v2027.w;
+                const uint4 v1997 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v1997.x; held_6 = v1997.y; held_7 = v1997.z; held_8 = v1997.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1554,8 +1536,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2052 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_9 = v2052.x; held_10 = v2052.y; held_11 = v2052.z; held_12 = v2052.w;
+                const uint4 v2022 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_9 = v2022.x; held_10 = v2022.y; held_11 = v2022.z; held_12 = v2022.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1572,8 +1554,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2077 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2077.x; held_14 = v2077.y; held_15 = v2077.z; held_16 = v2077.w;
+                const uint4 v2047 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2047.x; held_14 = v2047.y; held_15 = v2047.z; held_16 = v2047.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1584,117 +1566,118 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1977) {
+            if (v1947) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2095 = ((i * 2 + layer) & 1u) * 352;
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v2098 = tid * 2;
-            const u32 first = (v2098 & 0xfffffffcu) | ((v2098 & 1u) << 1) | ((v2098 >> 1) & 1u);
+            const u32 v2064 = tid * 2;
+            const u32 first = (v2064 & 0xfffffffcu) | ((v2064 & 1u) << 1) | ((v2064 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v2109 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&o_words[v2109]);
-              ptx::wait_packets_relaxed_gpu_noted(o_words, flag, abort, notes, 9, layer, tid, packet, v2109, packet_2);
-              const float v2146 = __uint_as_float(packet.x | packet.z);
-              const float v2147 = __uint_as_float(packet.y);
-              const float v2153 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v2154 = __uint_as_float(packet_2.y);
-              const float v2162 = fmaf(v2153, v2153, fmaf(v2147, v2147, fmaf(v2146, v2146, squares)));
-              squares = fmaf(v2154, v2154, v2162);
-              input_bf16x2[first] = ptx::pack_bf16(v2146 * ptx::bf16_lo(gain), v2147 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v2153 * ptx::bf16_lo(gain_2), v2154 * ptx::bf16_hi(gain_2));
+              if (packet.w != flag) {
+                packet = ptx::wait_packet_relaxed_gpu_noted(&o_words[tid], flag, packet, abort, notes, 9, layer, tid);
+              }
+              const u32 fourth = ptx::prmt(ptx::prmt(packet.x, packet.y, 0x0400u), packet.z, 0x4210u);
+              const float v2096 = __uint_as_float(packet.x & 0xffffff00u);
+              const float v2098 = __uint_as_float(packet.y & 0xffffff00u);
+              const float v2100 = __uint_as_float(packet.z & 0xffffff00u);
+              const float v2102 = __uint_as_float(fourth & 0xffffff00u);
+              const float v2110 = fmaf(v2100, v2100, fmaf(v2098, v2098, fmaf(v2096, v2096, squares)));
+              squares = fmaf(v2102, v2102, v2110);
+              input_bf16x2[first] = ptx::pack_bf16(v2096 * ptx::bf16_lo(gain), v2098 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v2100 * ptx::bf16_lo(gain_2), v2102 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v2172 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2173 = squares + v2172;
-            const float v2174 = __shfl_xor_sync(0xffffffffu, v2173, 8u);
-            const float v2175 = v2173 + v2174;
-            const float v2176 = __shfl_xor_sync(0xffffffffu, v2175, 4u);
-            const float v2177 = v2175 + v2176;
-            const float v2178 = __shfl_xor_sync(0xffffffffu, v2177, 2u);
-            const float v2179 = v2177 + v2178;
-            const float v2180 = __shfl_xor_sync(0xffffffffu, v2179, 1u);
+            const float v2120 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2121 = squares + v2120;
+            const float v2122 = __shfl_xor_sync(0xffffffffu, v2121, 8u);
+            const float v2123 = v2121 + v2122;
+            const float v2124 = __shfl_xor_sync(0xffffffffu, v2123, 4u);
+            const float v2125 = v2123 + v2124;
+            const float v2126 = __shfl_xor_sync(0xffffffffu, v2125, 2u);
+            const float v2127 = v2125 + v2126;
+            const float v2128 = __shfl_xor_sync(0xffffffffu, v2127, 1u);
             if (lane == 0) {
-              scratch[warp] = v2179 + v2180;
+              scratch[warp] = v2127 + v2128;
             }
             ptx::bar_sync<1, 256>();
-            const float v2195 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2201 = __fmul_rn(v2195 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2201);
+            const float v2143 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2149 = __fmul_rn(v2143 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2149);
+            const u32 v2154 = ((i * 2 + layer) & 1u) * 352;
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             // gate_up: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2207 = warp * 128;
+            const u32 v2159 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2217 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2225 = ptx::mma_m16n8k16(v2217.x, v2217.y, v2217.z, v2217.w, held, held_2, acc, acc_2,
+              const uint4 v2169 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2177 = ptx::mma_m16n8k16(v2169.x, v2169.y, v2169.z, v2169.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2225.x; acc_2 = v2225.y; acc_3 = v2225.z; acc_4 = v2225.w;
-              const float4 v2233 = ptx::mma_m16n8k16(v2217.x, v2217.y, v2217.z, v2217.w, held_3, held_4, acc_5, acc_6,
+              acc = v2177.x; acc_2 = v2177.y; acc_3 = v2177.z; acc_4 = v2177.w;
+              const float4 v2185 = ptx::mma_m16n8k16(v2169.x, v2169.y, v2169.z, v2169.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2233.x; acc_6 = v2233.y; acc_7 = v2233.z; acc_8 = v2233.w;
+              acc_5 = v2185.x; acc_6 = v2185.y; acc_7 = v2185.z; acc_8 = v2185.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2207 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2159 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2258 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2266 = ptx::mma_m16n8k16(v2258.x, v2258.y, v2258.z, v2258.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2210 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2218 = ptx::mma_m16n8k16(v2210.x, v2210.y, v2210.z, v2210.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2266.x; acc_10 = v2266.y; acc_11 = v2266.z; acc_12 = v2266.w;
-              const float4 v2274 = ptx::mma_m16n8k16(v2258.x, v2258.y, v2258.z, v2258.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2218.x; acc_10 = v2218.y; acc_11 = v2218.z; acc_12 = v2218.w;
+              const float4 v2226 = ptx::mma_m16n8k16(v2210.x, v2210.y, v2210.z, v2210.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2274.x; acc_14 = v2274.y; acc_15 = v2274.z; acc_16 = v2274.w;
+              acc_13 = v2226.x; acc_14 = v2226.y; acc_15 = v2226.z; acc_16 = v2226.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2207 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2159 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2300 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2308 = ptx::mma_m16n8k16(v2300.x, v2300.y, v2300.z, v2300.w, held_9, held_10, acc_17,
+              const uint4 v2252 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2260 = ptx::mma_m16n8k16(v2252.x, v2252.y, v2252.z, v2252.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2308.x; acc_18 = v2308.y; acc_19 = v2308.z; acc_20 = v2308.w;
-              const float4 v2316 = ptx::mma_m16n8k16(v2300.x, v2300.y, v2300.z, v2300.w, held_11, held_12, acc_21,
+              acc_17 = v2260.x; acc_18 = v2260.y; acc_19 = v2260.z; acc_20 = v2260.w;
+              const float4 v2268 = ptx::mma_m16n8k16(v2252.x, v2252.y, v2252.z, v2252.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2316.x; acc_22 = v2316.y; acc_23 = v2316.z; acc_24 = v2316.w;
+              acc_21 = v2268.x; acc_22 = v2268.y; acc_23 = v2268.z; acc_24 = v2268.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2207 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2159 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2342 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v2350 = ptx::mma_m16n8k16(v2342.x, v2342.y, v2342.z, v2342.w, held_13, held_14, acc_25,
+              const uint4 v2294 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v2302 = ptx::mma_m16n8k16(v2294.x, v2294.y, v2294.z, v2294.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2350.x; acc_26 = v2350.y; acc_27 = v2350.z; acc_28 = v2350.w;
-              const float4 v2358 = ptx::mma_m16n8k16(v2342.x, v2342.y, v2342.z, v2342.w, held_15, held_16, acc_29,
+              acc_25 = v2302.x; acc_26 = v2302.y; acc_27 = v2302.z; acc_28 = v2302.w;
+              const float4 v2310 = ptx::mma_m16n8k16(v2294.x, v2294.y, v2294.z, v2294.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2358.x; acc_30 = v2358.y; acc_31 = v2358.z; acc_32 = v2358.w;
+              acc_29 = v2310.x; acc_30 = v2310.y; acc_31 = v2310.z; acc_32 = v2310.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2207 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2159 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2379 = half_2 * 1024;
-              const u32 v2381 = v2379 + warp * 128;
+              const u32 v2331 = half_2 * 1024;
+              const u32 v2333 = v2331 + warp * 128;
               // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -1703,14 +1686,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2399 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v2404 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v2412 = ptx::mma_m16n8k16(v2404.x, v2404.y, v2404.z, v2404.w, v2399.x, v2399.y, acc_33,
+                  const uint4 v2351 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v2356 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v2364 = ptx::mma_m16n8k16(v2356.x, v2356.y, v2356.z, v2356.w, v2351.x, v2351.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2412.x; acc_34 = v2412.y; acc_35 = v2412.z; acc_36 = v2412.w;
-                  const float4 v2420 = ptx::mma_m16n8k16(v2404.x, v2404.y, v2404.z, v2404.w, v2399.z, v2399.w, acc_37,
+                  acc_33 = v2364.x; acc_34 = v2364.y; acc_35 = v2364.z; acc_36 = v2364.w;
+                  const float4 v2372 = ptx::mma_m16n8k16(v2356.x, v2356.y, v2356.z, v2356.w, v2351.z, v2351.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2420.x; acc_38 = v2420.y; acc_39 = v2420.z; acc_40 = v2420.w;
+                  acc_37 = v2372.x; acc_38 = v2372.y; acc_39 = v2372.z; acc_40 = v2372.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1721,30 +1704,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2381 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2333 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
-              // gate_up: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
+              // gate_up: sums of all warps, 2 rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2448 = tid * 2;
-                  const u32 v2449 = v2379 + v2448;
-                  const float2 v2450 = *(const float2*)&partials[v2449];
-                  const float2 v2453 = *(const float2*)&partials[v2449 + 128];
-                  const float2 v2458 = *(const float2*)&partials[v2449 + 256];
-                  const float2 v2463 = *(const float2*)&partials[v2449 + 384];
-                  const float2 v2468 = *(const float2*)&partials[v2449 + 512];
-                  const float2 v2473 = *(const float2*)&partials[v2449 + 640];
-                  const float2 v2478 = *(const float2*)&partials[v2449 + 768];
-                  const float v2480 = v2450.x + v2453.x + v2458.x + v2463.x + v2468.x + v2473.x + v2478.x;
-                  const float v2481 = v2450.y + v2453.y + v2458.y + v2463.y + v2468.y + v2473.y + v2478.y;
-                  const float2 v2483 = *(const float2*)&partials[v2449 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2448;
-                  const float v2490 = (v2480 + v2483.x) * scale;
-                  const float v2499 = v2490 * ptx::rcp(ptx::exp2(v2490 * -1.442695f) + 1.0f)
-                      * ((v2481 + v2483.y) * scale);
-                  act[v2095 + row / 2] = ptx::bf16_of(v2499);
+                  const u32 v2400 = tid * 2;
+                  const u32 v2401 = v2331 + v2400;
+                  const float2 v2402 = *(const float2*)&partials[v2401];
+                  const float2 v2405 = *(const float2*)&partials[v2401 + 128];
+                  const float2 v2410 = *(const float2*)&partials[v2401 + 256];
+                  const float2 v2415 = *(const float2*)&partials[v2401 + 384];
+                  const float2 v2420 = *(const float2*)&partials[v2401 + 512];
+                  const float2 v2425 = *(const float2*)&partials[v2401 + 640];
+                  const float2 v2430 = *(const float2*)&partials[v2401 + 768];
+                  const float v2432 = v2402.x + v2405.x + v2410.x + v2415.x + v2420.x + v2425.x + v2430.x;
+                  const float v2433 = v2402.y + v2405.y + v2410.y + v2415.y + v2420.y + v2425.y + v2430.y;
+                  const float2 v2435 = *(const float2*)&partials[v2401 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2400;
+                  const float v2442 = (v2432 + v2435.x) * scale;
+                  const float v2451 = v2442 * ptx::rcp(ptx::exp2(v2442 * -1.442695f) + 1.0f)
+                      * ((v2433 + v2435.y) * scale);
+                  act[v2154 + row / 2] = ptx::bf16_of(v2451);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1755,27 +1738,31 @@ mkgen_step(const __grid_constant__ Params p) {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
             // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.SyncWhile]
-            const bool v2505 = tid == 0;
-            if (v2505) {
+            const bool v2457 = tid == 0;
+            if (v2457) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
             {
               const u32 first_tile = own[6];
               const u32 tile_count = own[7];
-              const u32 row = first_tile * 8 + tid * 2;
-              if (tid < tile_count * 4 && row < 96) {
-                const u32 v2517 = row / 2;
-                const u32 v2521 = v2517 % 2 * 24 + v2517 / 2;
+              const u32 row = first_tile * 8 + tid * 4;
+              if (tid < tile_count * 2 && row < 96) {
+                const u32 v2469 = row / 4;
                 // a packet of 16 bytes (the residual vector): it is there when its last word is the flag  [grid/ll.go, LL.Load]
-                const uint4 v2522 = ptx::ld_relaxed_gpu_b128(&o_words[v2521]);
-                const uint4 v2527 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2521], (epoch_target - 8) * 2 + 1,
-                    v2522, abort, notes, 10, layer, v2521);
-                early = __uint_as_float(v2527.x | v2527.z);
-                early_2 = __uint_as_float(v2527.y);
+                const uint4 v2470 = ptx::ld_relaxed_gpu_b128(&o_words[v2469]);
+                const uint4 v2475 = ptx::wait_packet_relaxed_gpu_noted(&o_words[v2469], (epoch_target - 8) * 2 + 1,
+                    v2470, abort, notes, 10, layer, v2469);
+                const u32 fourth = ptx::prmt(ptx::prmt(v2475.x, v2475.y, 0x0400u), v2475.z, 0x4210u);
+                early = __uint_as_float(v2475.x & 0xffffff00u);
+                early_2 = __uint_as_float(v2475.y & 0xffffff00u);
+                early_3 = __uint_as_float(v2475.z & 0xffffff00u);
+                early_4 = __uint_as_float(fourth & 0xffffff00u);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
+                early_3 = 0.0f;
+                early_4 = 0.0f;
               }
             }
             // ---- chunks held for down ----
@@ -1787,8 +1774,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2550 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held = v2550.x; held_2 = v2550.y; held_3 = v2550.z; held_4 = v2550.w;
+              const uint4 v2505 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held = v2505.x; held_2 = v2505.y; held_3 = v2505.z; held_4 = v2505.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
@@ -1800,8 +1787,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2575 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_5 = v2575.x; held_6 = v2575.y; held_7 = v2575.z; held_8 = v2575.w;
+                const uint4 v2530 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_5 = v2530.x; held_6 = v2530.y; held_7 = v2530.z; held_8 = v2530.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1817,8 +1804,8 @@ mkgen_step(const __grid_constant__ Params p) {
               held_16 = 0u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2599 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held_9 = v2599.x; held_10 = v2599.y; held_11 = v2599.z; held_12 = v2599.w;
+              const uint4 v2554 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held_9 = v2554.x; held_10 = v2554.y; held_11 = v2554.z; held_12 = v2554.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
@@ -1830,8 +1817,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2624 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                held_13 = v2624.x; held_14 = v2624.y; held_15 = v2624.z; held_16 = v2624.w;
+                const uint4 v2579 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                held_13 = v2579.x; held_14 = v2579.y; held_15 = v2579.z; held_16 = v2579.w;
               }
               __syncwarp();
               if (lane == 0) {
@@ -1842,7 +1829,7 @@ mkgen_step(const __grid_constant__ Params p) {
               drain = wrap_4 ? 0u : next_4;
               drain_parity = wrap_4 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2505) {
+            if (v2457) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1851,80 +1838,80 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product, to shared memory  [product/vector.go, PlainInput.Emit]
             if (tid < 44) {
-              const uint4 v2647 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2647.x, v2647.z, v2647.y, v2647.w);
+              const uint4 v2602 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2602.x, v2602.z, v2602.y, v2602.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
             // down: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v2656 = warp * 128;
+            const u32 v2611 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
-            const u32 v2659 = warp * 4 + (lane & 3u);
-            const uint4 v2665 = *(const uint4*)&input_bf16x2[v2659 * 4];
-            const float4 v2673 = ptx::mma_m16n8k16(v2665.x, v2665.y, v2665.z, v2665.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2614 = warp * 4 + (lane & 3u);
+            const uint4 v2620 = *(const uint4*)&input_bf16x2[v2614 * 4];
+            const float4 v2628 = ptx::mma_m16n8k16(v2620.x, v2620.y, v2620.z, v2620.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2673.x; acc_2 = v2673.y; acc_3 = v2673.z; acc_4 = v2673.w;
-            const float4 v2681 = ptx::mma_m16n8k16(v2665.x, v2665.y, v2665.z, v2665.w, held_3, held_4, acc_5, acc_6,
+            acc = v2628.x; acc_2 = v2628.y; acc_3 = v2628.z; acc_4 = v2628.w;
+            const float4 v2636 = ptx::mma_m16n8k16(v2620.x, v2620.y, v2620.z, v2620.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2681.x; acc_6 = v2681.y; acc_7 = v2681.z; acc_8 = v2681.w;
+            acc_5 = v2636.x; acc_6 = v2636.y; acc_7 = v2636.z; acc_8 = v2636.w;
             if (warp < 3) {
-              const uint4 v2692 = *(const uint4*)&input_bf16x2[(32 + v2659) * 4];
-              const float4 v2700 = ptx::mma_m16n8k16(v2692.x, v2692.y, v2692.z, v2692.w, held_5, held_6, acc, acc_2,
+              const uint4 v2647 = *(const uint4*)&input_bf16x2[(32 + v2614) * 4];
+              const float4 v2655 = ptx::mma_m16n8k16(v2647.x, v2647.y, v2647.z, v2647.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2700.x; acc_2 = v2700.y; acc_3 = v2700.z; acc_4 = v2700.w;
-              const float4 v2708 = ptx::mma_m16n8k16(v2692.x, v2692.y, v2692.z, v2692.w, held_7, held_8, acc_5, acc_6,
+              acc = v2655.x; acc_2 = v2655.y; acc_3 = v2655.z; acc_4 = v2655.w;
+              const float4 v2663 = ptx::mma_m16n8k16(v2647.x, v2647.y, v2647.z, v2647.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2708.x; acc_6 = v2708.y; acc_7 = v2708.z; acc_8 = v2708.w;
+              acc_5 = v2663.x; acc_6 = v2663.y; acc_7 = v2663.z; acc_8 = v2663.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2656 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2611 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
-            const u32 v2726 = warp * 4 + (lane & 3u);
-            const uint4 v2732 = *(const uint4*)&input_bf16x2[v2726 * 4];
-            const float4 v2740 = ptx::mma_m16n8k16(v2732.x, v2732.y, v2732.z, v2732.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2681 = warp * 4 + (lane & 3u);
+            const uint4 v2687 = *(const uint4*)&input_bf16x2[v2681 * 4];
+            const float4 v2695 = ptx::mma_m16n8k16(v2687.x, v2687.y, v2687.z, v2687.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2740.x; acc_10 = v2740.y; acc_11 = v2740.z; acc_12 = v2740.w;
-            const float4 v2748 = ptx::mma_m16n8k16(v2732.x, v2732.y, v2732.z, v2732.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2695.x; acc_10 = v2695.y; acc_11 = v2695.z; acc_12 = v2695.w;
+            const float4 v2703 = ptx::mma_m16n8k16(v2687.x, v2687.y, v2687.z, v2687.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2748.x; acc_14 = v2748.y; acc_15 = v2748.z; acc_16 = v2748.w;
+            acc_13 = v2703.x; acc_14 = v2703.y; acc_15 = v2703.z; acc_16 = v2703.w;
             if (warp < 3) {
-              const uint4 v2759 = *(const uint4*)&input_bf16x2[(32 + v2726) * 4];
-              const float4 v2767 = ptx::mma_m16n8k16(v2759.x, v2759.y, v2759.z, v2759.w, held_13, held_14, acc_9,
+              const uint4 v2714 = *(const uint4*)&input_bf16x2[(32 + v2681) * 4];
+              const float4 v2722 = ptx::mma_m16n8k16(v2714.x, v2714.y, v2714.z, v2714.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2767.x; acc_10 = v2767.y; acc_11 = v2767.z; acc_12 = v2767.w;
-              const float4 v2775 = ptx::mma_m16n8k16(v2759.x, v2759.y, v2759.z, v2759.w, held_15, held_16, acc_13,
+              acc_9 = v2722.x; acc_10 = v2722.y; acc_11 = v2722.z; acc_12 = v2722.w;
+              const float4 v2730 = ptx::mma_m16n8k16(v2714.x, v2714.y, v2714.z, v2714.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2775.x; acc_14 = v2775.y; acc_15 = v2775.z; acc_16 = v2775.w;
+              acc_13 = v2730.x; acc_14 = v2730.y; acc_15 = v2730.z; acc_16 = v2730.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2656 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2611 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2796 = half_2 * 1024;
-              const u32 v2798 = v2796 + warp * 128;
+              const u32 v2751 = half_2 * 1024;
+              const u32 v2753 = v2751 + warp * 128;
               // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                     acc_23 = 0.0f, acc_24 = 0.0f;
-                const u32 v2804 = warp * 4 + (lane & 3u);
-                const uint4 v2806 = *(const uint4*)&input_bf16x2[v2804 * 4];
+                const u32 v2759 = warp * 4 + (lane & 3u);
+                const uint4 v2761 = *(const uint4*)&input_bf16x2[v2759 * 4];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2820 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                const float4 v2828 = ptx::mma_m16n8k16(v2806.x, v2806.y, v2806.z, v2806.w, v2820.x, v2820.y, acc_17,
+                const uint4 v2775 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                const float4 v2783 = ptx::mma_m16n8k16(v2761.x, v2761.y, v2761.z, v2761.w, v2775.x, v2775.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2828.x; acc_18 = v2828.y; acc_19 = v2828.z; acc_20 = v2828.w;
-                const float4 v2836 = ptx::mma_m16n8k16(v2806.x, v2806.y, v2806.z, v2806.w, v2820.z, v2820.w, acc_21,
+                acc_17 = v2783.x; acc_18 = v2783.y; acc_19 = v2783.z; acc_20 = v2783.w;
+                const float4 v2791 = ptx::mma_m16n8k16(v2761.x, v2761.y, v2761.z, v2761.w, v2775.z, v2775.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2836.x; acc_22 = v2836.y; acc_23 = v2836.z; acc_24 = v2836.w;
+                acc_21 = v2791.x; acc_22 = v2791.y; acc_23 = v2791.z; acc_24 = v2791.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
@@ -1936,15 +1923,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2861 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v2816 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v2867 = *(const uint4*)&input_bf16x2[(32 + v2804) * 4];
-                  const float4 v2875 = ptx::mma_m16n8k16(v2867.x, v2867.y, v2867.z, v2867.w, v2861.x, v2861.y, acc_17,
+                  const uint4 v2822 = *(const uint4*)&input_bf16x2[(32 + v2759) * 4];
+                  const float4 v2830 = ptx::mma_m16n8k16(v2822.x, v2822.y, v2822.z, v2822.w, v2816.x, v2816.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2875.x; acc_18 = v2875.y; acc_19 = v2875.z; acc_20 = v2875.w;
-                  const float4 v2883 = ptx::mma_m16n8k16(v2867.x, v2867.y, v2867.z, v2867.w, v2861.z, v2861.w, acc_21,
+                  acc_17 = v2830.x; acc_18 = v2830.y; acc_19 = v2830.z; acc_20 = v2830.w;
+                  const float4 v2838 = ptx::mma_m16n8k16(v2822.x, v2822.y, v2822.z, v2822.w, v2816.z, v2816.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2883.x; acc_22 = v2883.y; acc_23 = v2883.z; acc_24 = v2883.w;
+                  acc_21 = v2838.x; acc_22 = v2838.y; acc_23 = v2838.z; acc_24 = v2838.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -1955,30 +1942,41 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap_2 ? 0u : next_2;
                 drain_parity = wrap_2 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2798 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2753 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
-              // down: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
+              // down: sums of all warps, 4 rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
-              if (tid < 64) {
-                if (tid < tiles * 4) {
-                  const u32 v2911 = tid * 2;
-                  const u32 v2912 = v2796 + v2911;
-                  const float2 v2913 = *(const float2*)&partials[v2912];
-                  const float2 v2916 = *(const float2*)&partials[v2912 + 128];
-                  const float2 v2921 = *(const float2*)&partials[v2912 + 256];
-                  const float2 v2926 = *(const float2*)&partials[v2912 + 384];
-                  const float2 v2931 = *(const float2*)&partials[v2912 + 512];
-                  const float2 v2936 = *(const float2*)&partials[v2912 + 640];
-                  const float2 v2941 = *(const float2*)&partials[v2912 + 768];
-                  const float v2943 = v2913.x + v2916.x + v2921.x + v2926.x + v2931.x + v2936.x + v2941.x;
-                  const float v2944 = v2913.y + v2916.y + v2921.y + v2926.y + v2931.y + v2936.y + v2941.y;
-                  const float2 v2946 = *(const float2*)&partials[v2912 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2911;
-                  const u32 v2955 = row / 2;
-                  const uint4 v2967 = make_uint4(__float_as_uint(early + (v2943 + v2946.x)),
-                      __float_as_uint(early_2 + (v2944 + v2946.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2955 % 2 * 24 + v2955 / 2], v2967);
+              if (tid < 32) {
+                if (tid < tiles * 2) {
+                  const u32 v2866 = tid * 4;
+                  const u32 v2867 = v2751 + v2866;
+                  const float4 v2868 = *(const float4*)&partials[v2867];
+                  const float4 v2873 = *(const float4*)&partials[v2867 + 128];
+                  const float4 v2882 = *(const float4*)&partials[v2867 + 256];
+                  const float4 v2891 = *(const float4*)&partials[v2867 + 384];
+                  const float4 v2900 = *(const float4*)&partials[v2867 + 512];
+                  const float4 v2909 = *(const float4*)&partials[v2867 + 640];
+                  const float4 v2918 = *(const float4*)&partials[v2867 + 768];
+                  const float v2922 = v2868.x + v2873.x + v2882.x + v2891.x + v2900.x + v2909.x + v2918.x;
+                  const float v2923 = v2868.y + v2873.y + v2882.y + v2891.y + v2900.y + v2909.y + v2918.y;
+                  const float v2924 = v2868.z + v2873.z + v2882.z + v2891.z + v2900.z + v2909.z + v2918.z;
+                  const float v2925 = v2868.w + v2873.w + v2882.w + v2891.w + v2900.w + v2909.w + v2918.w;
+                  const float4 v2927 = *(const float4*)&partials[v2867 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2866;
+                  // four elements of 24 bits in a packet, rounded to nearest: the fourth's bytes are the lowest of the words  [product/vectorpackets.go, VectorPackets.StoreFour]
+                  const u32 v2948 = __float_as_uint(early + (v2922 + v2927.x));
+                  const u32 rounded = (v2948 & 0x7fffffffu) < 2139095040 ? v2948 + 128 : v2948;
+                  const u32 v2953 = __float_as_uint(early_2 + (v2923 + v2927.y));
+                  const u32 rounded_2 = (v2953 & 0x7fffffffu) < 2139095040 ? v2953 + 128 : v2953;
+                  const u32 v2958 = __float_as_uint(early_3 + (v2924 + v2927.z));
+                  const u32 rounded_3 = (v2958 & 0x7fffffffu) < 2139095040 ? v2958 + 128 : v2958;
+                  const u32 v2963 = __float_as_uint(early_4 + (v2925 + v2927.w));
+                  const u32 rounded_4 = (v2963 & 0x7fffffffu) < 2139095040 ? v2963 + 128 : v2963;
+                  const uint4 v2974 = make_uint4(ptx::prmt(rounded, rounded_4, 0x3215u),
+                      ptx::prmt(rounded_2, rounded_4, 0x3216u), ptx::prmt(rounded_3, rounded_4, 0x3217u), epoch_target
+                      * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[row / 4], v2974);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1987,9 +1985,9 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after down ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountWhile]
-            const bool v2972 = tid == 0;
-            if (v2972) {
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountOrdering]
+            const bool v2979 = tid == 0;
+            if (v2979) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
@@ -1997,8 +1995,8 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- read ahead of qkv ----
               {
                 if (tid < 24) {
-                  const uint2 v2980 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
-                  gain = v2980.x; gain_2 = v2980.y;
+                  const uint2 v2987 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 96 + tid * 2]);
+                  gain = v2987.x; gain_2 = v2987.y;
                 } else {
                   gain = 0u;
                   gain_2 = 0u;
@@ -2010,14 +2008,16 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 i_2 = row % 32 / 2;
                   const float angle = (float)pos_now * inv_freq[i_2];
                   const float turns = -rintf(angle * 0.15915494f);
-                  const float v3002 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
-                  const float cos_2 = ptx::cos(v3002);
-                  const float sin_2 = ptx::sin(v3002);
+                  const float v3009 = fmaf(turns, -1.7484555e-07f, fmaf(turns, 6.2831855f, angle));
+                  const float cos_2 = ptx::cos(v3009);
+                  const float sin_2 = ptx::sin(v3009);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
                   early = 0.0f;
                   early_2 = 0.0f;
+                  early_3 = 0.0f;
+                  early_4 = 0.0f;
                 }
               }
               // ---- chunks held for qkv ----
@@ -2030,8 +2030,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3021 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  held = v3021.x; held_2 = v3021.y; held_3 = v3021.z; held_4 = v3021.w;
+                  const uint4 v3028 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  held = v3028.x; held_2 = v3028.y; held_3 = v3028.z; held_4 = v3028.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2048,9 +2048,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3046 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3053 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_5 = v3046.x; held_6 = v3046.y; held_7 = v3046.z; held_8 = v3046.w;
+                  held_5 = v3053.x; held_6 = v3053.y; held_7 = v3053.z; held_8 = v3053.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2067,9 +2067,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3071 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3078 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_9 = v3071.x; held_10 = v3071.y; held_11 = v3071.z; held_12 = v3071.w;
+                  held_9 = v3078.x; held_10 = v3078.y; held_11 = v3078.z; held_12 = v3078.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2086,9 +2086,9 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3096 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3103 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_13 = v3096.x; held_14 = v3096.y; held_15 = v3096.z; held_16 = v3096.w;
+                  held_13 = v3103.x; held_14 = v3103.y; held_15 = v3103.z; held_16 = v3103.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2104,8 +2104,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 // ---- read ahead of lm_head ----
                 {
                   if (tid < 24) {
-                    const uint2 v3115 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3115.x; gain_2 = v3115.y;
+                    const uint2 v3122 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3122.x; gain_2 = v3122.y;
                   } else {
                     gain = 0u;
                     gain_2 = 0u;
@@ -2121,9 +2121,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3133 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3140 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held = v3133.x; held_2 = v3133.y; held_3 = v3133.z; held_4 = v3133.w;
+                    held = v3140.x; held_2 = v3140.y; held_3 = v3140.z; held_4 = v3140.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2140,9 +2140,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3158 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3165 = *(const uint4*)&ring_bf16x2[stage_2 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_5 = v3158.x; held_6 = v3158.y; held_7 = v3158.z; held_8 = v3158.w;
+                    held_5 = v3165.x; held_6 = v3165.y; held_7 = v3165.z; held_8 = v3165.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2159,9 +2159,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3183 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3190 = *(const uint4*)&ring_bf16x2[stage_3 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_9 = v3183.x; held_10 = v3183.y; held_11 = v3183.z; held_12 = v3183.w;
+                    held_9 = v3190.x; held_10 = v3190.y; held_11 = v3190.z; held_12 = v3190.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2178,9 +2178,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3208 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3215 = *(const uint4*)&ring_bf16x2[stage_4 * 1024 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held_13 = v3208.x; held_14 = v3208.y; held_15 = v3208.z; held_16 = v3208.w;
+                    held_13 = v3215.x; held_14 = v3215.y; held_15 = v3215.z; held_16 = v3215.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
@@ -2210,7 +2210,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0u;
               }
             }
-            if (v2972) {
+            if (v2979) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2222,109 +2222,110 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             // input of a product: x times the norm's gain, to shared memory, and the squares of x  [product/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v3230 = tid * 2;
-            const u32 first = (v3230 & 0xfffffffcu) | ((v3230 & 1u) << 1) | ((v3230 >> 1) & 1u);
+            const u32 v3237 = tid * 2;
+            const u32 first = (v3237 & 0xfffffffcu) | ((v3237 & 1u) << 1) | ((v3237 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v3241 = tid + 24;
               const u32 flag = (epoch_target - 4) * 2 + 1;
               // packets of 16 bytes (the residual vector): each is there when its last word is the flag  [grid/ll.go, LL.All]
               uint4 packet = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 packet_2 = ptx::ld_relaxed_gpu_b128(&down_words[v3241]);
-              ptx::wait_packets_relaxed_gpu_noted(down_words, flag, abort, notes, 13, 2, tid, packet, v3241, packet_2);
-              const float v3278 = __uint_as_float(packet.x | packet.z);
-              const float v3279 = __uint_as_float(packet.y);
-              const float v3285 = __uint_as_float(packet_2.x | packet_2.z);
-              const float v3286 = __uint_as_float(packet_2.y);
-              const float v3294 = fmaf(v3285, v3285, fmaf(v3279, v3279, fmaf(v3278, v3278, squares)));
-              squares = fmaf(v3286, v3286, v3294);
-              input_bf16x2[first] = ptx::pack_bf16(v3278 * ptx::bf16_lo(gain), v3279 * ptx::bf16_hi(gain));
-              input_bf16x2[first + 2] = ptx::pack_bf16(v3285 * ptx::bf16_lo(gain_2), v3286 * ptx::bf16_hi(gain_2));
+              if (packet.w != flag) {
+                packet = ptx::wait_packet_relaxed_gpu_noted(&down_words[tid], flag, packet, abort, notes, 13, 2, tid);
+              }
+              const u32 fourth = ptx::prmt(ptx::prmt(packet.x, packet.y, 0x0400u), packet.z, 0x4210u);
+              const float v3269 = __uint_as_float(packet.x & 0xffffff00u);
+              const float v3271 = __uint_as_float(packet.y & 0xffffff00u);
+              const float v3273 = __uint_as_float(packet.z & 0xffffff00u);
+              const float v3275 = __uint_as_float(fourth & 0xffffff00u);
+              const float v3283 = fmaf(v3273, v3273, fmaf(v3271, v3271, fmaf(v3269, v3269, squares)));
+              squares = fmaf(v3275, v3275, v3283);
+              input_bf16x2[first] = ptx::pack_bf16(v3269 * ptx::bf16_lo(gain), v3271 * ptx::bf16_hi(gain));
+              input_bf16x2[first + 2] = ptx::pack_bf16(v3273 * ptx::bf16_lo(gain_2), v3275 * ptx::bf16_hi(gain_2));
             }
             // the norm's scale: one over the root of the mean square  [product/vector.go, NormInput.Emit]
-            const float v3304 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3305 = squares + v3304;
-            const float v3306 = __shfl_xor_sync(0xffffffffu, v3305, 8u);
-            const float v3307 = v3305 + v3306;
-            const float v3308 = __shfl_xor_sync(0xffffffffu, v3307, 4u);
-            const float v3309 = v3307 + v3308;
-            const float v3310 = __shfl_xor_sync(0xffffffffu, v3309, 2u);
-            const float v3311 = v3309 + v3310;
-            const float v3312 = __shfl_xor_sync(0xffffffffu, v3311, 1u);
+            const float v3293 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3294 = squares + v3293;
+            const float v3295 = __shfl_xor_sync(0xffffffffu, v3294, 8u);
+            const float v3296 = v3294 + v3295;
+            const float v3297 = __shfl_xor_sync(0xffffffffu, v3296, 4u);
+            const float v3298 = v3296 + v3297;
+            const float v3299 = __shfl_xor_sync(0xffffffffu, v3298, 2u);
+            const float v3300 = v3298 + v3299;
+            const float v3301 = __shfl_xor_sync(0xffffffffu, v3300, 1u);
             if (lane == 0) {
-              scratch[warp] = v3311 + v3312;
+              scratch[warp] = v3300 + v3301;
             }
             ptx::bar_sync<1, 256>();
-            const float v3327 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3333 = __fmul_rn(v3327 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3333);
+            const float v3316 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3322 = __fmul_rn(v3316 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3322);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
             // lm_head: tiles whose first chunks are in registers  [product/held.go, GEMV.heldFirst]
-            const u32 v3339 = warp * 128;
+            const u32 v3328 = warp * 128;
             float acc = 0.0f, acc_2 = 0.0f, acc_3 = 0.0f, acc_4 = 0.0f, acc_5 = 0.0f, acc_6 = 0.0f, acc_7 = 0.0f,
                 acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3349 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3357 = ptx::mma_m16n8k16(v3349.x, v3349.y, v3349.z, v3349.w, held, held_2, acc, acc_2,
+              const uint4 v3338 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3346 = ptx::mma_m16n8k16(v3338.x, v3338.y, v3338.z, v3338.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3357.x; acc_2 = v3357.y; acc_3 = v3357.z; acc_4 = v3357.w;
-              const float4 v3365 = ptx::mma_m16n8k16(v3349.x, v3349.y, v3349.z, v3349.w, held_3, held_4, acc_5, acc_6,
+              acc = v3346.x; acc_2 = v3346.y; acc_3 = v3346.z; acc_4 = v3346.w;
+              const float4 v3354 = ptx::mma_m16n8k16(v3338.x, v3338.y, v3338.z, v3338.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3365.x; acc_6 = v3365.y; acc_7 = v3365.z; acc_8 = v3365.w;
+              acc_5 = v3354.x; acc_6 = v3354.y; acc_7 = v3354.z; acc_8 = v3354.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3339 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3328 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f, acc_10 = 0.0f, acc_11 = 0.0f, acc_12 = 0.0f, acc_13 = 0.0f, acc_14 = 0.0f,
                 acc_15 = 0.0f, acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3390 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3398 = ptx::mma_m16n8k16(v3390.x, v3390.y, v3390.z, v3390.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3379 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3387 = ptx::mma_m16n8k16(v3379.x, v3379.y, v3379.z, v3379.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3398.x; acc_10 = v3398.y; acc_11 = v3398.z; acc_12 = v3398.w;
-              const float4 v3406 = ptx::mma_m16n8k16(v3390.x, v3390.y, v3390.z, v3390.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3387.x; acc_10 = v3387.y; acc_11 = v3387.z; acc_12 = v3387.w;
+              const float4 v3395 = ptx::mma_m16n8k16(v3379.x, v3379.y, v3379.z, v3379.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3406.x; acc_14 = v3406.y; acc_15 = v3406.z; acc_16 = v3406.w;
+              acc_13 = v3395.x; acc_14 = v3395.y; acc_15 = v3395.z; acc_16 = v3395.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3339 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3328 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f, acc_18 = 0.0f, acc_19 = 0.0f, acc_20 = 0.0f, acc_21 = 0.0f, acc_22 = 0.0f,
                 acc_23 = 0.0f, acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3432 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3440 = ptx::mma_m16n8k16(v3432.x, v3432.y, v3432.z, v3432.w, held_9, held_10, acc_17,
+              const uint4 v3421 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3429 = ptx::mma_m16n8k16(v3421.x, v3421.y, v3421.z, v3421.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3440.x; acc_18 = v3440.y; acc_19 = v3440.z; acc_20 = v3440.w;
-              const float4 v3448 = ptx::mma_m16n8k16(v3432.x, v3432.y, v3432.z, v3432.w, held_11, held_12, acc_21,
+              acc_17 = v3429.x; acc_18 = v3429.y; acc_19 = v3429.z; acc_20 = v3429.w;
+              const float4 v3437 = ptx::mma_m16n8k16(v3421.x, v3421.y, v3421.z, v3421.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3448.x; acc_22 = v3448.y; acc_23 = v3448.z; acc_24 = v3448.w;
+              acc_21 = v3437.x; acc_22 = v3437.y; acc_23 = v3437.z; acc_24 = v3437.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3339 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3328 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f, acc_26 = 0.0f, acc_27 = 0.0f, acc_28 = 0.0f, acc_29 = 0.0f, acc_30 = 0.0f,
                 acc_31 = 0.0f, acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3474 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-              const float4 v3482 = ptx::mma_m16n8k16(v3474.x, v3474.y, v3474.z, v3474.w, held_13, held_14, acc_25,
+              const uint4 v3463 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+              const float4 v3471 = ptx::mma_m16n8k16(v3463.x, v3463.y, v3463.z, v3463.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3482.x; acc_26 = v3482.y; acc_27 = v3482.z; acc_28 = v3482.w;
-              const float4 v3490 = ptx::mma_m16n8k16(v3474.x, v3474.y, v3474.z, v3474.w, held_15, held_16, acc_29,
+              acc_25 = v3471.x; acc_26 = v3471.y; acc_27 = v3471.z; acc_28 = v3471.w;
+              const float4 v3479 = ptx::mma_m16n8k16(v3463.x, v3463.y, v3463.z, v3463.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3490.x; acc_30 = v3490.y; acc_31 = v3490.z; acc_32 = v3490.w;
+              acc_29 = v3479.x; acc_30 = v3479.y; acc_31 = v3479.z; acc_32 = v3479.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3339 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3328 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3511 = half_2 * 1024;
-              const u32 v3513 = v3511 + warp * 128;
+              const u32 v3500 = half_2 * 1024;
+              const u32 v3502 = v3500 + warp * 128;
               // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [product/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
@@ -2333,14 +2334,14 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3531 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-                  const uint4 v3536 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
-                  const float4 v3544 = ptx::mma_m16n8k16(v3536.x, v3536.y, v3536.z, v3536.w, v3531.x, v3531.y, acc_33,
+                  const uint4 v3520 = *(const uint4*)&ring_bf16x2[stage * 1024 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+                  const uint4 v3525 = *(const uint4*)&input_bf16x2[(warp * 4 + (lane & 3u)) * 4];
+                  const float4 v3533 = ptx::mma_m16n8k16(v3525.x, v3525.y, v3525.z, v3525.w, v3520.x, v3520.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3544.x; acc_34 = v3544.y; acc_35 = v3544.z; acc_36 = v3544.w;
-                  const float4 v3552 = ptx::mma_m16n8k16(v3536.x, v3536.y, v3536.z, v3536.w, v3531.z, v3531.w, acc_37,
+                  acc_33 = v3533.x; acc_34 = v3533.y; acc_35 = v3533.z; acc_36 = v3533.w;
+                  const float4 v3541 = ptx::mma_m16n8k16(v3525.x, v3525.y, v3525.z, v3525.w, v3520.z, v3520.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3552.x; acc_38 = v3552.y; acc_39 = v3552.z; acc_40 = v3552.w;
+                  acc_37 = v3541.x; acc_38 = v3541.y; acc_39 = v3541.z; acc_40 = v3541.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
@@ -2351,66 +2352,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = wrap ? 0u : next;
                 drain_parity = wrap ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3513 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3502 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
-              // lm_head: sums of all warps, two rows a thread  [product/gemv.go, GEMV.Consume]
+              // lm_head: sums of all warps, 2 rows a thread  [product/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3580 = tid * 2;
-                  const u32 v3581 = v3511 + v3580;
-                  const float2 v3582 = *(const float2*)&partials[v3581];
-                  const float2 v3585 = *(const float2*)&partials[v3581 + 128];
-                  const float2 v3590 = *(const float2*)&partials[v3581 + 256];
-                  const float2 v3595 = *(const float2*)&partials[v3581 + 384];
-                  const float2 v3600 = *(const float2*)&partials[v3581 + 512];
-                  const float2 v3605 = *(const float2*)&partials[v3581 + 640];
-                  const float2 v3610 = *(const float2*)&partials[v3581 + 768];
-                  const float v3612 = v3582.x + v3585.x + v3590.x + v3595.x + v3600.x + v3605.x + v3610.x;
-                  const float v3613 = v3582.y + v3585.y + v3590.y + v3595.y + v3600.y + v3605.y + v3610.y;
-                  const float2 v3615 = *(const float2*)&partials[v3581 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3580;
-                  const float v3622 = __fmul_rn(v3612 + v3615.x, scale);
-                  const float v3623 = __fmul_rn(v3613 + v3615.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3622, v3623);
-                  const bool v3630 = v3622 > best_2 || (v3622 == best_2 && row < best_index_2);
-                  best_2 = v3630 ? v3622 : best_2;
-                  best_index_2 = v3630 ? row : best_index_2;
-                  const u32 v3633 = row + 1;
-                  const bool v3640 = v3623 > best_2 || (v3623 == best_2 && v3633 < best_index_2);
-                  best_2 = v3640 ? v3623 : best_2;
-                  best_index_2 = v3640 ? v3633 : best_index_2;
+                  const u32 v3569 = tid * 2;
+                  const u32 v3570 = v3500 + v3569;
+                  const float2 v3571 = *(const float2*)&partials[v3570];
+                  const float2 v3574 = *(const float2*)&partials[v3570 + 128];
+                  const float2 v3579 = *(const float2*)&partials[v3570 + 256];
+                  const float2 v3584 = *(const float2*)&partials[v3570 + 384];
+                  const float2 v3589 = *(const float2*)&partials[v3570 + 512];
+                  const float2 v3594 = *(const float2*)&partials[v3570 + 640];
+                  const float2 v3599 = *(const float2*)&partials[v3570 + 768];
+                  const float v3601 = v3571.x + v3574.x + v3579.x + v3584.x + v3589.x + v3594.x + v3599.x;
+                  const float v3602 = v3571.y + v3574.y + v3579.y + v3584.y + v3589.y + v3594.y + v3599.y;
+                  const float2 v3604 = *(const float2*)&partials[v3570 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3569;
+                  const float v3611 = __fmul_rn(v3601 + v3604.x, scale);
+                  const float v3612 = __fmul_rn(v3602 + v3604.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3611, v3612);
+                  const bool v3619 = v3611 > best_2 || (v3611 == best_2 && row < best_index_2);
+                  best_2 = v3619 ? v3611 : best_2;
+                  best_index_2 = v3619 ? row : best_index_2;
+                  const u32 v3622 = row + 1;
+                  const bool v3629 = v3612 > best_2 || (v3612 == best_2 && v3622 < best_index_2);
+                  best_2 = v3629 ? v3612 : best_2;
+                  best_index_2 = v3629 ? v3622 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
             // the CTA's largest logit, the lowest index of several  [product/lmhead.go, Argmax.publish]
-            const float v3646 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3648 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3655 = v3646 > best_2 || (v3646 == best_2 && v3648 < best_index_2);
-            best_2 = v3655 ? v3646 : best_2;
-            best_index_2 = v3655 ? v3648 : best_index_2;
-            const float v3659 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3661 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3668 = v3659 > best_2 || (v3659 == best_2 && v3661 < best_index_2);
-            best_2 = v3668 ? v3659 : best_2;
-            best_index_2 = v3668 ? v3661 : best_index_2;
-            const float v3672 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3674 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3681 = v3672 > best_2 || (v3672 == best_2 && v3674 < best_index_2);
-            best_2 = v3681 ? v3672 : best_2;
-            best_index_2 = v3681 ? v3674 : best_index_2;
-            const float v3685 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3687 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3694 = v3685 > best_2 || (v3685 == best_2 && v3687 < best_index_2);
-            best_2 = v3694 ? v3685 : best_2;
-            best_index_2 = v3694 ? v3687 : best_index_2;
-            const float v3698 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3700 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3707 = v3698 > best_2 || (v3698 == best_2 && v3700 < best_index_2);
-            best_2 = v3707 ? v3698 : best_2;
-            best_index_2 = v3707 ? v3700 : best_index_2;
+            const float v3635 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3637 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3644 = v3635 > best_2 || (v3635 == best_2 && v3637 < best_index_2);
+            best_2 = v3644 ? v3635 : best_2;
+            best_index_2 = v3644 ? v3637 : best_index_2;
+            const float v3648 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3650 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3657 = v3648 > best_2 || (v3648 == best_2 && v3650 < best_index_2);
+            best_2 = v3657 ? v3648 : best_2;
+            best_index_2 = v3657 ? v3650 : best_index_2;
+            const float v3661 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3663 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3670 = v3661 > best_2 || (v3661 == best_2 && v3663 < best_index_2);
+            best_2 = v3670 ? v3661 : best_2;
+            best_index_2 = v3670 ? v3663 : best_index_2;
+            const float v3674 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3676 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3683 = v3674 > best_2 || (v3674 == best_2 && v3676 < best_index_2);
+            best_2 = v3683 ? v3674 : best_2;
+            best_index_2 = v3683 ? v3676 : best_index_2;
+            const float v3687 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3689 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3696 = v3687 > best_2 || (v3687 == best_2 && v3689 < best_index_2);
+            best_2 = v3696 ? v3687 : best_2;
+            best_index_2 = v3696 ? v3689 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2420,46 +2421,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3714 = scratch[0];
-              const u32 v3715 = scratch_index[0];
+              const float v3703 = scratch[0];
+              const u32 v3704 = scratch_index[0];
+              const bool v3711 = v3703 > best_3 || (v3703 == best_3 && v3704 < best_index_3);
+              best_3 = v3711 ? v3703 : best_3;
+              best_index_3 = v3711 ? v3704 : best_index_3;
+              const float v3714 = scratch[1];
+              const u32 v3715 = scratch_index[1];
               const bool v3722 = v3714 > best_3 || (v3714 == best_3 && v3715 < best_index_3);
               best_3 = v3722 ? v3714 : best_3;
               best_index_3 = v3722 ? v3715 : best_index_3;
-              const float v3725 = scratch[1];
-              const u32 v3726 = scratch_index[1];
+              const float v3725 = scratch[2];
+              const u32 v3726 = scratch_index[2];
               const bool v3733 = v3725 > best_3 || (v3725 == best_3 && v3726 < best_index_3);
               best_3 = v3733 ? v3725 : best_3;
               best_index_3 = v3733 ? v3726 : best_index_3;
-              const float v3736 = scratch[2];
-              const u32 v3737 = scratch_index[2];
+              const float v3736 = scratch[3];
+              const u32 v3737 = scratch_index[3];
               const bool v3744 = v3736 > best_3 || (v3736 == best_3 && v3737 < best_index_3);
               best_3 = v3744 ? v3736 : best_3;
               best_index_3 = v3744 ? v3737 : best_index_3;
-              const float v3747 = scratch[3];
-              const u32 v3748 = scratch_index[3];
+              const float v3747 = scratch[4];
+              const u32 v3748 = scratch_index[4];
               const bool v3755 = v3747 > best_3 || (v3747 == best_3 && v3748 < best_index_3);
               best_3 = v3755 ? v3747 : best_3;
               best_index_3 = v3755 ? v3748 : best_index_3;
-              const float v3758 = scratch[4];
-              const u32 v3759 = scratch_index[4];
+              const float v3758 = scratch[5];
+              const u32 v3759 = scratch_index[5];
               const bool v3766 = v3758 > best_3 || (v3758 == best_3 && v3759 < best_index_3);
               best_3 = v3766 ? v3758 : best_3;
               best_index_3 = v3766 ? v3759 : best_index_3;
-              const float v3769 = scratch[5];
-              const u32 v3770 = scratch_index[5];
+              const float v3769 = scratch[6];
+              const u32 v3770 = scratch_index[6];
               const bool v3777 = v3769 > best_3 || (v3769 == best_3 && v3770 < best_index_3);
               best_3 = v3777 ? v3769 : best_3;
               best_index_3 = v3777 ? v3770 : best_index_3;
-              const float v3780 = scratch[6];
-              const u32 v3781 = scratch_index[6];
+              const float v3780 = scratch[7];
+              const u32 v3781 = scratch_index[7];
               const bool v3788 = v3780 > best_3 || (v3780 == best_3 && v3781 < best_index_3);
               best_3 = v3788 ? v3780 : best_3;
               best_index_3 = v3788 ? v3781 : best_index_3;
-              const float v3791 = scratch[7];
-              const u32 v3792 = scratch_index[7];
-              const bool v3799 = v3791 > best_3 || (v3791 == best_3 && v3792 < best_index_3);
-              best_3 = v3799 ? v3791 : best_3;
-              best_index_3 = v3799 ? v3792 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2482,37 +2483,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3810 = best[lane];
-                const u32 v3811 = best_index[lane];
-                const bool v3818 = v3810 > best_2 || (v3810 == best_2 && v3811 < best_index_2);
-                best_2 = v3818 ? v3810 : best_2;
-                best_index_2 = v3818 ? v3811 : best_index_2;
+                const float v3799 = best[lane];
+                const u32 v3800 = best_index[lane];
+                const bool v3807 = v3799 > best_2 || (v3799 == best_2 && v3800 < best_index_2);
+                best_2 = v3807 ? v3799 : best_2;
+                best_index_2 = v3807 ? v3800 : best_index_2;
               }
-              const float v3822 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3824 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3831 = v3822 > best_2 || (v3822 == best_2 && v3824 < best_index_2);
-              best_2 = v3831 ? v3822 : best_2;
-              best_index_2 = v3831 ? v3824 : best_index_2;
-              const float v3835 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3837 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3844 = v3835 > best_2 || (v3835 == best_2 && v3837 < best_index_2);
-              best_2 = v3844 ? v3835 : best_2;
-              best_index_2 = v3844 ? v3837 : best_index_2;
-              const float v3848 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3850 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3857 = v3848 > best_2 || (v3848 == best_2 && v3850 < best_index_2);
-              best_2 = v3857 ? v3848 : best_2;
-              best_index_2 = v3857 ? v3850 : best_index_2;
-              const float v3861 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3863 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3870 = v3861 > best_2 || (v3861 == best_2 && v3863 < best_index_2);
-              best_2 = v3870 ? v3861 : best_2;
-              best_index_2 = v3870 ? v3863 : best_index_2;
-              const float v3874 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3876 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3883 = v3874 > best_2 || (v3874 == best_2 && v3876 < best_index_2);
-              best_2 = v3883 ? v3874 : best_2;
-              best_index_2 = v3883 ? v3876 : best_index_2;
+              const float v3811 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3813 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3820 = v3811 > best_2 || (v3811 == best_2 && v3813 < best_index_2);
+              best_2 = v3820 ? v3811 : best_2;
+              best_index_2 = v3820 ? v3813 : best_index_2;
+              const float v3824 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3826 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3833 = v3824 > best_2 || (v3824 == best_2 && v3826 < best_index_2);
+              best_2 = v3833 ? v3824 : best_2;
+              best_index_2 = v3833 ? v3826 : best_index_2;
+              const float v3837 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3839 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3846 = v3837 > best_2 || (v3837 == best_2 && v3839 < best_index_2);
+              best_2 = v3846 ? v3837 : best_2;
+              best_index_2 = v3846 ? v3839 : best_index_2;
+              const float v3850 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3852 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3859 = v3850 > best_2 || (v3850 == best_2 && v3852 < best_index_2);
+              best_2 = v3859 ? v3850 : best_2;
+              best_index_2 = v3859 ? v3852 : best_index_2;
+              const float v3863 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3865 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3872 = v3863 > best_2 || (v3863 == best_2 && v3865 < best_index_2);
+              best_2 = v3872 ? v3863 : best_2;
+              best_index_2 = v3872 ? v3865 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2522,8 +2523,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3895 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3895);
+              const u64 v3884 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3884);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2556,8 +2557,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3927 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3927;
+          const u32 v3916 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3916;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2590,14 +2591,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3964 = warp * 4;
-      const u32 v3965 = notes[v3964];
-      if (notes[0] != 0 && v3965 != 0) {
-        const u32 v3974 = (cta * 9 + warp) * 4;
-        records[v3974] = v3965;
-        records[v3974 + 1] = notes[v3964 + 1];
-        records[v3974 + 2] = notes[v3964 + 2];
-        records[v3974 + 3] = notes[v3964 + 3];
+      const u32 v3953 = warp * 4;
+      const u32 v3954 = notes[v3953];
+      if (notes[0] != 0 && v3954 != 0) {
+        const u32 v3963 = (cta * 9 + warp) * 4;
+        records[v3963] = v3954;
+        records[v3963 + 1] = notes[v3953 + 1];
+        records[v3963 + 2] = notes[v3953 + 2];
+        records[v3963 + 3] = notes[v3953 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -2631,7 +2632,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u64 v4009 = (u64)layer * 18816;
+            const u64 v3998 = (u64)layer * 18816;
             // qkv: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2642,8 +2643,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4029 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4029) {
+              const bool v4018 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4018) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2660,7 +2661,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4009 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3998 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2701,14 +2702,14 @@ mkgen_step(const __grid_constant__ Params p) {
               }
             }
             // attention: chunks of the cache, a lane a page; a chunk's pages are looked up while the one before waits for its stage  [attention/attention.go, Attention.Produce]
-            const u32 v4099 = (pos_now + 31) / 32;
+            const u32 v4088 = (pos_now + 31) / 32;
             const bool unsplit = pos_now < 257;
             for (u32 i_2 = ptx::opaque(cta); i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
               if (!unsplit || split == 0) {
-                const u32 first = unsplit ? 0u : split * v4099 / 2;
-                const u32 end = unsplit ? v4099 : (split + 1) * v4099 / 2;
+                const u32 first = unsplit ? 0u : split * v4088 / 2;
+                const u32 end = unsplit ? v4088 : (split + 1) * v4088 / 2;
                 u32 page = 0;
                 if (first < end) {
                   page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -2717,7 +2718,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 for (u32 i_3 = first; i_3 < end; ++i_3) {
                   const u32 from = i_3 * 32;
                   const u32 tokens_2 = min(pos_now - from, 32u);
-                  const u32 v4127 = page;
+                  const u32 v4116 = page;
                   page = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
                   // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
                   const u32 stage = fill;
@@ -2727,8 +2728,8 @@ mkgen_step(const __grid_constant__ Params p) {
                   const bool wrap = next == 23;
                   landed = wrap ? 0u : next;
                   landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-                  const bool v4153 = ptx::mbar_test(&empty[led], led_parity);
-                  if (!v4153) {
+                  const bool v4142 = ptx::mbar_test(&empty[led], led_parity);
+                  if (!v4142) {
                     ptx::mbar_wait(&full[near], near_parity);
                   }
                   const u32 next_2 = led + 1;
@@ -2746,9 +2747,9 @@ mkgen_step(const __grid_constant__ Params p) {
                   __syncwarp();
                   const u32 at = lane * 16;
                   if (at < tokens_2) {
-                    const u64 v4190 = (((u64)layer * (u64)pages + (u64)v4127) * 2 + (u64)kv_head) * 16
+                    const u64 v4179 = (((u64)layer * (u64)pages + (u64)v4116) * 2 + (u64)kv_head) * 16
                         + (u64)((from + at) % 16);
-                    ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4190 * 8], min(tokens_2 - at, 16u) * 128,
+                    ptx::bulk_g2s(&ring[stage * 256 + lane * 128], &kv[v4179 * 8], min(tokens_2 - at, 16u) * 128,
                         &full[stage]);
                   }
                   const u32 next_4 = fill + 1;
@@ -2772,7 +2773,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u64 v4226 = (u64)layer * 18816 + 3840;
+            const u64 v4215 = (u64)layer * 18816 + 3840;
             // o: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2783,8 +2784,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4246 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4246) {
+              const bool v4235 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4235) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2801,7 +2802,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4226 + (u64)(first_tile + i_2) * 192], 3072,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4215 + (u64)(first_tile + i_2) * 192], 3072,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2823,7 +2824,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u64 v4299 = (u64)layer * 18816 + 6144;
+            const u64 v4288 = (u64)layer * 18816 + 6144;
             // gate_up: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2834,8 +2835,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4319 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4319) {
+              const bool v4308 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4308) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2852,7 +2853,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4299 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4288 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2874,7 +2875,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u64 v4372 = (u64)layer * 18816 + 14592;
+            const u64 v4361 = (u64)layer * 18816 + 14592;
             // down: the chunks of this SM's tiles, one after another  [product/gemv.go, GEMV.Produce]
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               // ring: wait for an empty stage and for a copy before to land, announce the bytes, start the copies  [pipeline/ring.go, Producer.Fill]
@@ -2885,8 +2886,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap = next == 23;
               landed = wrap ? 0u : next;
               landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-              const bool v4392 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4392) {
+              const bool v4381 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4381) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_2 = led + 1;
@@ -2903,7 +2904,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4372 + (u64)(first_tile + i_2) * 352], 4096,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4361 + (u64)(first_tile + i_2) * 352], 4096,
                     &full[stage], evict_first);
               }
               const u32 next_4 = fill + 1;
@@ -2918,8 +2919,8 @@ mkgen_step(const __grid_constant__ Params p) {
               const bool wrap_5 = next_5 == 23;
               landed = wrap_5 ? 0u : next_5;
               landed_parity = wrap_5 ? landed_parity ^ 1u : landed_parity;
-              const bool v4443 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4443) {
+              const bool v4432 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4432) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
               const u32 next_6 = led + 1;
@@ -2936,7 +2937,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4372 + (u64)(first_tile + i_2) * 352 + 256], 1536,
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4361 + (u64)(first_tile + i_2) * 352 + 256], 1536,
                     &full[stage_2], evict_first);
               }
               const u32 next_8 = fill + 1;
@@ -2971,8 +2972,8 @@ mkgen_step(const __grid_constant__ Params p) {
             const bool wrap = next == 23;
             landed = wrap ? 0u : next;
             landed_parity = wrap ? landed_parity ^ 1u : landed_parity;
-            const bool v4518 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4518) {
+            const bool v4507 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4507) {
               ptx::mbar_wait(&full[near], near_parity);
             }
             const u32 next_2 = led + 1;
@@ -3001,14 +3002,14 @@ mkgen_step(const __grid_constant__ Params p) {
       }
     }
     if (lane == 0) {
-      const u32 v4553 = warp * 4;
-      const u32 v4554 = notes[v4553];
-      if (notes[0] != 0 && v4554 != 0) {
-        const u32 v4563 = (cta * 9 + warp) * 4;
-        records[v4563] = v4554;
-        records[v4563 + 1] = notes[v4553 + 1];
-        records[v4563 + 2] = notes[v4553 + 2];
-        records[v4563 + 3] = notes[v4553 + 3];
+      const u32 v4542 = warp * 4;
+      const u32 v4543 = notes[v4542];
+      if (notes[0] != 0 && v4543 != 0) {
+        const u32 v4552 = (cta * 9 + warp) * 4;
+        records[v4552] = v4543;
+        records[v4552 + 1] = notes[v4542 + 1];
+        records[v4552 + 2] = notes[v4542 + 2];
+        records[v4552 + 3] = notes[v4542 + 3];
       }
     }
   }

@@ -103,19 +103,19 @@
 #define TINY_STATES_BYTES 3072
 #define TINY_STATES_ALIGN 16
 
-// attn_words: 96 × b128: [4][24] packets of attention's output: pair i is in part i%4, a pair and a flag in each. The
-//   host writes: 0, and again after a launch that was given up
-#define TINY_ATTN_WORDS_BYTES 1536
+// attn_words: 48 × b128: [48] packets of attention's output, four elements and a flag in each. The host writes: 0, and
+//   again after a launch that was given up
+#define TINY_ATTN_WORDS_BYTES 768
 #define TINY_ATTN_WORDS_ALIGN 16
 
-// o_words: 48 × b128: [2][24] packets of the residual vector behind attention: pairs of even index, then the others, a
-//   pair and a flag in each. The host writes: 0, and again after a launch that was given up
-#define TINY_O_WORDS_BYTES 768
+// o_words: 24 × b128: [24] packets of the residual vector behind attention, four elements and a flag in each. The host
+//   writes: 0, and again after a launch that was given up
+#define TINY_O_WORDS_BYTES 384
 #define TINY_O_WORDS_ALIGN 16
 
-// down_words: 48 × b128: [2][24] packets of the residual vector behind the MLP: pairs of even index, then the others, a
-//   pair and a flag in each. The host writes: 0, and again after a launch that was given up
-#define TINY_DOWN_WORDS_BYTES 768
+// down_words: 24 × b128: [24] packets of the residual vector behind the MLP, four elements and a flag in each. The host
+//   writes: 0, and again after a launch that was given up
+#define TINY_DOWN_WORDS_BYTES 384
 #define TINY_DOWN_WORDS_ALIGN 16
 
 // act: 704 × bf16: [2][352] silu(gate)·up, the layers in turn
@@ -212,9 +212,9 @@ typedef struct tiny_params {
   uint64_t query_words;  // 96 × b128: [6][16] packets: elements i and i + 16 of rotated, scaled queries, and a flag
   uint64_t kv_words;  // 64 × b128: [2][K, V][16] packets: a pair of elements of the query token's own key and value, and a flag
   uint64_t states;  // 192 × b128: [2][6][16] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag
-  uint64_t attn_words;  // 96 × b128: [4][24] packets of attention's output: pair i is in part i%4, a pair and a flag in each
-  uint64_t o_words;  // 48 × b128: [2][24] packets of the residual vector behind attention: pairs of even index, then the others, a pair and a flag in each
-  uint64_t down_words;  // 48 × b128: [2][24] packets of the residual vector behind the MLP: pairs of even index, then the others, a pair and a flag in each
+  uint64_t attn_words;  // 48 × b128: [48] packets of attention's output, four elements and a flag in each
+  uint64_t o_words;  // 24 × b128: [24] packets of the residual vector behind attention, four elements and a flag in each
+  uint64_t down_words;  // 24 × b128: [24] packets of the residual vector behind the MLP, four elements and a flag in each
   uint64_t act;  // 704 × bf16: [2][352] silu(gate)·up, the layers in turn
   uint64_t logits;  // 320 × f32: [320] out
   uint64_t best;  // 4 × f32: [4] each SM's largest logit

@@ -27,9 +27,9 @@
 //   - kv_words (1024 bytes): 0, and again after a launch that was given up
 //   - states (3072 bytes): 0, and again after a launch that was given up, and between launches before 2^31 arrivals at the
 //     barrier have gone by since
-//   - attn_words (1536 bytes): 0, and again after a launch that was given up
-//   - o_words (768 bytes): 0, and again after a launch that was given up
-//   - down_words (768 bytes): 0, and again after a launch that was given up
+//   - attn_words (768 bytes): 0, and again after a launch that was given up
+//   - o_words (384 bytes): 0, and again after a launch that was given up
+//   - down_words (384 bytes): 0, and again after a launch that was given up
 //   - tokens (4 bytes for each token of context, and 4 for the one chosen behind it): word i is the token at position i,
 //     for the positions from pos on and below known; before every launch
 //   - ends (32 bytes): the table of that name, or up to 8 tokens that end the text and 0xffffffff in every other word

@@ -21,9 +21,9 @@ type Params struct {
 	QueryWords    DevicePtr // 96 × b128: [6][16] packets: elements i and i + 16 of rotated, scaled queries, and a flag
 	KvWords       DevicePtr // 64 × b128: [2][K, V][16] packets: a pair of elements of the query token's own key and value, and a flag
 	States        DevicePtr // 192 × b128: [2][6][16] partial states of attention: packets of two elements of the output, the log-sum-exp of all, base 2, and a flag
-	AttnWords     DevicePtr // 96 × b128: [4][24] packets of attention's output: pair i is in part i%4, a pair and a flag in each
-	OWords        DevicePtr // 48 × b128: [2][24] packets of the residual vector behind attention: pairs of even index, then the others, a pair and a flag in each
-	DownWords     DevicePtr // 48 × b128: [2][24] packets of the residual vector behind the MLP: pairs of even index, then the others, a pair and a flag in each
+	AttnWords     DevicePtr // 48 × b128: [48] packets of attention's output, four elements and a flag in each
+	OWords        DevicePtr // 24 × b128: [24] packets of the residual vector behind attention, four elements and a flag in each
+	DownWords     DevicePtr // 24 × b128: [24] packets of the residual vector behind the MLP, four elements and a flag in each
 	Act           DevicePtr // 704 × bf16: [2][352] silu(gate)·up, the layers in turn
 	Logits        DevicePtr // 320 × f32: [320] out
 	Best          DevicePtr // 4 × f32: [4] each SM's largest logit

@@ -49,9 +49,9 @@ var (
 	weightCopy   = place{"tasks/product/gemv.go", "p.Copy(base, w, at"}
 	weightLoad   = place{"tasks/product/gemv.go", "[dsl.BF16x2](r.Data).LoadN("}
 	inputLoad    = place{"tasks/product/gemv.go", "[dsl.BF16x2](g.X).LoadN("}
-	inputStore   = place{"tasks/product/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}
+	inputStore   = place{"tasks/product/vector.go", "dst.Store(at, v[0])"}
 	actStore     = place{"tasks/product/glu.go", "act.Store(from.Add("}
-	actLoad      = place{"tasks/product/vector.go", "stage(i, x.LoadN("}
+	actLoad      = place{"tasks/product/vector.go", "v := x.LoadN(i.MulC(4)"}
 	cacheCopy    = place{"tasks/attention/attention.go", "p.Copy(base.Add("}
 	cacheStore   = place{"tasks/attention/qkv.go", ""}
 )

@@ -41,9 +41,9 @@ func (t *Attention) mergeStates(e *grid.Env, s Step) {
 func (t *Attention) mergeShare(e *grid.Env, s Step, it *item) {
 	k, d := e.K, t.KV.D
 	first, heads := t.queries(e, it)
-	all := gather{from: first.MulC(d / 2), words: heads.MulC(d / 2), own: it.split, n: k.U32(t.Splits),
+	all := gather{from: first.MulC(d / 2), words: heads.MulC(d / 2), unit: shareUnit, own: it.split, n: k.U32(t.Splits),
 		at: func(state, word u32) u32 { return state.MulC(t.Heads * d / 2).Add(word) }}
-	t.gather(e, all, func(word u32, lo, hi f32) { t.Merge.store(e, s, word, lo, hi) })
+	t.gather(e, all, func(word u32, mine dsl.Pred, lo, hi f32) { t.Merge.store(e, s, word, lo, hi, &mine) })
 }
 
 // mergeRow merges the item's share of its row-th row, all heads of the group.
@@ -55,30 +55,35 @@ func (t *Attention) mergeRow(e *grid.Env, s Step, it *item, row u32) {
 	own := dsl.Uniform(it.words(row.AddC(kv.ItemPartials)), dsl.CTAScope).Sub(first)
 	n := states.ShrC(kv.StateBits).Named("states")
 	k.Claim("merge: an item's state is not among its row's", func() dsl.Pred { return own.Lt(n) })
-	all := gather{from: k.U32(0), words: k.U32(group * d / 2), own: own, n: n,
+	all := gather{from: k.U32(0), words: k.U32(group * d / 2), unit: 1, own: own, n: n,
 		at: func(state, word u32) u32 { return first.Add(state).MulC(group * d / 2).Add(word) }}
-	t.gather(e, all, func(word u32, lo, hi f32) {
-		of, dim := head.MulC(group).Add(word.DivC(d/2)), word.RemC(d/2).MulC(2)
-		lo, hi = t.Variant.outputs(e, s, t.Heads, of, token, t.Work)(dim, lo, hi)
-		t.Final(token, of.MulC(d).Add(dim), lo, hi)
+	t.gather(e, all, func(word u32, mine dsl.Pred, lo, hi f32) {
+		k.If(mine, func() {
+			of, dim := head.MulC(group).Add(word.DivC(d/2)), word.RemC(d/2).MulC(2)
+			lo, hi = t.Variant.outputs(e, s, t.Heads, of, token, t.Work)(dim, lo, hi)
+			t.Final(token, of.MulC(d).Add(dim), lo, hi)
+		})
 	})
 }
 
 // gather is the own-th of n shares of an output whose n states are to be merged: it has
-// words packets from packet from on, which a state has where at says.
+// words packets from packet from on, which a state has where at says. Shares begin at multiples of unit, which words
+// and from are, too.
 type gather struct {
-	from, words, own, n u32
-	at                  func(state, word u32) u32
+	from, words u32
+	unit        int
+	own, n      u32
+	at          func(state, word u32) u32
 }
 
-// gather merges a share and calls body for each of its packets. All packets of a batch of
-// states are polled at once, each by a thread of its own as long as there are enough,
-// and come together in Scratch, where a thread merges all of an output's in their order: polled
-// one after another they would cost a round trip each.
-func (t *Attention) gather(e *grid.Env, g gather, body func(word u32, lo, hi f32)) {
-	k := e.K
-	begin := g.own.Mul(g.words).Div(g.n).Named("share")
-	end := g.own.AddC(1).Mul(g.words).Div(g.n).Named("share_end")
+// gather merges a share and calls body with its packets in the threads whose they are, which mine says; all threads
+// call it, those that have none with some word. All packets of a batch of states are polled at once, each by a thread
+// of its own as long as there are enough, and come together in Scratch, where a thread merges all of an output's in
+// their order: polled one after another they would cost a round trip each.
+func (t *Attention) gather(e *grid.Env, g gather, body func(word u32, mine dsl.Pred, lo, hi f32)) {
+	k, units := e.K, g.words.DivC(g.unit)
+	begin := g.own.Mul(units).Div(g.n).MulC(g.unit).Named("share")
+	end := g.own.AddC(1).Mul(units).Div(g.n).MulC(g.unit).Named("share_end")
 	k.Claim("merge: a share beyond the output's words", func() dsl.Pred { return end.Lt(g.words.AddC(1)) })
 	k.ForStep(begin, end, e.Threads(), func(block u32) {
 		words := end.Sub(block).MinC(e.Threads()).Named("words")
@@ -101,10 +106,8 @@ func (t *Attention) gather(e *grid.Env, g gather, body func(word u32, lo, hi f32
 			})
 			e.Sync() // what comes next writes Scratch again
 		}, dsl.Unroll(1))
-		k.If(mine, func() {
-			lo, hi := m.done()
-			body(block.Add(e.Tid), lo, hi)
-		})
+		lo, hi := m.done()
+		body(block.Add(e.Tid.Min(words.SubC(1))), mine, lo, hi)
 	}, dsl.Unroll(1))
 }
 
@@ -115,7 +118,8 @@ func (t *Attention) poll(e *grid.Env, n u32, at func(i u32) u32) {
 	each := 1
 	if t.Work == nil {
 		states := min(t.Splits, statesAtOnce)
-		each = pipeline.CeilDiv(states*pipeline.CeilDiv(StatePackets(t.part(), t.KV.D), t.Splits), e.Threads())
+		share := shareUnit * pipeline.CeilDiv(StatePackets(t.part(), t.KV.D)/shareUnit, t.Splits)
+		each = pipeline.CeilDiv(states*share, e.Threads())
 	}
 	k.ForStep(e.Tid, n, each*e.Threads(), func(first u32) {
 		if each == 1 {
@@ -141,11 +145,14 @@ func (t *Attention) poll(e *grid.Env, n u32, at func(i u32) u32) {
 func (t *Attention) gathered() dsl.Buf[dsl.B128] { return dsl.View[dsl.B128](t.Scratch) }
 
 // gatheredLen is its length: packets of a share and a batch of states. A share has no more packets
-// of more states than an output has packets, and statesAtOnce more.
+// of more states than an output has packets, and its unit more a state.
 func (t *Attention) gatheredLen() int {
-	heads := t.Group()
 	if t.Work == nil {
-		heads = t.part()
+		return StatePackets(t.part(), t.KV.D) + shareUnit*statesAtOnce
 	}
-	return StatePackets(heads, t.KV.D) + statesAtOnce
+	return StatePackets(t.Group(), t.KV.D) + statesAtOnce
 }
+
+// shareUnit is what shares of an output without Work are multiples of: states' packets that a packet of the output is
+// made of.
+const shareUnit = 2

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // sliceBytes bounds the part of Scratch that holds outputs.
@@ -245,15 +246,28 @@ func (st *state) combineSplit() {
 	maxima, sums := e.Consumers*group*d, e.Consumers*group*(d+1)
 	st.publish(maxima, sums)
 	e.Sync()
-	e.EachConsumer(group*d/2, func(i u32) {
+	n := group * d / 2
+	e.WholeWarps = true
+	e.EachConsumer(pipeline.CeilDiv(n, dsl.WarpSize)*dsl.WarpSize, func(i u32) {
+		var has *dsl.Pred
+		only := func(p dsl.Pred) {
+			if has != nil {
+				p = p.And(*has)
+			}
+			has = &p
+		}
+		if n%dsl.WarpSize != 0 {
+			only(i.LtC(n))
+			i = i.MinC(n - 1)
+		}
 		row := dsl.Optional(i.DivC(d / 2))
 		part := st.mergeWarps(i, row, maxima, sums)
-		if t.Group()%group == 0 {
-			st.storeSplit(i, part)
-		} else {
-			e.K.If(row.Lt(st.heads), func() { st.storeSplit(i, part) })
+		if t.Group()%group != 0 {
+			only(row.Lt(st.heads))
 		}
+		st.storeSplit(i, part, has)
 	})
+	e.WholeWarps = false
 	e.Sync() // the next item, or the next op, writes Scratch again
 }
 

@@ -58,10 +58,11 @@ func (t *Merge) EmitIn(e *grid.Env, s Step) {
 	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(items), e.Grid*e.Consumers, func(item u32) {
 		i := item.MulC(dsl.WarpSize).Add(e.Lane).Named("i")
 		if n%dsl.WarpSize == 0 {
-			t.pair(e, s, i)
-		} else {
-			k.If(i.LtC(n), func() { t.pair(e, s, i) })
+			t.pair(e, s, i, nil)
+			return
 		}
+		has := i.LtC(n)
+		t.pair(e, s, i.MinC(n-1), &has)
 	})
 }
 
@@ -69,9 +70,9 @@ func (t *Merge) EmitIn(e *grid.Env, s Step) {
 // at a time, and what there is by then is weighed anew, in the same way by everybody.
 const statesAtOnce = 24
 
-// pair merges elements 2i and 2i + 1 of the output. Up to statesAtOnce states all
+// pair merges elements 2i and 2i + 1 of the output, in lanes that have some. Up to statesAtOnce states all
 // loads are in flight together.
-func (t *Merge) pair(e *grid.Env, s Step, i u32) {
+func (t *Merge) pair(e *grid.Env, s Step, i u32, has *dsl.Pred) {
 	at := func(s u32) u32 { return i.Add(s.MulC(t.Heads * t.D / 2)) }
 	var lo, hi f32
 	if t.Splits <= statesAtOnce {
@@ -83,7 +84,7 @@ func (t *Merge) pair(e *grid.Env, s Step, i u32) {
 	} else {
 		lo, hi = t.states(e, e.K.U32(0), e.K.U32(t.Splits), at)
 	}
-	t.store(e, s, i, lo, hi)
+	t.store(e, s, i, lo, hi, has)
 }
 
 // unrolled merges the states at these places, in their order.
@@ -150,12 +151,18 @@ func (t *Merge) output(e *grid.Env, s Step, i u32, lo, hi f32) pair {
 	return product.InputOf(e.K, t.Format, lo, hi)
 }
 
-// store writes that pair of the output.
-func (t *Merge) store(e *grid.Env, s Step, i u32, lo, hi f32) {
+// store writes that pair of the output, in lanes that have one; nil: all. All lanes of a warp come together, the i of
+// lanes 2n and 2n + 1 are an even number and the next, and either both have a pair or none.
+func (t *Merge) store(e *grid.Env, s Step, i u32, lo, hi f32, has *dsl.Pred) {
 	out := t.output(e, s, i, lo, hi)
-	if t.Packets != nil {
-		t.Packets.Store(e, i, product.Payload{dsl.Bits[dsl.U32](out), e.K.U32(0)})
+	if t.Packets == nil {
+		e.IfAny(has, func() { dsl.View[dsl.BF16x2](t.Out).Store(i, out) })
 		return
 	}
-	dsl.View[dsl.BF16x2](t.Out).Store(i, out)
+	next := dsl.Bits[dsl.BF16x2](dsl.ShflXor(dsl.Bits[dsl.U32](out), 1))
+	first := e.Lane.AndC(1).EqC(0)
+	if has != nil {
+		first = first.And(*has)
+	}
+	e.K.If(first, func() { t.Packets.StorePairs(e, i.DivC(2), out, next) })
 }

@@ -71,7 +71,7 @@ func (c append1) run(t testing.TB) *qkvCase {
 	q.Q = rig.Out[dsl.BF16](r, "q", c.heads*c.d)
 	r.Body(func(*pipeline.Consumer) {
 		scale := func() product.NormScale { return product.KnownScale(r.K.F32(x.scale)) }
-		r.EachPair(y, len(x.y), q.Epilogue(r.Env, step, scale))
+		r.EachRows(y, len(x.y), q.Epilogue(r.Env, step, scale))
 	}, nil)
 	got := r.Run()
 	x.q, x.cache = rig.BF16s(got["q"]), got["kv"]

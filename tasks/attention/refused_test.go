@@ -18,7 +18,7 @@ func attentionRig(t testing.TB, spoil func(r *rig.Rig, a *attention.Attention)) 
 	r := rig.New(t, rig.Setup{Consumers: 2, KVToken: l.TokenBytes(), Stage: 2048, Stages: 2})
 	a := &attention.Attention{Heads: 4, KV: l, Splits: 1, PerStage: 16,
 		Q: rig.In[dsl.BF16](r, "q", nil, 128), States: rig.Out[dsl.B128](r, "partial_states", 64),
-		Scratch: dsl.Shared[dsl.F32](r.K, "attention_scratch", 256, dsl.Align(16)),
+		Scratch: dsl.Shared[dsl.F32](r.K, "attention_scratch", 320, dsl.Align(16)),
 		Tail:    dsl.Shared[dsl.B128](r.K, "tail", 8)}
 	spoil(r, a)
 	s := attention.Step{Pos: r.K.U32(5), Cached: r.K.U32(5), Pages: r.K.U32(1), Layer: r.K.U32(0),
@@ -79,7 +79,7 @@ func TestWhatAttentionRefuses(t *testing.T) {
 			onAttention(func(_ *rig.Rig, a *attention.Attention) { a.PerStage = 48 })},
 		{"attention", "attention: 32 tokens of 128 bytes are 4096 bytes, a stage has 2048",
 			onAttention(func(_ *rig.Rig, a *attention.Attention) { a.PerStage = 32 })},
-		{"attention", "attention: Scratch has 256 elements, want 288 for 2 consumer warps",
+		{"attention", "attention: Scratch has 320 elements, want 384 for 2 consumer warps",
 			onAttention(func(_ *rig.Rig, a *attention.Attention) { a.Heads = 6 })},
 		{"attention", "attention: Tail has 4 elements, want 8",
 			onAttention(func(r *rig.Rig, a *attention.Attention) { a.Tail = dsl.Shared[dsl.B128](r.K, "short", 4) })},

@@ -166,7 +166,7 @@ func (c appended) check(t *testing.T) {
 		if words != nil {
 			words.Flag = bar.Flag
 		}
-		r.EachPair(y, q.Rows(), q.Epilogue(r.Env, step, func() product.NormScale { return product.KnownScale(r.K.F32(1)) }))
+		r.EachRows(y, q.Rows(), q.Epilogue(r.Env, step, func() product.NormScale { return product.KnownScale(r.K.F32(1)) }))
 		if words == nil {
 			bar.Sync()
 		}

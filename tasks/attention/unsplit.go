@@ -75,19 +75,21 @@ func (it *item) hasOwn() dsl.Pred {
 	return last
 }
 
-// storeSplit stores a pair of the item's state, of its query heads' i-th packet, without Work: as a part of its split's
-// state, or, where that is all, as output.
-func (st *state) storeSplit(i u32, part statePart) {
+// storeSplit stores a pair of the item's state, of its query heads' i-th packet, in lanes that have one (nil: all),
+// without Work: as a part of its split's state, or, where that is all, as output.
+func (st *state) storeSplit(i u32, part statePart, has *dsl.Pred) {
 	t, it, words := st.t, st.it, st.t.KV.D/2
 	store := func() {
-		part.store(t.LL, st.e, t.States, it.split.MulC(t.Heads).Add(st.query).MulC(words).Add(i))
+		st.e.IfAny(has, func() {
+			part.store(t.LL, st.e, t.States, it.split.MulC(t.Heads).Add(st.query).MulC(words).Add(i))
+		})
 	}
 	if it.unsplit == nil {
 		store()
 		return
 	}
 	st.e.K.IfElse(*it.unsplit, func() {
-		t.Merge.store(st.e, st.step, st.query.MulC(words).Add(i), part.lo, part.hi)
+		t.Merge.store(st.e, st.step, st.query.MulC(words).Add(i), part.lo, part.hi, has)
 	}, store)
 }
 

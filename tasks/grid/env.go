@@ -157,6 +157,15 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 }
 
+// IfAny runs body where p holds; nil is everywhere.
+func (e *Env) IfAny(p *dsl.Pred, body func()) {
+	if p == nil {
+		body()
+		return
+	}
+	e.K.If(*p, body)
+}
+
 // EachConsumerBehind is EachConsumer with i = 0 in the first thread of the first warp that is behind the first busy
 // threads. Where these are all threads or more, warps are counted from the first one again.
 func (e *Env) EachConsumerBehind(busy, n int, body func(i u32)) {
@@ -339,7 +348,7 @@ func (g *Barrier) SyncWhile(meanwhile func()) {
 	g.e.Sync()
 	g.e.K.Note("grid barrier: thread 0 arrives and polls the counter until all CTAs have; " +
 		"the CTA's threads meet behind it")
-	g.meet(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope), meanwhile)
+	g.meet(g.with(g.arrive, dsl.Release(dsl.GPUScope)), g.with(g.wait, dsl.Acquire(dsl.GPUScope)), meanwhile)
 }
 
 // CountWhile is SyncWhile that orders no memory, but that the CTA's consumer threads have
@@ -347,27 +356,43 @@ func (g *Barrier) SyncWhile(meanwhile func()) {
 // and must look for itself whether what they all wrote is there. Behind a product the arrival says, too, that the CTA's
 // warps have read its input, since they have met at the barrier in front of the epilogue, or of CTAs without a tile
 // behind the staging.
-func (g *Barrier) CountWhile(meanwhile func()) {
+func (g *Barrier) CountWhile(meanwhile func()) { g.CountOrdering(nil, meanwhile) }
+
+// CountOrdering is CountWhile that is SyncWhile where orders holds, which is the same in the whole grid; nil: nowhere.
+func (g *Barrier) CountOrdering(orders *dsl.Pred, meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
+	if orders == nil {
+		g.e.K.Note("a count of CTAs: thread 0 arrives and polls it until all have; " +
+			"it orders no memory, packets say whether data are there")
+		g.meet(g.with(g.arrive, dsl.Relaxed(dsl.GPUScope)), g.with(g.wait, dsl.Relaxed(dsl.GPUScope)), meanwhile)
+		return
+	}
 	g.e.K.Note("a count of CTAs: thread 0 arrives and polls it until all have; " +
-		"it orders no memory, packets say whether data are there")
-	g.meet(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), meanwhile)
+		"it orders memory once a step, otherwise packets say whether data are there")
+	either := func(run func(dsl.MemOpt), ordering dsl.MemOpt) func() {
+		return func() {
+			g.e.K.IfElse(*orders, func() { run(ordering) }, func() { run(dsl.Relaxed(dsl.GPUScope)) })
+		}
+	}
+	g.meet(either(g.arrive, dsl.Release(dsl.GPUScope)), either(g.wait, dsl.Acquire(dsl.GPUScope)), meanwhile)
 }
 
-func (g *Barrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
+func (g *Barrier) with(run func(dsl.MemOpt), order dsl.MemOpt) func() { return func() { run(order) } }
+
+func (g *Barrier) meet(arrive, wait func(), meanwhile func()) {
 	e := g.e
 	e.Trace.Sync(e.K, func() {
 		first := e.Tid.EqC(0)
 		if meanwhile == nil && e.Trace == nil {
-			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })
+			e.K.If(first, func() { arrive(); wait() })
 		} else {
-			e.K.If(first, func() { g.arrive(arrives) })
+			e.K.If(first, arrive)
 			e.Trace.Arrived()
 			if meanwhile != nil {
 				meanwhile()
 			}
 			e.K.If(first, func() {
-				g.wait(waits)
+				wait()
 				e.Trace.Released()
 			})
 			e.Trace.Meets()

@@ -1,6 +1,8 @@
 package product
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/grid"
@@ -137,7 +139,7 @@ func SwiGLUOwn(e *grid.Env, own dsl.Buf[dsl.BF16], share Share, scale NormScale)
 // cleared, which was read in the turn before.
 type Sums struct {
 	X    dsl.Buf[dsl.F32] // [SumsTurns][N]; at first the one of the first turn is 0
-	N    int              // even
+	N    int              // a multiple of 4
 	Turn u32              // counts turns, between which a sync lies
 }
 
@@ -157,18 +159,15 @@ func (t Sums) Before() Vector {
 }
 
 // AddResidual is AddResidual into the vector of this turn, by its rows' owners, who clear
-// their rows of the next one's. keep gets the sums of rows row and row + 1, for who needs them
-// before others have been added.
-func (t Sums) AddResidual(e *grid.Env, old Vector, keep func(row u32, sum []f32)) Epilogue {
+// their rows of the next one's. keep gets the sums, for who needs them before others have been added.
+func (t Sums) AddResidual(e *grid.Env, old Vector, keep Keep) FourRows {
 	now, next := t.Now(), t.at(1)
-	return func(row u32, y0, y1 f32) {
-		v := old(row, 2)
-		sum := []f32{v[0].Add(y0), v[1].Add(y1)}
+	return func(row u32, y []f32) {
+		sum := sums(old(row, 4), y)
 		keep(row, sum)
 		for i, x := range sum {
 			dsl.ReduceAdd(t.X, now.Add(row).AddC(i), x, dsl.Relaxed(dsl.GPUScope))
 		}
-		zero := e.K.F32(0)
-		t.X.StoreN(next.Add(row), []f32{zero, zero})
+		t.X.StoreN(next.Add(row), slices.Repeat([]f32{e.K.F32(0)}, len(sum)))
 	}
 }

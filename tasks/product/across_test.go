@@ -3,6 +3,7 @@ package product_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -179,7 +180,7 @@ func TestWhatDownByColumnsRefuses(t *testing.T) {
 // add to them, and all SMs add their parts, with one sync a turn or none. A row grows by
 // 1 and by 1 + 2 + … of the SMs' parts.
 func sumsRig(t *testing.T, turns int, syncWay bool) *rig.Rig {
-	const n, sms = 64, 3
+	const n, sms = 128, 3
 	r := rig.New(t, rig.Setup{SMs: sms, Consumers: 1})
 	k, e := r.K, r.Env
 	x, copied := rig.InOut[dsl.F32](r, "x", make([]byte, 3*4*n), 3*n), rig.Out[dsl.F32](r, "copy", n)
@@ -187,18 +188,18 @@ func sumsRig(t *testing.T, turns int, syncWay bool) *rig.Rig {
 	r.Body(func(*pipeline.Consumer) {
 		bar := grid.NewGridBarrier(e, counter, k.U32(0))
 		read := func(turn dsl.Val[dsl.U32]) {
-			v := product.Sums{X: x, N: n, Turn: turn}.Before()(e.Tid.MulC(2), 2)
-			seen.StoreN(e.CTA.MulC(n).Add(e.Tid.MulC(2)), v)
+			v := product.Sums{X: x, N: n, Turn: turn}.Before()(e.Tid.MulC(4), 4)
+			seen.StoreN(e.CTA.MulC(n).Add(e.Tid.MulC(4)), v)
 		}
 		k.For(k.U32(0), k.U32(turns), func(turn dsl.Val[dsl.U32]) {
 			sums := product.Sums{X: x, N: n, Turn: turn}
 			read(turn)
-			zero := func(dsl.Val[dsl.U32], int) []dsl.Val[dsl.F32] { return []dsl.Val[dsl.F32]{k.F32(0), k.F32(0)} }
+			zero := func(dsl.Val[dsl.U32], int) []dsl.Val[dsl.F32] { return slices.Repeat([]dsl.Val[dsl.F32]{k.F32(0)}, 4) }
 			add := sums.AddResidual(e, product.Either(e, turn.EqC(0), zero, sums.Before()),
 				func(row dsl.Val[dsl.U32], v []dsl.Val[dsl.F32]) { copied.StoreN(row, v) })
-			k.If(e.Tid.RemC(sms).Eq(e.CTA), func() { add(e.Tid.MulC(2), k.F32(1), k.F32(1)) })
-			for i := range 2 {
-				dsl.ReduceAdd(x, sums.Now().Add(e.Tid.MulC(2)).AddC(i), dsl.Cast[dsl.F32](e.CTA.AddC(1)), dsl.Relaxed(dsl.GPUScope))
+			k.If(e.Tid.RemC(sms).Eq(e.CTA), func() { add(e.Tid.MulC(4), slices.Repeat([]dsl.Val[dsl.F32]{k.F32(1)}, 4)) })
+			for i := range 4 {
+				dsl.ReduceAdd(x, sums.Now().Add(e.Tid.MulC(4)).AddC(i), dsl.Cast[dsl.F32](e.CTA.AddC(1)), dsl.Relaxed(dsl.GPUScope))
 			}
 			if syncWay {
 				bar.Sync()

@@ -26,7 +26,7 @@ func argmax(t testing.TB, y []float32, sms, consumers int) (uint32, []float64) {
 	r.Body(func(*pipeline.Consumer) {
 		bar := grid.NewGridBarrier(r.Env, counter, r.K.U32(0))
 		epilogue, publish := a.Start(r.Env, product.KnownScale(r.K.F32(1)))
-		r.EachPair(yIn, len(y), epilogue)
+		r.EachRows(yIn, len(y), epilogue)
 		publish()
 		bar.Sync()
 		r.Choose(a, next)

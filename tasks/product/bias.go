@@ -18,33 +18,45 @@ func RowsOf(b dsl.Buf[dsl.BF16], from u32) Rows {
 	}
 }
 
-// Plus is a vector of which pairs are read, with rows added times a factor: what a projection with biases is added to.
-// rows may be nil.
+// Plus is a vector of which two or four elements are read, with rows added times a factor: what a projection with
+// biases is added to. rows may be nil.
 func Plus(e *grid.Env, v Vector, rows Rows, factor float64) Vector {
 	if rows == nil {
 		return v
 	}
 	return func(at u32, n int) []f32 {
-		x, b := v(at, n), rows(at)
-		for i := range x {
-			x[i] = dsl.FMA(b[i], e.K.F32(factor), x[i])
+		x := v(at, n)
+		for i := 0; i < n; i += 2 {
+			for j, b := range rows(at.AddC(i)) {
+				x[i+j] = dsl.FMA(b, e.K.F32(factor), x[i+j])
+			}
 		}
 		return x
 	}
 }
 
-// Biased is an epilogue whose products have biases added, and then a factor: factor·(y + bias). rows may be nil.
-func Biased(e *grid.Env, rows Rows, factor float64, to Epilogue) Epilogue {
-	if rows == nil && factor == 1 {
+// Times is an epilogue whose products are multiplied by a factor.
+func Times(e *grid.Env, factor float64, to Finisher) Finisher {
+	if factor == 1 {
 		return to
 	}
-	return func(row u32, y0, y1 f32) {
-		y0, y1 = WithBias(e, rows, factor, row, y0, y1)
-		to(row, y0, y1)
-	}
+	return timesFactor{to, e.K.F32(factor)}
 }
 
-// WithBias returns factor·(y + bias) of two rows, row and row + 1, as Biased has them.
+type timesFactor struct {
+	Finisher
+	factor f32
+}
+
+func (s timesFactor) Finish(row u32, y []f32) {
+	var scaled []f32
+	for _, v := range y {
+		scaled = append(scaled, v.Mul(s.factor))
+	}
+	s.Finisher.Finish(row, scaled)
+}
+
+// WithBias returns factor·(y + bias) of two rows, row and row + 1, as a product's epilogue adds them.
 func WithBias(e *grid.Env, rows Rows, factor float64, row u32, y0, y1 f32) (f32, f32) {
 	if rows != nil {
 		b := rows(row)
@@ -56,7 +68,8 @@ func WithBias(e *grid.Env, rows Rows, factor float64, row u32, y0, y1 f32) (f32,
 	return y0, y1
 }
 
-// BiasedColumns is Biased of several tokens.
+// BiasedColumns is an epilogue of several tokens whose products have biases added, and then a factor:
+// factor·(y + bias). rows may be nil.
 func BiasedColumns(e *grid.Env, rows Rows, factor float64, to ColumnEpilogue) ColumnEpilogue {
 	if rows == nil && factor == 1 {
 		return to

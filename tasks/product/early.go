@@ -10,8 +10,8 @@ import (
 )
 
 // Early is what threads read for a product while its input is not there yet, so that no
-// round trip to memory is left behind it: of each thread pairs of numbers for the rows that
-// it finishes. All products of a kernel share the registers: what one has fetched it has
+// round trip to memory is left behind it: of each thread numbers for the rows that
+// it finishes, pairs of them. All products of a kernel share the registers: what one has fetched it has
 // used before the next fetches.
 type Early struct {
 	Pairs int // most pairs that a product has fetched; 0 is 1
@@ -22,33 +22,32 @@ type Early struct {
 // Start declares the registers; it runs at the top of the consumers' role.
 func (x *Early) Start(e *grid.Env) { x.numbers = dsl.NewArray(e.K.F32(0), 2*max(1, x.Pairs), "early") }
 
-// Of is what is fetched for g, nil where a thread finishes more than one pair of rows.
-func (x *Early) Of(e *grid.Env, g *GEMV) *Fetched {
-	if g.M.MaxCount() > batchTiles || e.Threads() < batchTiles*pairsOfTile {
+// Of is what is fetched for g, of which a thread finishes each rows at a time, 2 or 4; nil where it does so more than
+// once.
+func (x *Early) Of(e *grid.Env, g *GEMV, each int) *Fetched {
+	if g.M.MaxCount() > batchTiles || e.Threads() < batchTiles*pipeline.TileRows/each {
 		return nil
 	}
-	return &Fetched{x, g}
+	return &Fetched{x, g, each}
 }
 
-// pairsOfTile is how many pairs of rows a tile has.
-const pairsOfTile = pipeline.TileRows / 2
-
-// Fetched are a product's pairs in the registers of Early. All its methods are for nil, too,
+// Fetched are a product's numbers in the registers of Early. All its methods are for nil, too,
 // where nothing is fetched.
 type Fetched struct {
-	In *Early // the registers
-	g  *GEMV
+	In   *Early // the registers
+	g    *GEMV
+	each int
 }
 
-// Fetch runs in all consumer threads, before the product's Consume: get reads the pairs for
-// rows row and row + 1, at most as many as there are registers for.
+// Fetch runs in all consumer threads, before the product's Consume: get reads the numbers for
+// the rows from row on, at most as many as there are registers for.
 func (x *Fetched) Fetch(e *grid.Env, share Share, get func(row u32) []f32) {
 	if x == nil {
 		return
 	}
 	k := e.K
-	row := share.First.MulC(pipeline.TileRows).Add(e.Tid.MulC(2)).Named("row")
-	mine := e.Tid.Lt(share.Count.MulC(pairsOfTile)).And(row.LtC(x.g.M.Rows))
+	row := share.First.MulC(pipeline.TileRows).Add(e.Tid.MulC(x.each)).Named("row")
+	mine := e.Tid.Lt(share.Count.MulC(pipeline.TileRows / x.each)).And(row.LtC(x.g.M.Rows))
 	k.IfElse(mine, func() { x.In.Set(get(row)) },
 		func() { x.In.Set(slices.Repeat([]f32{k.F32(0)}, len(x.In.numbers))) })
 }
@@ -77,7 +76,12 @@ func (x *Fetched) Vector(late func() Vector) Vector {
 	if x == nil {
 		return late()
 	}
-	return func(u32, int) []f32 { return x.Or(nil) }
+	return func(_ u32, n int) (v []f32) {
+		for _, number := range x.In.numbers[:n] {
+			v = append(v, number.Get())
+		}
+		return v
+	}
 }
 
 // Gains are a norm's of the elements that a thread stages, read before these are there.

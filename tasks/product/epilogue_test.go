@@ -14,12 +14,12 @@ import (
 )
 
 func TestAddResidual(t *testing.T) {
-	for _, n := range []int{2, 8, 130, 514} {
+	for _, n := range []int{4, 8, 132, 516} {
 		rng := rig.Rand(uint64(n))
 		x, y := rig.Floats(rng, n, 1), rig.Floats(rng, n, 1)
 		r := rig.New(t, rig.Setup{SMs: 2, Consumers: 2})
 		yIn, acc := rig.In[dsl.F32](r, "y", rig.F32Bytes(y), n), rig.InOut[dsl.F32](r, "x", rig.F32Bytes(x), n)
-		r.Body(func(*pipeline.Consumer) { r.EachPair(yIn, n, product.AddResidual(acc, product.FromBuf(acc))) }, nil)
+		r.Body(func(*pipeline.Consumer) { r.EachRows(yIn, n, product.AddResidual(acc, product.FromBuf(acc))) }, nil)
 		got := r.Run()["x"]
 		for i, v := range rig.F32s(got) { // one f32 addition: exact up to its rounding
 			require.Equal(t, float64(x[i]+y[i]), v, "element %d of %d", i, n)
@@ -38,7 +38,7 @@ func swiglu(t testing.TB, gate, up []float32, scale float64) []half.BF16 {
 	yIn, act := rig.In[dsl.F32](r, "y", rig.F32Bytes(y), 2*n), rig.Out[dsl.BF16](r, "act", n)
 	r.Body(func(*pipeline.Consumer) {
 		by := product.KnownScale(r.K.F32(scale))
-		r.EachPair(yIn, 2*n, product.GLU{}.Epilogue(r.Env, act, r.K.U32(0), pipeline.FormatBF16, by))
+		r.EachRows(yIn, 2*n, product.GLU{}.Epilogue(r.Env, act, r.K.U32(0), pipeline.FormatBF16, by))
 	}, nil)
 	return rig.BF16s(r.Run()["act"])
 }

@@ -178,34 +178,36 @@ func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128],
 	}
 }
 
-// aheadScales is whether a thread finishes one pair of rows of a batch at most, whose scales it
-// loads while the batch is multiplied.
-func (g *GEMV) aheadScales(e *grid.Env) bool {
-	return g.Scales != nil && batchTiles*pipeline.TileRows/2 <= e.Threads()
-}
-
-// scalesAhead loads the scales of this thread's pair of rows of a batch of n tiles, if it has
-// one; nil where they come later, or not at all.
-func (g *GEMV) scalesAhead(e *grid.Env, share Share, batch, tiles u32) []*dsl.Var[dsl.F32] {
-	if !g.aheadScales(e) {
+// scalesAhead loads the scales of the rows, each at a time, that this thread finishes of a batch of n tiles, while the
+// batch is multiplied. It returns nil where they come later, since a thread may have more of them, or not at all.
+func (g *GEMV) scalesAhead(e *grid.Env, share Share, batch, tiles u32, each int) []*dsl.Var[dsl.F32] {
+	if g.Scales == nil || batchTiles*pipeline.TileRows/each > e.Threads() {
 		return nil
 	}
 	k := e.K
-	scales := dsl.NewArray(k.F32(0), 2, "scale")
-	k.If(e.Tid.Lt(tiles.MulC(pipeline.TileRows/2)), func() {
-		for i, v := range g.Scales(share.First.Add(batch).MulC(pipeline.TileRows).Add(e.Tid.MulC(2))) {
-			scales[i].Set(v)
+	scales := dsl.NewArray(k.F32(0), each, "scale")
+	k.If(e.Tid.Lt(tiles.MulC(pipeline.TileRows/each)), func() {
+		first := share.First.Add(batch).MulC(pipeline.TileRows).Add(e.Tid.MulC(each))
+		for i := 0; i < each; i += 2 {
+			for j, v := range g.Scales(first.AddC(i)) {
+				scales[i+j].Set(v)
+			}
 		}
 	})
 	return scales
 }
 
-// scaled are the dot products of rows row and row+1 times their scales.
-func (g *GEMV) scaled(k *dsl.Kernel, ahead []*dsl.Var[dsl.F32], row u32, y0, y1 f32) (f32, f32) {
-	if ahead == nil {
-		return scaled(k, g.M.Format, g.Scales, row, y0, y1)
+// scaled are the dot products of rows from row on times their scales.
+func (g *GEMV) scaled(k *dsl.Kernel, ahead []*dsl.Var[dsl.F32], row u32, y []f32) (out []f32) {
+	for i := 0; i < len(y); i += 2 {
+		scales := g.Scales
+		if ahead != nil {
+			scales = func(u32) []f32 { return []f32{ahead[i].Get(), ahead[i+1].Get()} }
+		}
+		y0, y1 := scaled(k, g.M.Format, scales, dsl.Optional(row.AddC(i)), y[i], y[i+1])
+		out = append(out, y0, y1)
 	}
-	return scaled(k, g.M.Format, func(u32) []f32 { return []f32{ahead[0].Get(), ahead[1].Get()} }, row, y0, y1)
+	return out
 }
 
 // scaled returns the dot products y0 and y1 of rows row and row+1 of a format's weights times the rows' scales, where

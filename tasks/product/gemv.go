@@ -60,6 +60,28 @@ type Share struct{ First, Count u32 }
 // of rows (y1 is then 0).
 type Epilogue func(row u32, y0, y1 f32)
 
+// FourRows is an Epilogue of four rows, row a multiple of 4, of a matrix whose number of rows is one.
+type FourRows func(row u32, y []f32)
+
+// EightRows is an Epilogue of a tile's rows, of a matrix whose tiles are whole.
+type EightRows func(row u32, y []f32)
+
+// Finisher finishes a product's rows, as many neighbouring ones at a time as a thread sums: an Epilogue, FourRows or
+// EightRows.
+type Finisher interface {
+	Each() int               // rows
+	Finish(row u32, y []f32) // those from row on, a multiple of Each
+}
+
+func (Epilogue) Each() int                 { return 2 }
+func (f Epilogue) Finish(row u32, y []f32) { f(row, y[0], y[1]) }
+
+func (FourRows) Each() int                 { return 4 }
+func (f FourRows) Finish(row u32, y []f32) { f(row, y) }
+
+func (EightRows) Each() int                 { return 8 }
+func (f EightRows) Finish(row u32, y []f32) { f(row, y) }
+
 // Produce streams this CTA's tiles through the ring. from is where the matrix begins in the
 // packed weights, in 16-byte elements.
 func (g *GEMV) Produce(e *grid.Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) {
@@ -142,12 +164,14 @@ func (g *GEMV) problem(e *grid.Env, r *pipeline.Ring) string {
 		g.heldRule(e))
 }
 
-// Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to the epilogue. X must be complete and
-// visible to all consumer threads, Fixed with an Order to the warps of each part. Between the end of one Consume and
-// the next use of X or Part a barrier of the consumer warps must lie; a sync has one.
-func (g *GEMV) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, epilogue Epilogue) {
+// Consume multiplies this CTA's tiles as they arrive and hands neighbouring rows to the epilogue. X must be complete
+// and visible to all consumer threads, Fixed with an Order to the warps of each part. Between the end of one Consume
+// and the next use of X or Part a barrier of the consumer warps must lie; a sync has one.
+func (g *GEMV) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, epilogue Finisher) {
 	k := e.K
-	if p := g.problem(e, r); p != "" {
+	each := epilogue.Each()
+	if p := rule.First(rule.Sound(g.problem(e, r)), rule.Need(g.M.Rows%each == 0 || each == 2,
+		"%s: %d rows, want a multiple of the %d that a thread finishes", g.Name, g.M.Rows, each)); p != "" {
 		k.Require(false, "%s", p)
 		return
 	}
@@ -156,7 +180,7 @@ func (g *GEMV) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, shar
 	half := dsl.NewVar(k.U32(0), "half")
 	k.ForStep(k.U32(0), share.Count, batchTiles, func(batch u32) {
 		tiles := share.Count.Sub(batch).MinC(batchTiles).Named("tiles")
-		scales := g.scalesAhead(e, share, batch, tiles)
+		scales := g.scalesAhead(e, share, batch, tiles, each)
 		base := half.Get().MulC(e.Consumers * batchTiles * pipeline.TileRows)
 		mine := base.Add(e.Warp.MulC(batchTiles * pipeline.TileRows))
 		k.Note("%s: a tile is %d rows; each warp multiplies its share of the columns as chunks arrive", g.Name,
@@ -164,18 +188,18 @@ func (g *GEMV) Consume(e *grid.Env, c *pipeline.Consumer, r *pipeline.Ring, shar
 		k.For(g.behindHeld(k, batch), tiles, func(t u32) {
 			g.keep(e, mine, t, g.tile(e, c, r, noTile))
 		}, dsl.Unroll(1))
-		k.Note("%s: sums of all warps, two rows a thread", g.Name)
+		k.Note("%s: sums of all warps, %d rows a thread", g.Name, each)
 		e.Sync()
-		e.EachConsumer(batchTiles*pipeline.TileRows/2, func(i u32) {
-			k.If(i.Lt(tiles.MulC(pipeline.TileRows/2)), func() {
-				row := i.MulC(2)
-				y0, y1 := g.sum(e, base.Add(row))
+		e.EachConsumer(batchTiles*pipeline.TileRows/each, func(i u32) {
+			k.If(i.Lt(tiles.MulC(pipeline.TileRows/each)), func() {
+				row := i.MulC(each)
+				y := g.sum(e, base.Add(row), each)
 				row = share.First.Add(batch).MulC(pipeline.TileRows).Add(row).Named("row")
-				y0, y1 = g.scaled(k, scales, row, y0, y1)
+				y = g.scaled(k, scales, row, y)
 				if g.M.Rows%pipeline.TileRows == 0 {
-					epilogue(row, y0, y1)
+					epilogue.Finish(row, y)
 				} else { // the last tile is padded
-					k.If(row.LtC(g.M.Rows), func() { epilogue(row, y0, y1) })
+					k.If(row.LtC(g.M.Rows), func() { epilogue.Finish(row, y) })
 				}
 			})
 		})
@@ -376,15 +400,18 @@ func inputPair(i u32) u32 {
 	return i.AndC(0xfffffffc).Or(i.AndC(1).ShlC(1)).Or(i.ShrC(1).AndC(1))
 }
 
-// sum adds the consumer warps' parts of two rows in the order of the warps.
-func (g *GEMV) sum(e *grid.Env, at u32) (y0, y1 f32) {
+// sum adds the consumer warps' parts of n rows in the order of the warps.
+func (g *GEMV) sum(e *grid.Env, at u32, n int) (y []f32) {
 	for w := range e.Consumers {
-		v := g.Part.Buf.LoadN(at.AddC(w*batchTiles*pipeline.TileRows), 2)
-		if w == 0 {
-			y0, y1 = v[0], v[1]
-			continue
+		for i := 0; i < n; i += 4 {
+			for j, v := range g.Part.Buf.LoadN(at.AddC(w*batchTiles*pipeline.TileRows+i), min(n, 4)) {
+				if w == 0 {
+					y = append(y, v)
+				} else {
+					y[i+j] = y[i+j].Add(v)
+				}
+			}
 		}
-		y0, y1 = y0.Add(v[0]), y1.Add(v[1])
 	}
-	return y0, y1
+	return y
 }

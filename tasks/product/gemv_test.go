@@ -120,9 +120,9 @@ func gemvRig(t testing.TB, c gemvCase, w, x []half.BF16) *rig.Rig {
 		c.fillIdle(r, g)
 		plain := product.PlainInput{N: c.k, X: xIn, Dst: g.X, Format: c.format, Fixed: g.Fixed}
 		plain.Emit(r.Env)
-		g.Consume(r.Env, cons, r.Ring, r.Share(0), func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+		g.Consume(r.Env, cons, r.Ring, r.Share(0), product.Epilogue(func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 			y.StoreN(row, []dsl.Val[dsl.F32]{y0, y1})
-		})
+		}))
 	}, func(p *pipeline.Producer) { g.Produce(r.Env, p, r.Share(0), weights, r.From(0)) })
 	return r
 }

@@ -24,6 +24,19 @@ func (g GLU) Epilogue(e *grid.Env, act dsl.Buf[dsl.BF16], from u32, format pipel
 	}
 }
 
+// Hand is Epilogue whose elements are passed in LL packets: of rows 8i to 8i + 7 packet i.
+func (g GLU) Hand(e *grid.Env, act *VectorPackets, format pipeline.Format, scale NormScale) EightRows {
+	return func(row u32, y []f32) {
+		by := scale()
+		var x []f32
+		for i := 0; i < len(y); i += 2 {
+			gate, up := g.Of(e.K, dsl.Optional(row.AddC(i)), y[i], y[i+1], by)
+			x = append(x, gate.Mul(up))
+		}
+		act.StorePairs(e, row.DivC(8), InputOf(e.K, format, x[0], x[1]), InputOf(e.K, format, x[2], x[3]))
+	}
+}
+
 // Of is act(gate) and up. GELU by tanh, x/2·(1+tanh(u)) with u = √(2/π)·(x+0.044715·x³), is x/(1+e^−2u), so it costs
 // two products more than SiLU.
 func (g GLU) Of(k *dsl.Kernel, row u32, y0, y1, scale f32) (gate, up f32) {

@@ -41,7 +41,10 @@ func (f *FixedInput) stageVector(e *grid.Env, from Source, n, shift int, use fun
 // f16 (InputOf).
 func (t *PlainInput) passed(e *grid.Env) Source {
 	if t.Packets != nil {
-		return pairPackets{t.Packets}
+		return passedVector{t.Packets, func(packet dsl.Val[dsl.B128]) []f32 {
+			pairs := pairsOf(packet)
+			return halves(pairs[:])
+		}}
 	}
 	return pairsInMemory{dsl.View[dsl.U32](t.X), t.from(e)}
 }
@@ -90,21 +93,6 @@ func (v pairsInMemory) at(i u32) dsl.Val[dsl.U64] {
 }
 
 func (v pairsInMemory) four(_ *grid.Env, i u32) []f32 { return halves(v.pairs.LoadN(v.at(i), 2)) }
-
-// pairPackets is a vector of pairs of f16 that came in LL packets.
-type pairPackets struct{ *VectorPackets }
-
-func (h pairPackets) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
-	h.each(e, n/4, func(i u32) func([]dsl.Val[dsl.B128]) {
-		use := begin(i)
-		return func(words []dsl.Val[dsl.B128]) { use(halves([]u32{Single(words[0]), Single(words[1])})) }
-	})
-}
-
-func (h pairPackets) four(e *grid.Env, i u32) []f32 {
-	words := h.fours(e, i)
-	return halves([]u32{Single(words[0]), Single(words[1])})
-}
 
 // CopyFours stores a vector's elements 4i to 4i + 3 to global memory, whose element at, an even number, is the vector's
 // first, in the type in which a format's input goes through memory. One CTA does.

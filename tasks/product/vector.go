@@ -238,14 +238,12 @@ func (t *NormInput) stage(e *grid.Env, of func(i u32) func(x []f32) [4]f32) {
 		t.Fixed.stageVector(e, t.X, t.N, 0, of)
 		return
 	}
-	dst := dsl.View[dsl.BF16x2](t.Dst)
-	// of this thread's pairs; the others are a stride of threads on, the second of four elements always two
-	first := inputPair(e.Tid.MulC(2)).Named("first")
+	dst, place := dsl.View[dsl.BF16x2](t.Dst), pairsPlace(e)
 	t.X.elements(e, t.N, func(i u32) func(x []f32) {
 		of := of(i)
 		return func(x []f32) {
 			y := of(x)
-			at := first.Add(i.Sub(e.Tid).MulC(2))
+			at := place(i)
 			dst.Store(at, InputOf(k, t.Format, y[0], y[1]))
 			dst.Store(at.AddC(2), InputOf(k, t.Format, y[2], y[3]))
 		}
@@ -288,7 +286,7 @@ type PlainInput struct {
 	// the elements, and up to a multiple of which columns it is cleared.
 	Format pipeline.Format
 
-	// Packets, unless nil, is where the vector comes from: N/2 pairs in 4 planes, or 2 with Fixed.
+	// Packets, unless nil, is where the vector comes from.
 	Packets *VectorPackets
 
 	// Fixed is where the elements go instead of to Dst where Format is multiplied in integers, else nil.
@@ -301,11 +299,8 @@ type PlainInput struct {
 // part for that warp.
 func (t *PlainInput) Emit(e *grid.Env) {
 	h := t.Packets
-	planes := InputPlanes(t.Format)
 	if p := rule.First(rule.Sound(inputProblem("plain input", t.N, 8, t.Format, t.Dst, t.Fixed)),
-		rule.Need(h == nil || h.Planes == planes && 2*h.Pairs == t.N,
-			"plain input: it does not come as %d pairs in %d planes",
-			t.N/2, planes)); p != "" {
+		rule.Need(h == nil || h.N == t.N, "plain input: it does not come as %d elements", t.N)); p != "" {
 		e.K.Require(false, "%s", p)
 		return
 	}
@@ -327,20 +322,19 @@ func (t *PlainInput) Emit(e *grid.Env) {
 		return
 	}
 	dst := dsl.View[dsl.U32](t.Dst)
-	stage := func(i u32, v []u32) {
-		dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse
-	}
 	if h == nil {
 		x, from := dsl.View[dsl.U32](t.X), t.from(e)
-		e.EachConsumer(t.N/8, func(i u32) { stage(i, x.LoadN(i.MulC(4).Add(from), 4)) })
+		e.EachConsumer(t.N/8, func(i u32) {
+			v := x.LoadN(i.MulC(4).Add(from), 4)
+			dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse
+		})
 	} else {
-		h.each(e, h.Pairs/h.Planes, func(i u32) func([]dsl.Val[dsl.B128]) {
-			return func(words []dsl.Val[dsl.B128]) {
-				var v []u32
-				for _, w := range words {
-					v = append(v, Single(w))
-				}
-				stage(i, v)
+		place := pairsPlace(e)
+		h.each(e, t.N/4, func(i u32) func(dsl.Val[dsl.B128]) {
+			return func(packet dsl.Val[dsl.B128]) {
+				at, v := place(i), pairsOf(packet)
+				dst.Store(at, v[0])
+				dst.Store(at.AddC(2), v[1])
 			}
 		})
 	}
@@ -356,12 +350,11 @@ func (t *PlainInput) from(e *grid.Env) u32 {
 	return e.K.U32(0)
 }
 
-// InputPlanes is how many planes a vector is passed in that PlainInput stages for a format.
-func InputPlanes(f pipeline.Format) int {
-	if inFixed(f) {
-		return 2
-	}
-	return 4
+// pairsPlace returns where the first pair of elements 4i to 4i + 3 lies in a product's input, i being of EachConsumer;
+// the second is two pairs on.
+func pairsPlace(e *grid.Env) func(i u32) u32 {
+	first := inputPair(e.Tid.MulC(2)).Named("first")
+	return func(i u32) u32 { return first.Add(i.Sub(e.Tid).MulC(2)) }
 }
 
 // inputProblem says why n elements cannot be staged for a format's product, or nothing.

@@ -212,10 +212,10 @@ func TestNormInputOfWarpsThatStageWhatTheyMultiply(t *testing.T) {
 				norm.Early.Fetch(r.Env, r.K.U32(1), fetched(g.Fixed.Order))
 			}
 			s := norm.Emit(r.Env, r.K.U32(1))
-			g.Consume(r.Env, cons, r.Ring, r.Share(0), func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+			g.Consume(r.Env, cons, r.Ring, r.Share(0), product.Epilogue(func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 				out.StoreN(row, []dsl.Val[dsl.F32]{y0, y1})
 				scale.StoreN(row, []dsl.Val[dsl.F32]{s(), s()})
-			})
+			}))
 		}, func(p *pipeline.Producer) { g.Produce(r.Env, p, r.Share(0), weights, r.From(0)) })
 		if err := r.K.Err(); err != nil {
 			return nil, nil, err

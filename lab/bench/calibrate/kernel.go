@@ -258,10 +258,10 @@ func (b *builder) consume() {
 		e.Sync()
 		begin := b.passed.read()
 		k.IfElse(b.work.NeC(0), func() {
-			b.gemv.Consume(e, c, b.ring, b.share(), func(row u32, y0, y1 dsl.Val[dsl.F32]) {
+			b.gemv.Consume(e, c, b.ring, b.share(), product.Epilogue(func(row u32, y0, y1 dsl.Val[dsl.F32]) {
 				dsl.Optional(row)
 				keep.Set(keep.Get().Add(y0).Add(y1))
-			})
+			}))
 		}, func() { b.gemv.Drop(e, c, b.share()) })
 		e.Sync()
 		end := b.passed.read()

@@ -242,14 +242,17 @@ func (r *Rig) Once(program *interp.Program, seed uint64) (map[string][]byte, err
 	return got, nil
 }
 
-// EachPair calls an epilogue for every pair of n rows with the dot products in
-// y, spread over all consumer threads, as a GEMV would.
-func (r *Rig) EachPair(y dsl.Buf[dsl.F32], n int, epilogue product.Epilogue) {
-	e := r.Env
+// EachRows calls an epilogue for all n rows with the dot products in y, spread over all consumer threads, as a GEMV
+// would.
+func (r *Rig) EachRows(y dsl.Buf[dsl.F32], n int, epilogue product.Finisher) {
+	e, each := r.Env, epilogue.Each()
 	first := e.CTA.MulC(e.Threads()).Add(e.Tid)
-	r.K.ForStep(first, r.K.U32(n/2), e.Threads()*e.Grid, func(i dsl.Val[dsl.U32]) {
-		v := y.LoadN(i.MulC(2), 2)
-		epilogue(i.MulC(2), v[0], v[1])
+	r.K.ForStep(first, r.K.U32(n/each), e.Threads()*e.Grid, func(i dsl.Val[dsl.U32]) {
+		var v []dsl.Val[dsl.F32]
+		for at := 0; at < each; at += 4 {
+			v = append(v, y.LoadN(i.MulC(each).AddC(at), min(each, 4))...)
+		}
+		epilogue.Finish(i.MulC(each), v)
 	})
 }
 
