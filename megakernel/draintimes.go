@@ -16,7 +16,7 @@ var drainFactors = map[pipeline.Format][3]float64{
 	pipeline.FormatE4M3:     {1.93, 3.03, 0},
 	pipeline.FormatE4M3B128: {2.01, 3.19, 0},
 	pipeline.FormatI8:       {1.64, 3.04, 0},
-	pipeline.FormatI4G128:   {1.86, 3.42, 4.82},
+	pipeline.FormatI4G128:   {1.50, 3.42, 4.82},
 	pipeline.FormatI4G32:    {2.22, 0, 0},
 	pipeline.FormatMXFP4:    {2.73, 0, 6.41},
 	pipeline.FormatNVFP4:    {3.28, 0, 8.09},

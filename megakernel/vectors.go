@@ -48,9 +48,10 @@ func (o *Options) syncWay(phase string) string {
 }
 
 // counted is the way of vectors that are counted where no option says other. Steps that read little wait for syncs
-// most: those of weights of integers.
+// most: those of weights of 4 bits, of which floats take longer in products and gained nothing.
 func (o *Options) counted(c *models.Config) Sync {
-	if o.Weights.For("down").Integers() && c.Intermediate <= mostHanded && o.MLP != MLPFused && !o.ordersMore() {
+	f := o.Weights.For("down")
+	if f.Integers() && f.Bits() == 4 && !f.E2M1() && c.Intermediate <= mostHanded && o.MLP != MLPFused && !o.ordersMore() {
 		return VectorsAll
 	}
 	return SyncCounted
