@@ -152,7 +152,7 @@ func killSubjects(t *testing.T) []killSubject {
 		ofOneRow("draws, all waits watched", smallConfig(t, vocab(320)),
 			with(ships, func(o *megakernel.Options) { o.Draws, o.Watchdog = true, megakernel.WatchAll }), 2),
 		ofHanging("given up", oneRow, func(t *testing.T) *subject { return newHanging(t, megakernel.WatchGrid, 3, 3, 160) }))
-	for _, f := range []pipeline.Format{pipeline.FormatI8, formatZeros} { // ten packets of act a thread, in two batches
+	for _, f := range []pipeline.Format{pipeline.FormatI4G128, formatZeros} { // ten packets of act a thread: two batches
 		c := smallConfig(t, func(c *models.Config) {
 			c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim = 1, 256, 1280, 4, 2, 64
 			c.Vocab, c.TieEmbeddings = 48, false
@@ -247,6 +247,9 @@ func killSubjects(t *testing.T) []killSubject {
 		x := promptSubjects[3]
 		x.several = several
 		all = append(all, ofPrompts("e4m3, two clusters", pipeline.FormatE4M3, x))
+		down := promptSubject{sms: 4, room: 64, down: 2, several: several}
+		all = append(all, ofPrompts("bf16, parts of down", pipeline.FormatBF16, down),
+			ofPrompts("e4m3, parts of down", pipeline.FormatE4M3, down))
 		// a block of keys comes by two copies
 		wide := promptSubject{sms: 2, room: 64, cached: 56, heads: 3, dim: 128, several: several}
 		all = append(all, ofPrompts("bf16, heads of 128", pipeline.FormatBF16, wide))
