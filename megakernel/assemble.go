@@ -352,6 +352,7 @@ func (b *builder) consume(s attention.Step, phases ...phase) {
 					last := p.orders(s)
 					orders = &last
 				}
+				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("sync after "+p.Name, func() { b.bar.CountOrdering(orders, meanwhile) })
 			case string(SyncWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory

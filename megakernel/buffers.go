@@ -234,10 +234,8 @@ func (mk *Kernel) Zeroed() (names []string) {
 			names = append(names, BufferQKSums)
 		}
 	}
-	for _, phase := range VectorPhases() {
-		if mk.Options.handsOn(phase) {
-			names = append(names, BufferWords(phase))
-		}
+	for _, phase := range mk.Options.packetPhases() {
+		names = append(names, BufferWords(phase))
 	}
 	names = append(names, mk.Options.mlp().carried()...)
 	if mk.Options.graph() {

@@ -146,10 +146,8 @@ func (mk *Kernel) needsOfVariants() (list []emit.Need) {
 			list = append(list, emit.Need{Buffer: name, Fill: "0, and again after a launch that was given up"})
 		}
 	}
-	for _, phase := range VectorPhases() {
-		if mk.Options.handsOn(phase) {
-			list = append(list, emit.Need{Buffer: BufferWords(phase), Fill: "0, and again after a launch that was given up"})
-		}
+	for _, phase := range mk.Options.packetPhases() {
+		list = append(list, emit.Need{Buffer: BufferWords(phase), Fill: "0, and again after a launch that was given up"})
 	}
 	if mk.HasTags() {
 		list = append(list, emit.Need{Buffer: BufferStates,

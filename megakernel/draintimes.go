@@ -13,13 +13,13 @@ import (
 // whole step of llama3-8b on an H200 (see TestPredictionsOfFormatsFollowTheirRuns), and says less of its phases: a
 // budget of e4m3b128 has 1.25 times in gate_up (docs/budget.md).
 var drainFactors = map[pipeline.Format][3]float64{
-	pipeline.FormatE4M3:     {1.93, 3.03, 0},
-	pipeline.FormatE4M3B128: {2.01, 3.19, 0},
-	pipeline.FormatI8:       {1.64, 3.04, 0},
-	pipeline.FormatI4G128:   {1.50, 3.42, 4.82},
-	pipeline.FormatI4G32:    {2.22, 0, 0},
-	pipeline.FormatMXFP4:    {2.73, 0, 6.41},
-	pipeline.FormatNVFP4:    {3.28, 0, 8.09},
+	pipeline.FormatE4M3:     {1.82, 3.03, 0},
+	pipeline.FormatE4M3B128: {1.74, 3.19, 0},
+	pipeline.FormatI8:       {1.56, 3.04, 0},
+	pipeline.FormatI4G128:   {1.60, 3.42, 4.82},
+	pipeline.FormatI4G32:    {2.36, 0, 0},
+	pipeline.FormatMXFP4:    {2.82, 0, 6.41},
+	pipeline.FormatNVFP4:    {2.96, 0, 8.09},
 }
 
 // drainTimes is how many times as long consumers take for a chunk of a format as for one of bf16, and whether that was

@@ -89,7 +89,7 @@ const usualInFlight = 48 << 10
 // Vectors by chooseVectors. Vectors stays open with a machine whose file lacks
 // figures of vectors in words. The executor's
 // figures choose nothing. What is still open when a kernel is built is chosen for
-// machine.H200, and then Vectors is SyncCounted.
+// machine.H200, and then Vectors is SyncCounted or VectorsAll.
 func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	if o.Tokens > 1 || o.graph() || m.Executor {
 		return o
@@ -161,7 +161,7 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 	r.line("\nSyncs that can be had in several ways, on %s", m.GPU)
 	r.table(t)
 	if vectors == nil {
-		r.text("Its file has no figures of vectors in LL packets, so what attention, o and down hand on is not chosen by it: where no flag or profile says other it is %s, and behind a barrier where that cannot be.", VectorWays()[0])
+		r.text("Its file has no figures of vectors in LL packets, so what attention, o and down hand on is not chosen by it: where no flag or profile says other it is %s, and behind a barrier where that cannot be.", o.counted(&mk.Config))
 	}
 	r.text("Where no flag or profile says other, queries and partial states go the cheapest way. Vectors are chosen together: counted, unless that costs more than barriers by more than the measurements lie apart (±). Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
 }

@@ -140,6 +140,8 @@ func TestLayoutSaysWhichWordsToZero(t *testing.T) {
 		{SyncWords, MergeWords, "barrier", []string{BufferStates, BufferQueryWords, BufferKVWords}},
 		{SyncWords, MergeWords, "counted", []string{BufferStates, BufferQueryWords, BufferKVWords, "attn_words",
 			"o_words", "down_words"}},
+		{SyncWords, MergeWords, "all", []string{BufferStates, BufferQueryWords, BufferKVWords, "attn_words",
+			"o_words", "act_words", "down_words"}},
 		{SyncBarrier, MergeWords, "barrier", []string{BufferStates}},
 		{SyncWords, MergePhase, "counted", []string{BufferQueryWords, BufferKVWords, "attn_words", "o_words", "down_words"}},
 		{SyncBarrier, MergePhase, "barrier", nil},

@@ -87,10 +87,9 @@ type Options struct {
 	// row only: behind a barrier with several. What Queries, Vectors and Merge leave open is
 	// chosen by what it costs on an H200; ForMachine chooses for another GPU.
 	Queries Sync `json:"queries,omitempty"`
-	// Vectors is how the output vectors of attention, o and down reach the next phase: a
-	// Sync, and behind a colon, with commas between them, the phases of VectorPhases that
-	// it is for, where it is not for all; of the others a barrier is. With one row only; with
-	// MLPFused not for down.
+	// Vectors is how the output vectors of attention, o and down reach the next phase, and
+	// with VectorsAll that of gate_up: one of VectorWays, with several rows SyncBarrier only.
+	// With MLPFused down has none.
 	Vectors string `json:"vectors,omitempty"`
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.

@@ -163,17 +163,15 @@ func (mk *Kernel) chain(p *Phase) (vector, loads int) {
 	case p.Matrix != "" && mk.Ragged():
 		return 0, rowsLoads // the input itself comes along with the chunks
 	case p.Matrix == phaseO && mk.Options.handsOn(phaseAttention):
-		return 8 * c.Heads * c.HeadDim, 0 // a word of 16 bytes for two elements
+		return 4 * c.Heads * c.HeadDim, 0 // a packet of 16 bytes for four elements
 	case p.Matrix == phaseO:
 		return 2 * c.Heads * c.HeadDim, 0
+	case p.Matrix == phaseDown && mk.Options.handsOn(phaseGateUp):
+		return 4 * c.Intermediate, 0
 	case p.Matrix == phaseDown:
 		return 2 * mk.Options.mlp().staged(c), 0
 	case p.Matrix != "":
-		residual := 4 // bytes an element
-		if behind := map[bool]string{true: phaseO, false: phaseDown}[p.Matrix == "gate_up"]; mk.Options.handsOn(behind) {
-			residual = 8
-		}
-		return (residual + 2) * c.Hidden, 0 // with the norm's gains
+		return (4 + 2) * c.Hidden, 0 // in packets as in memory, with the norm's gains
 	case p.Name == phaseAttention:
 		return 0, attentionLoads
 	case p.PerLayer:

@@ -207,7 +207,7 @@ func (f *single) layerPhases() []phase {
 			func(s attention.Step) product.Finisher {
 				scale := f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), MatrixGateUp)
 				if act := to.act(0); act != nil {
-					return f.glu(s).Hand(e, act, of(MatrixDown), scale)
+					return f.glu(s).Packets(e, act, of(MatrixDown), scale)
 				}
 				return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), of(MatrixDown), scale)
 			}, nil),

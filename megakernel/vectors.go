@@ -23,8 +23,9 @@ const VectorsAll Sync = "all"
 // VectorWays are how they can be.
 func VectorWays() []Sync { return []Sync{SyncCounted, VectorsAll, SyncBarrier} }
 
-// mostHanded is the longest output of gate_up that is passed in LL packets by default: 56 KiB in packets, 28 without.
-const mostHanded = 14336
+// maxActInPackets is the longest output of gate_up that is passed in LL packets by default: 56 KiB in packets, 28
+// without.
+const maxActInPackets = 14336
 
 // ordersMore is whether a layer's barriers order more than the KV cache and gate_up's output: queries or partial states
 // that go through memory.
@@ -39,6 +40,16 @@ func (o *Options) handsOn(phase string) bool {
 	return o.counts() && slices.Contains(VectorPhases(), phase) && !o.mlp().summed(phase)
 }
 
+// packetPhases are the phases whose output vector is passed in LL packets.
+func (o *Options) packetPhases() (list []string) {
+	for _, phase := range []string{phaseAttention, phaseO, phaseGateUp, phaseDown} {
+		if o.handsOn(phase) {
+			list = append(list, phase)
+		}
+	}
+	return list
+}
+
 // syncWay is how a phase's vector is passed.
 func (o *Options) syncWay(phase string) string {
 	if o.handsOn(phase) {
@@ -50,8 +61,8 @@ func (o *Options) syncWay(phase string) string {
 // counted is the way of vectors that are counted where no option says other. Steps that read little wait for syncs
 // most: those of weights of 4 bits, of which floats take longer in products and gained nothing.
 func (o *Options) counted(c *models.Config) Sync {
-	f := o.Weights.For("down")
-	if f.Integers() && f.Bits() == 4 && !f.E2M1() && c.Intermediate <= mostHanded && o.MLP != MLPFused && !o.ordersMore() {
+	f, can := o.Weights.For("down"), o.MLP != MLPFused && !o.ordersMore()
+	if can && f.Integers() && f.Bits() == 4 && !f.E2M1() && c.Intermediate <= maxActInPackets {
 		return VectorsAll
 	}
 	return SyncCounted
@@ -83,16 +94,16 @@ func (o *Options) completeVectors(c *models.Config) error {
 	return nil
 }
 
-// PassedError is how far passing residual vectors from SM to SM moves an element at most, which attention or the MLP
+// ResidualError is how far passing residual vectors from SM to SM moves an element at most, which attention or the MLP
 // has made after of before.
-func (mk *Kernel) PassedError(before, after float64) float64 {
+func (mk *Kernel) ResidualError(before, after float64) float64 {
 	switch {
 	case !mk.Options.counts():
 		return 0
 	case mk.kept(): // what is added is passed
-		return product.PassedError * math.Abs(after-before)
+		return product.ResidualError * math.Abs(after-before)
 	}
-	return product.PassedError * math.Abs(after)
+	return product.ResidualError * math.Abs(after)
 }
 
 // counts is whether vectors are passed in LL packets behind counts of arrivals, after which
@@ -144,13 +155,13 @@ func (v *vectors) output(ago int) *product.VectorPackets {
 	return nil
 }
 
-// act is gate_up's output as packets with the tag of n changes ago; nil behind a barrier.
+// act is gate_up's output as packets with the flag of ago changes of it before; nil behind a barrier.
 func (v *vectors) act(ago int) *product.VectorPackets {
 	if !v.f.mk.Options.handsOn(phaseGateUp) {
 		return nil
 	}
 	return &product.VectorPackets{LL: v.f.packets(ago), Buf: v.f.bufs.vectorWords.act, N: v.f.mk.Config.Intermediate,
-		What: "waits for gate_up's output, word %d"}
+		What: "waits for gate_up's output, packet %d"}
 }
 
 // handed is the residual vector behind o or down, as it was passed n changes of

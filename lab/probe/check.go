@@ -122,7 +122,7 @@ func (c *Checker) step(f *Figures, l int, layer *model, s *Sample, rows *Rows) e
 func (c *Checker) added(got, before, want []float64) float64 {
 	moved := slices.Clone(got)
 	for i, x := range want {
-		most := c.Kernel.PassedError(before[i], x)
+		most := c.Kernel.ResidualError(before[i], x)
 		moved[i] = min(max(x, got[i]-most), got[i]+most)
 	}
 	return relative(less(moved, before), less(want, before))

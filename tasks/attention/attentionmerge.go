@@ -76,8 +76,8 @@ type gather struct {
 	at          func(state, word u32) u32
 }
 
-// gather merges a share and calls body with its packets in the threads whose they are, which mine says; all threads
-// call it, those that have none with some word. All packets of a batch of states are polled at once, each by a thread
+// gather merges a share and calls body for its packets in all threads; mine holds in those that own one, the others
+// have some word. All packets of a batch of states are polled at once, each by a thread
 // of its own as long as there are enough, and come together in Scratch, where a thread merges all of an output's in
 // their order: polled one after another they would cost a round trip each.
 func (t *Attention) gather(e *grid.Env, g gather, body func(word u32, mine dsl.Pred, lo, hi f32)) {

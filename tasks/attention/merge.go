@@ -156,7 +156,7 @@ func (t *Merge) output(e *grid.Env, s Step, i u32, lo, hi f32) pair {
 func (t *Merge) store(e *grid.Env, s Step, i u32, lo, hi f32, has *dsl.Pred) {
 	out := t.output(e, s, i, lo, hi)
 	if t.Packets == nil {
-		e.IfAny(has, func() { dsl.View[dsl.BF16x2](t.Out).Store(i, out) })
+		e.IfPred(has, func() { dsl.View[dsl.BF16x2](t.Out).Store(i, out) })
 		return
 	}
 	next := dsl.Bits[dsl.BF16x2](dsl.ShflXor(dsl.Bits[dsl.U32](out), 1))

@@ -80,7 +80,7 @@ func (it *item) hasOwn() dsl.Pred {
 func (st *state) storeSplit(i u32, part statePart, has *dsl.Pred) {
 	t, it, words := st.t, st.it, st.t.KV.D/2
 	store := func() {
-		st.e.IfAny(has, func() {
+		st.e.IfPred(has, func() {
 			part.store(t.LL, st.e, t.States, it.split.MulC(t.Heads).Add(st.query).MulC(words).Add(i))
 		})
 	}

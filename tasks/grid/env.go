@@ -157,8 +157,8 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 }
 
-// IfAny runs body where p holds; nil is everywhere.
-func (e *Env) IfAny(p *dsl.Pred, body func()) {
+// IfPred runs body where p holds, everywhere if p is nil.
+func (e *Env) IfPred(p *dsl.Pred, body func()) {
 	if p == nil {
 		body()
 		return
@@ -325,7 +325,7 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *Barrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *Barrier) Epoch() u32 { return g.target.Get() }
 
-// Flag returns the flag of LL packets: odd, and another one behind every SyncWhile and CountWhile, for the next
+// Flag returns the flag of LL packets: odd, and another one behind every SyncWhile and CountOrdering, for the next
 // 2³¹ arrivals.
 func (g *Barrier) Flag() u32 { return g.FlagBefore(0) }
 
@@ -358,7 +358,8 @@ func (g *Barrier) SyncWhile(meanwhile func()) {
 // behind the staging.
 func (g *Barrier) CountWhile(meanwhile func()) { g.CountOrdering(nil, meanwhile) }
 
-// CountOrdering is CountWhile that is SyncWhile where orders holds, which is the same in the whole grid; nil: nowhere.
+// CountOrdering is CountWhile that also orders memory where orders holds, which is the same in the whole grid; nil:
+// nowhere. There an arrival releases what the CTA's threads wrote before their last barrier, and the wait acquires.
 func (g *Barrier) CountOrdering(orders *dsl.Pred, meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
 	if orders == nil {

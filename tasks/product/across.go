@@ -163,7 +163,7 @@ func (t Sums) Before() Vector {
 func (t Sums) AddResidual(e *grid.Env, old Vector, keep Keep) FourRows {
 	now, next := t.Now(), t.at(1)
 	return func(row u32, y []f32) {
-		sum := sums(old(row, 4), y)
+		sum := added(old(row, 4), y)
 		keep(row, sum)
 		for i, x := range sum {
 			dsl.ReduceAdd(t.X, now.Add(row).AddC(i), x, dsl.Relaxed(dsl.GPUScope))

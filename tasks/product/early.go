@@ -25,6 +25,9 @@ func (x *Early) Start(e *grid.Env) { x.numbers = dsl.NewArray(e.K.F32(0), 2*max(
 // Of is what is fetched for g, of which a thread finishes each rows at a time, 2 or 4; nil where it does so more than
 // once.
 func (x *Early) Of(e *grid.Env, g *GEMV, each int) *Fetched {
+	if each > 2*max(1, x.Pairs) {
+		panic(fmt.Sprintf("BUG: %d rows a thread, and registers for %d numbers", each, 2*max(1, x.Pairs)))
+	}
 	if g.M.MaxCount() > batchTiles || e.Threads() < batchTiles*pipeline.TileRows/each {
 		return nil
 	}

@@ -9,7 +9,7 @@ import (
 // rows' owner is the only one who touches them. Each of also gets the sums, too.
 func AddResidual(x dsl.Buf[dsl.F32], old Vector, also ...Keep) FourRows {
 	return func(row u32, y []f32) {
-		sum := sums(old(row, 4), y)
+		sum := added(old(row, 4), y)
 		x.StoreN(row, sum)
 		for _, keep := range also {
 			keep(row, sum)
@@ -17,8 +17,8 @@ func AddResidual(x dsl.Buf[dsl.F32], old Vector, also ...Keep) FourRows {
 	}
 }
 
-// sums are those of two lists' elements.
-func sums(a, b []f32) (sum []f32) {
+// added are the sums of two lists' elements.
+func added(a, b []f32) (sum []f32) {
 	for i, v := range a {
 		sum = append(sum, v.Add(b[i]))
 	}

@@ -60,7 +60,7 @@ type Share struct{ First, Count u32 }
 // of rows (y1 is then 0).
 type Epilogue func(row u32, y0, y1 f32)
 
-// FourRows is an Epilogue of four rows, row a multiple of 4, of a matrix whose number of rows is one.
+// FourRows is an Epilogue of four rows, row a multiple of 4, of a matrix whose row count is a multiple of 4.
 type FourRows func(row u32, y []f32)
 
 // EightRows is an Epilogue of a tile's rows, of a matrix whose tiles are whole.
@@ -73,13 +73,22 @@ type Finisher interface {
 	Finish(row u32, y []f32) // those from row on, a multiple of Each
 }
 
-func (Epilogue) Each() int                 { return 2 }
+// Each is 2.
+func (Epilogue) Each() int { return 2 }
+
+// Finish finishes rows row and row + 1.
 func (f Epilogue) Finish(row u32, y []f32) { f(row, y[0], y[1]) }
 
-func (FourRows) Each() int                 { return 4 }
+// Each is 4.
+func (FourRows) Each() int { return 4 }
+
+// Finish finishes rows row to row + 3.
 func (f FourRows) Finish(row u32, y []f32) { f(row, y) }
 
-func (EightRows) Each() int                 { return 8 }
+// Each is 8.
+func (EightRows) Each() int { return 8 }
+
+// Finish finishes rows row to row + 7.
 func (f EightRows) Finish(row u32, y []f32) { f(row, y) }
 
 // Produce streams this CTA's tiles through the ring. from is where the matrix begins in the

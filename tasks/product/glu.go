@@ -24,8 +24,8 @@ func (g GLU) Epilogue(e *grid.Env, act dsl.Buf[dsl.BF16], from u32, format pipel
 	}
 }
 
-// Hand is Epilogue whose elements are passed in LL packets: of rows 8i to 8i + 7 packet i.
-func (g GLU) Hand(e *grid.Env, act *VectorPackets, format pipeline.Format, scale NormScale) EightRows {
+// Packets is Epilogue whose elements are passed in LL packets: of rows 8i to 8i + 7 packet i.
+func (g GLU) Packets(e *grid.Env, act *VectorPackets, format pipeline.Format, scale NormScale) EightRows {
 	return func(row u32, y []f32) {
 		by := scale()
 		var x []f32

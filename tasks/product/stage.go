@@ -41,7 +41,7 @@ func (f *FixedInput) stageVector(e *grid.Env, from Source, n, shift int, use fun
 // f16 (InputOf).
 func (t *PlainInput) passed(e *grid.Env) Source {
 	if t.Packets != nil {
-		return passedVector{t.Packets, func(packet dsl.Val[dsl.B128]) []f32 {
+		return packetSource{t.Packets, func(packet dsl.Val[dsl.B128]) []f32 {
 			pairs := pairsOf(packet)
 			return halves(pairs[:])
 		}}

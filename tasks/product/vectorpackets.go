@@ -25,9 +25,9 @@ func (h *VectorPackets) StorePairs(e *grid.Env, i u32, first, second pair) {
 	h.store(i, [3]u32{dsl.Bits[dsl.U32](first), dsl.Bits[dsl.U32](second), e.K.U32(0)})
 }
 
-// PassedError is how far at most an element of a residual vector is from what was passed, of the latter; but of the
-// smallest numbers.
-const PassedError = 0x1p-16
+// ResidualError bounds the relative rounding error of a residual vector's element in a packet; subnormal numbers
+// excepted.
+const ResidualError = 0x1p-16
 
 // pairsOf are those of a packet, whose third word is 0. It is used all the same: of a load of which nobody uses a part
 // ptxas makes two, and then the flag may come with data from before.
@@ -40,7 +40,8 @@ func pairsOf(v dsl.Val[dsl.B128]) [2]u32 {
 // byte j + 1 of element 3.
 const upperBytes = 0xffffff00
 
-// rounded returns an element whose upper bytes count. What is infinite or none stays.
+// rounded returns an element whose upper bytes count. Infinities stay, and the NaN that arithmetic makes; one whose
+// payload is in its lowest byte alone becomes infinite.
 func rounded(x f32) u32 {
 	bits := dsl.Bits[dsl.U32](x)
 	return dsl.Select(bits.AndC(0x7fffffff).LtC(0x7f800000), bits.AddC(0x80), bits).Named("rounded")
@@ -98,13 +99,13 @@ func (h *VectorPackets) each(e *grid.Env, n int, begin func(i u32) func(packet d
 	})
 }
 
-// passedVector is a Source of elements that of makes of a packet.
-type passedVector struct {
+// packetSource is a Source of elements that of makes of a packet.
+type packetSource struct {
 	*VectorPackets
 	of func(packet dsl.Val[dsl.B128]) []f32
 }
 
-func (h passedVector) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
+func (h packetSource) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
 	if n%4 != 0 || h.N < n {
 		e.K.Require(false, "vector packets: %d elements, want %d or more, a multiple of 4", h.N, n)
 		return
@@ -115,10 +116,10 @@ func (h passedVector) elements(e *grid.Env, n int, begin func(i u32) func(x []f3
 	})
 }
 
-func (h passedVector) four(e *grid.Env, i u32) []f32 { return h.of(h.LL.Load(e, h.Buf, i, h.What)) }
+func (h packetSource) four(e *grid.Env, i u32) []f32 { return h.of(h.LL.Load(e, h.Buf, i, h.What)) }
 
 // Residual is the vector, a residual vector, for all consumers.
-func (h *VectorPackets) Residual() Source { return passedVector{h, fourOf} }
+func (h *VectorPackets) Residual() Source { return packetSource{h, fourOf} }
 
 // Vector is a residual vector of which a few elements are waited for each time they are read, four at a time.
 func (h *VectorPackets) Vector(e *grid.Env) Vector {
@@ -127,11 +128,11 @@ func (h *VectorPackets) Vector(e *grid.Env) Vector {
 			e.K.Require(false, "vector packets: %d elements, want 4", n)
 			return zeros(e)(at, n)
 		}
-		return passedVector{h, fourOf}.four(e, at.DivC(4))
+		return packetSource{h, fourOf}.four(e, at.DivC(4))
 	}
 }
 
 // HandResidual is AddResidual whose sums are passed in LL packets. Each of also gets them as they are passed.
 func HandResidual(e *grid.Env, x *VectorPackets, old Vector, also ...Keep) FourRows {
-	return func(row u32, y []f32) { x.StoreFour(e, row.DivC(4), sums(old(row, 4), y), also...) }
+	return func(row u32, y []f32) { x.StoreFour(e, row.DivC(4), added(old(row, 4), y), also...) }
 }

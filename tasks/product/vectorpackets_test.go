@@ -80,7 +80,7 @@ func TestInputsInPacketsAreThoseInMemory(t *testing.T) {
 					by := product.KnownScale(r.K.F32(0.5))
 					if packets {
 						in.Packets = packetsOf(r, n)
-						r.EachRows(yIn, 2*n, product.GLU{}.Hand(r.Env, in.Packets, format, by))
+						r.EachRows(yIn, 2*n, product.GLU{}.Packets(r.Env, in.Packets, format, by))
 					} else {
 						in.X = act
 						r.EachRows(yIn, 2*n, product.GLU{}.Epilogue(r.Env, act, r.K.U32(0), format, by))
