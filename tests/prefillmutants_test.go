@@ -63,7 +63,7 @@ var prefillExcuses = mutate.Excuses{
 	{Op: "mbar.arrive.at @tiles_empty", Classes: []mutate.Class{mutate.Count}, Role: "consumers", Front: "wgmma.wait",
 		Why: "each of two lanes arrives at the other's CTA instead of its own", Rule: mutate.Phases},
 	{Op: "mbar.arrive.at @tiles_empty", Classes: later, Role: "consumers",
-		Behind: "ld @squares | ld @squares_mlp | ld @x | st @logits",
+		Behind: "ld @squares | ld @squares_mlp | ld @x | st @logits | st @part_down",
 		Why:    "the last stage of a tile is released behind an access to other memory: later than it could",
 		Rule:   mutate.Causality},
 	{Op: "fence.proxy.async.shared", Classes: later, Role: "consumers", Regions: []string{"attention"},

@@ -75,7 +75,7 @@ var singleExcuses = slices.Concat(ringExcuses, mutate.Excuses{
 		Rule:   mutate.Causality},
 	{Op: "wait.relaxed @barrier", Classes: counts, Role: "consumers",
 		Regions: []string{"sync after attention", "sync after o", "sync after down"},
-		Front:   "mbar.arrive @empty | wait.tag @down_words | ld @gains",
+		Front:   "mbar.arrive @empty | wait.tag @down_words | ld @gains | ld @own",
 		Behind:  "bar.sync",
 		Why:     "packets carry their flags, and there are other counts in a step: this one only keeps SMs from polling packets that cannot have come",
 		Rule:    mutate.Conflict},
