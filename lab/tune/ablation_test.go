@@ -75,7 +75,7 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 		tune.Control: {"the same kernel, loaded again"},
 		tune.AroundAttend: {"--queries barrier --merge phase", "--queries barrier --merge words",
 			"--queries words --merge phase"},
-		tune.VectorsOf: {"--vectors barrier"},
+		tune.VectorsOf: {"--vectors all", "--vectors barrier"},
 		tune.LeadsOf:   {"--leads none", "--leads 5:3", "--leads 6:3", "--leads 6:2", "--leads 8:3", "--leads 8:2"},
 		tune.HeldOf:    {"--held 0", "--held 1", "--held 2", "--held 3", "--held 4", "--held 6"},
 		tune.CopiesOf: {"--in-flight 1 --leads none", "--in-flight 2 --leads none", "--in-flight 3 --leads none",

@@ -140,7 +140,7 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 		"in-flight": {"1", "2", "3", "5", "6"}, "leads": {"none", "5:3", "6:3", "6:2", "8:3", "8:2"},
 		"held":      {"0", "1", "2", "3", "4", "6"},
 		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase"},
-		"vectors": {"barrier"}}, all)
+		"vectors": {"all", "barrier"}}, all)
 	rows, err := megakernel.Build(c, megakernel.Options{Tokens: 8})
 	require.NoError(t, err)
 	var of []string

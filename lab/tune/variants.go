@@ -24,8 +24,9 @@ const (
 )
 
 // exact are the groups that change when something is computed and not in which order: a
-// variant of theirs has the bits of the kernel that it is of.
-var exact = []string{Control, AroundAttend, VectorsOf, LeadsOf, HeldOf, CopiesOf, WatchdogOf}
+// variant of theirs has the bits of the kernel that it is of. Of vectors packets round what
+// barriers do not.
+var exact = []string{Control, AroundAttend, LeadsOf, HeldOf, CopiesOf, WatchdogOf}
 
 // variant is a kernel that differs from another in one thing.
 type variant struct {
