@@ -52,13 +52,13 @@ func eachBlock(b *ir.Block, visit func(*ir.Block)) {
 	}
 }
 
-// A thread of the 8B kernel polls eight packets of a vector at once. Each of them is waited
+// A thread of the 8B kernel polls four packets of a vector at once. Each of them is waited
 // for: without any one of the waits the kernel computes something else, or races.
 func TestEachOfAThreadsPacketsIsWaitedFor(t *testing.T) {
 	deep.Only(t)
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	c.Hidden, c.Intermediate, c.Vocab, c.BOS, c.EOS = 512, 160, 32, models.NoToken, nil // 256 packets for 32 threads
+	c.Hidden, c.Intermediate, c.Vocab, c.BOS, c.EOS = 512, 160, 32, models.NoToken, nil // 128 packets for 32 threads
 	s := subjectOf(t, c, megakernel.Options{SMs: 3, Splits: 2, Consumers: 1, Stages: 3, InFlight: 2}, 2)
 	waits := map[string]int{}
 	ms := slices.DeleteFunc(packetWaits(s), func(m mutant) bool {
@@ -69,5 +69,5 @@ func TestEachOfAThreadsPacketsIsWaitedFor(t *testing.T) {
 		require.NotEmpty(t, o.Report, "%s", o)
 		waits[strings.TrimPrefix(o.Name, packetWait)]++
 	}
-	require.Equal(t, map[string]int{"o_words": 8, "down_words": 16}, waits, "in gate_up; in qkv and the LM head")
+	require.Equal(t, map[string]int{"o_words": 4, "down_words": 8}, waits, "in gate_up; in qkv and the LM head")
 }
