@@ -86,7 +86,7 @@ func fill(tensors string, pages, epoch uint32, prompt []uint32) (map[string][]by
 		"times":   make([]byte, 4*(len(prompt)+chosen)),
 	}
 	// words with tags
-	for _, name := range []string{"states", "query_words", "kv_words", "attn_words", "o_words", "act_words", "down_words"} {
+	for _, name := range []string{"states", "query_words", "kv_words", "attn_words", "o_words", "down_words"} {
 		m[name] = make([]byte, size(name))
 	}
 	for i := range pages { // backwards: any order will do
