@@ -154,10 +154,17 @@ func (t *Merge) output(e *grid.Env, s Step, i u32, lo, hi f32) pair {
 // store writes that pair of the output, in lanes that have one; nil: all. All lanes of a warp come together, the i of
 // lanes 2n and 2n + 1 are an even number and the next, and either both have a pair or none.
 func (t *Merge) store(e *grid.Env, s Step, i u32, lo, hi f32, has *dsl.Pred) {
-	out := t.output(e, s, i, lo, hi)
 	if t.Packets == nil {
-		e.IfPred(has, func() { dsl.View[dsl.BF16x2](t.Out).Store(i, out) })
+		e.IfPred(has, func() { dsl.View[dsl.BF16x2](t.Out).Store(i, t.output(e, s, i, lo, hi)) })
 		return
+	}
+	var out pair
+	if has == nil || t.Variant == nil || t.Variant.Output == nil {
+		out = t.output(e, s, i, lo, hi)
+	} else { // the hook may read what the pair's head has
+		own := dsl.NewVar(dsl.Lit[dsl.BF16x2](e.K, 0), "output")
+		e.K.If(*has, func() { own.Set(t.output(e, s, i, lo, hi)) })
+		out = own.Get()
 	}
 	next := dsl.Bits[dsl.BF16x2](dsl.ShflXor(dsl.Bits[dsl.U32](out), 1))
 	first := e.Lane.AndC(1).EqC(0)
