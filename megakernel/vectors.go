@@ -161,7 +161,7 @@ func (v *vectors) act(ago int) *product.VectorPackets {
 		return nil
 	}
 	return &product.VectorPackets{LL: v.f.packets(ago), Buf: v.f.bufs.vectorWords.act, N: v.f.mk.Config.Intermediate,
-		What: "waits for gate_up's output, packet %d"}
+		What: "waits for gate_up's output, word %d"}
 }
 
 // handed is the residual vector behind o or down, as it was passed n changes of
