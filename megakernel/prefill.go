@@ -3,6 +3,7 @@ package megakernel
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -254,7 +255,7 @@ func (p *Prefill) chooseTile(i, pieces int) {
 			p.Columns[i] = n
 			cost := p.productCost(i, pieces, parts)
 			if parts > 1 {
-				cost += splitSync
+				cost += int(math.Round(prefillPhase / prefillUnit))
 			}
 			if best == 0 || cost < best || cost == best && parts == split { // larger tiles read less
 				best, rows, split = cost, n, parts
@@ -297,12 +298,9 @@ func (p *Prefill) productCost(i, pieces, parts int) int {
 	return cost
 }
 
-// What adding parts of sums costs: for a row of a tile and a part, and a phase with its sync. Both are fitted to 8B's
-// down projection of 128 tokens in 1, 2 and 4 parts on an H200.
-const (
-	splitSums = 50
-	splitSync = 15625 // prefillPhase
-)
+// splitSums is what adding parts of sums costs for a row of a tile and a part, beside a phase with its sync. It is
+// fitted to 8B's down projection of 128 tokens in 1, 2 and 4 parts on an H200.
+const splitSums = 50
 
 // waves is how often the grid takes tiles of matrix i, of that many pieces of tokens and parts of the columns.
 func (p *Prefill) waves(i, pieces, parts int) int {

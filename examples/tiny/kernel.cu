@@ -1229,7 +1229,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after attention ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountOrdering]
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.CountOrdering]
             const bool v1454 = tid == 0;
             if (v1454) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
@@ -1475,7 +1475,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after o ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountOrdering]
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.CountOrdering]
             const bool v1947 = tid == 0;
             if (v1947) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
@@ -1737,7 +1737,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.SyncWhile]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/barrier.go, Barrier.SyncWhile]
             const bool v2457 = tid == 0;
             if (v2457) {
               ptx::red_release_gpu_add_u32(barrier, 1);
@@ -1985,7 +1985,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after down ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/env.go, Barrier.CountOrdering]
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.CountOrdering]
             const bool v2979 = tid == 0;
             if (v2979) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
@@ -2469,7 +2469,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/env.go, Barrier.SyncWhile]
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [grid/barrier.go, Barrier.SyncWhile]
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 14, 2, epoch_target);

@@ -3,7 +3,8 @@
 //
 // # Files
 //
-//	env.go                                        thread coordinates, barriers of the consumers; Barrier, the sync of all SMs
+//	env.go                                        thread coordinates, barriers of the consumers
+//	barrier.go                                    Barrier, the sync of all SMs
 //	ll.go                                         LL packets: a flag beside the data, waited for where the data is read
 package grid
 
