@@ -107,7 +107,7 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 		require.ErrorAs(t, err, &hang)
 		require.Equal(t, 0, hang.Pos)
 		require.ErrorContains(t, err,
-			`SM 0-2: consumers in "sync after gate_up", layer 0, waits for the grid barrier to count 9 arrivals (grid/env.go:`)
+			`SM 0-2: consumers in "sync after gate_up", layer 0, waits for the grid barrier to count 9 arrivals (grid/barrier.go:`)
 		require.ErrorContains(t, err, "producer in")
 
 		c, err := models.Lookup("tiny")
