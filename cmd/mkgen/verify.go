@@ -15,6 +15,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/verify/skeleton"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // newVerify is mkgen verify; check is nil in a build that cannot.
@@ -28,6 +29,7 @@ func newVerify(check verify.Checker) *cobra.Command {
 	var plan, races, lines, spin bool
 	var executions count
 	var record, keep string
+	kernel := pflag.NewFlagSet("", pflag.ContinueOnError) // flags of the kernel
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
@@ -54,6 +56,9 @@ checker SPIN search models written from the same kernels, and prints both
 verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := verifiesOne(cmd, kernel); err != nil {
+				return err
+			}
 			if spin {
 				return verifySpin(cmd, record, keep)
 			}
@@ -65,16 +70,10 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 				return errors.New("verify: this build has no executor")
 			}
 			if plan {
-				if record != "" {
-					return usagef("--record does not go with --skeleton")
-				}
 				return verifyPlan(cmd, skeleton.Request{Config: config, Options: c.chosen(config), Seed: 1, Races: races}, &c)
 			}
 			if executions > 0 {
 				return verifyExplored(cmd, config, c.chosen(config), int(executions), record)
-			}
-			if keep != "" {
-				return usagef("--models goes with --spin")
 			}
 			if prefill == 0 && activations.coded() {
 				return usagef("%s", activationsAlone)
@@ -123,6 +122,7 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 	}
 	c.flags(cmd)
 	c.machineFlag(cmd)
+	kernel.AddFlagSet(cmd.Flags())
 	cmd.Flags().BoolVar(&plan, "skeleton", false, "run the real plan of every SM without data, instead")
 	cmd.Flags().Var(&executions, "explore",
 		"explore executions instead: of small subjects all, of a layer of the model this many at most")

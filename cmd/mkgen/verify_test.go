@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/internal/deep"
@@ -31,6 +33,42 @@ func TestVerifyPassesTheRequestOn(t *testing.T) {
 	require.Empty(t, stderr)
 	require.Contains(t, stdout, "No race, no deadlock")
 	require.Equal(t, []any{"tiny", 5, 7, 2}, []any{asked.Config.Name, asked.Options.SMs, asked.Seeds, asked.Steps})
+}
+
+// What a mode does not read is refused, not dropped.
+func TestVerifyRefusesWhatItsModeDoesNotRead(t *testing.T) {
+	for mode, read := range map[string][]string{
+		"--skeleton":   {"--races"},
+		"--explore=1":  {"--record=x"},
+		"--prefill=64": {"--record=x", "--lines", "--seeds=1", "--seed=2", "--schedule=pct", "--prefill-activations=e4m3"},
+	} {
+		name, _, _ := strings.Cut(mode, "=")
+		for _, other := range []string{"--skeleton", "--explore=5", "--spin", "--models=x", "--record=x", "--lines",
+			"--races", "--seeds=1", "--seed=2", "--schedule=pct", "--steps=5", "--pin-split=7", "--prefill=5000",
+			"--prefill-activations=e4m3"} {
+			flag, _, _ := strings.Cut(other, "=")
+			if flag == name || slices.Contains(read, other) {
+				continue
+			}
+			code, _, stdout, stderr := verifying(t, nil, errors.New("it ran"), mode, other)
+			require.Equal(t, []any{2, ""}, []any{code, stdout}, "%s %s: %s", mode, other, stderr)
+			require.Contains(t, stderr, " exclude each other", "%s %s", mode, other)
+		}
+	}
+	for args, want := range map[string]string{
+		"--skeleton --prefill 64":  "--prefill and --skeleton exclude each other",
+		"--explore 1 --prefill 64": "--prefill and --explore exclude each other",
+		"--skeleton --record x":    "--record and --skeleton exclude each other",
+		"--prefill 64 --steps 5":   "--steps and --prefill exclude each other",
+		"--spin":                   "--model and --spin exclude each other",
+		"--races":                  "--races goes with --skeleton",
+		"--models x":               "--models goes with --spin",
+		"--prefill 64 --seeds 1":   "it ran",
+		"--steps 5 --pin-split 64": "it ran",
+	} {
+		_, _, _, stderr := verifying(t, nil, errors.New("it ran"), words(args)...)
+		require.Equal(t, "mkgen: "+want+"\n", stderr, args)
+	}
 }
 
 func TestVerifyExitsWithOneWhenAnythingIsFound(t *testing.T) {
