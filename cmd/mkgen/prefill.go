@@ -9,6 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -110,9 +111,11 @@ func (r *runFlags) addPrefill(ctx context.Context, stderr io.Writer, of *megaker
 		return nil
 	case !of.Ragged():
 		return usagef("--prefill: not with --rows 1, whose kernel reads prompts alone")
+	case asked && tokens <= rows:
+		return usagef("--prefill: %s, want more than the %d rows of a step (--rows)", plural.Of(tokens, "token"), rows)
 	case chunk > 0 && (chunk <= rows || chunk > tokens):
-		return usagef("--prefill-chunk: %d tokens, want more than the %d rows of a step and at most the %d of --prefill",
-			chunk, rows, tokens)
+		return usagef("--prefill-chunk: %s, want more than the %d rows of a step and at most the %d of --prefill",
+			plural.Of(chunk, "token"), rows, tokens)
 	}
 	all, err := megakernel.BuildPrefills(of, tokens, r.activations.format())
 	switch {
