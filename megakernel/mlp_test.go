@@ -69,9 +69,11 @@ func TestWhatTheFusedMLPRefuses(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	for want, o := range map[string]Options{
-		`"fused" with 4 query rows a step, want one row`: {MLP: MLPFused, Tokens: 4},
-		`"fused" in a graph of kernels`:                  {MLP: MLPFused, Launch: LaunchGraph},
-		`found "columns", want rows or fused`:            {MLP: "columns"},
+		`"fused" with 4 query rows a step, want one row`:               {MLP: MLPFused, Tokens: 4},
+		`"fused" in a graph of kernels`:                                {MLP: MLPFused, Launch: LaunchGraph},
+		`"fused" with weights of down in i8, want bf16 there, or rows`: {MLP: MLPFused, Weights: "i8"},
+		`"fused" with weights of down in e4m3, want bf16 there`:        {MLP: MLPFused, Weights: "i4,down=e4m3"},
+		`found "columns", want rows or fused`:                          {MLP: "columns"},
 	} {
 		_, err := Build(c, o)
 		require.ErrorContains(t, err, want)

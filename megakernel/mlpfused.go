@@ -35,6 +35,9 @@ func (mlpFused) check(o *Options) error {
 	case o.graph():
 		return refuse("MLP", "%q in a graph of kernels, where a kernel's end is the sync; want %s", string(o.MLP), MLPRows)
 	}
+	if down := otherThanBF16(o.Weights.For("down")); down != "" {
+		return refuse("MLP", "%q with weights of down in %s, want bf16 there, or %s", string(o.MLP), down, MLPRows)
+	}
 	return nil
 }
 
