@@ -3,10 +3,10 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 
+	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/sweep"
 	"github.com/spf13/cobra"
@@ -27,7 +27,7 @@ func newPlot() *cobra.Command {
 			}
 			var series []bench.Series
 			for _, path := range files {
-				data, err := os.ReadFile(path)
+				data, err := jsonfile.ReadFile(path)
 				if err != nil {
 					return err
 				}

@@ -1,7 +1,9 @@
 package jsonfile
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"os"
 )
 
@@ -23,9 +25,25 @@ func ParseChecked[T any, P Checked[T]](data []byte, want Kind) (P, error) {
 	return v, nil
 }
 
+// MaxFileBytes is the most that ReadFile takes; files of results have less than a hundredth of it.
+const MaxFileBytes = 64 << 20
+
+// ReadFile returns what a file holds. More than MaxFileBytes are an error, and are not read.
+func ReadFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	data, err := io.ReadAll(io.LimitReader(f, MaxFileBytes+1))
+	if err == nil && len(data) > MaxFileBytes {
+		err = fmt.Errorf("%s: it has more than %d bytes, want at most that many", path, MaxFileBytes)
+	}
+	return data, errors.Join(err, f.Close())
+}
+
 // Read reads a file into v, a pointer, as Parse does. Errors name the file; one that is not there is fs.ErrNotExist.
 func Read(path string, v any, want Kind) error {
-	data, err := os.ReadFile(path)
+	data, err := ReadFile(path)
 	if err != nil {
 		return err
 	}

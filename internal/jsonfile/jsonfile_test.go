@@ -63,6 +63,18 @@ func TestReadingIsStrict(t *testing.T) {
 	require.NoError(t, jsonfile.Parse([]byte(" {\"name\":\"x\"}\n\n"), &thing{}, aThing))
 }
 
+func TestALongFileIsNotReadToItsEnd(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "long.json")
+	for size, want := range map[int64]string{
+		jsonfile.MaxFileBytes:     "it is no JSON",
+		jsonfile.MaxFileBytes + 1: "it has more than 67108864 bytes, want at most that many",
+	} {
+		require.NoError(t, os.WriteFile(path, nil, 0o666))
+		require.NoError(t, os.Truncate(path, size)) // a file of zeros that takes no room
+		require.ErrorContains(t, jsonfile.Read(path, &thing{}, aThing), path+": "+want)
+	}
+}
+
 func TestAnotherKindOfFileIsCalledSo(t *testing.T) {
 	type file struct {
 		What   string `json:"what"`
