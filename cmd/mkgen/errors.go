@@ -30,6 +30,17 @@ func alone(cmd *cobra.Command, flag, why string, others ...string) error {
 	return nil
 }
 
+// notEmpty refuses flags of text that were given without any, as of a shell's variable that is not set.
+func notEmpty(cmd *cobra.Command) (err error) {
+	cmd.Flags().Visit(func(f *pflag.Flag) {
+		empty := map[string]string{"string": "", "stringSlice": "[]"}
+		if text, ok := empty[f.Value.Type()]; ok && f.Value.String() == text && err == nil {
+			err = usagef(`--%s: found "", want a value`, f.Name)
+		}
+	})
+	return err
+}
+
 // exitCode is 2 for a usageError, 130 for an interruptError as for a program that
 // the signal ended, else 1.
 func exitCode(err error) int {

@@ -38,6 +38,9 @@ needs neither a GPU nor CUDA.`,
 		Args:          noArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			return notEmpty(cmd)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			start := time.Now()
 			of, err := m.of(cmd, &c)
