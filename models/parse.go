@@ -14,7 +14,7 @@ import (
 // Reading is how config.json files are read. The zero value reads the built-in families strictly.
 type Reading struct {
 	Families []Family // that may be named, nil for Families()
-	Ignore   []string // fields that are passed over where they are unknown
+	Ignore   []string // fields of the file that are passed over where they are unknown
 }
 
 // Parse is Reading.Parse of the built-in families.
@@ -67,17 +67,33 @@ func (how Reading) ParseQuantisedFile(path string) (c Config, quantised bool, er
 // one JSON object within MaxFileBytes and MaxDepth, with unique names, is
 // refused by itself.
 func (how Reading) Parse(r io.Reader) (Config, error) {
-	o, err := readObject(r)
+	o, err := how.readObject(r)
 	if err != nil {
 		return Config{}, err
 	}
 	return how.parse(o)
 }
 
+// readObject reads one JSON object, and refuses names to be passed over that neither it nor its text part has.
+func (how Reading) readObject(r io.Reader) (object, error) {
+	o, err := readObject(r)
+	if err != nil {
+		return nil, err
+	}
+	text, _ := textPart(o)
+	var p problems
+	for _, name := range how.Ignore {
+		if !slices.ContainsFunc(slices.Concat(o, text), func(m member) bool { return m.name == name }) {
+			p.add("--ignore-field", show(name), "a field of the file", "")
+		}
+	}
+	return o, p.Err()
+}
+
 // ParseQuantised is Parse of a config.json that may say how weights are quantised, which is left to
 // its reader (package quant). quantised is whether it does.
 func (how Reading) ParseQuantised(r io.Reader) (c Config, quantised bool, err error) {
-	o, err := readObject(r)
+	o, err := how.readObject(r)
 	if err != nil {
 		return Config{}, false, err
 	}

@@ -20,6 +20,30 @@ func TestUnknownFieldsMayBePassedOverByName(t *testing.T) {
 	require.Equal(t, parsed(t), got)
 }
 
+func TestNamesToBePassedOverAreFieldsOfTheFile(t *testing.T) {
+	text := changed(t, [][2]string{{"frobnicate", "3"}, {"quantization_config", "{}"}, {"pad_token_id", "null"}})
+	for _, c := range []struct {
+		text   string
+		ignore []string
+		want   string
+	}{
+		{text, []string{"frobnicate"}, ""},
+		{text, []string{"frobnicate", "quantization_config", "pad_token_id", "hidden_size"}, ""},
+		{text, []string{"nosuch", "neither"}, `--ignore-field: found "neither", want a field of the file`},
+		{text, []string{"nosuch", "frobnicate"}, `--ignore-field: found "nosuch", want a field of the file`},
+		{`{"model_type": "llava", "projector": 1, "text_config": ` + text + "}", []string{"frobnicate", "projector"}, ""},
+		{`{"model_type": "llava", "text_config": ` + text + "}", []string{"projector"},
+			`--ignore-field: found "projector", want a field of the file`},
+	} {
+		_, _, err := Reading{Ignore: c.ignore}.ParseQuantised(strings.NewReader(c.text))
+		if c.want == "" {
+			require.NoError(t, err, c.ignore)
+			continue
+		}
+		require.ErrorContains(t, err, c.want, c.ignore)
+	}
+}
+
 func TestTextPartTakesWhatSurroundsIt(t *testing.T) {
 	tiny := changed(t, [][2]string{{"eos_token_id", ""}, {"torch_dtype", ""}})
 	c, err := Parse(strings.NewReader(

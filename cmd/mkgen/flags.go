@@ -268,12 +268,15 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 // reading is how config.json files are read.
 func (c *choice) reading() models.Reading { return models.Reading{Ignore: c.ignore} }
 
-// begin refuses an architecture that there is no emitter for, and a flag that several rows
-// would ignore, and reads the file of machineFlag.
+// begin refuses an architecture that there is no emitter for, and flags that the model or several rows would ignore. It
+// reads the file of machineFlag.
 func (c *choice) begin(cmd *cobra.Command) error {
 	c.given = cmd.Flags().Changed
 	if _, err := emit.TargetFor(c.arch); err != nil {
 		return usagef("--arch: %w", err)
+	}
+	if c.given("ignore-field") && !c.given("config") && !c.given("checkpoint") {
+		return usagef("--ignore-field goes with --config or --checkpoint, whose config.json has fields")
 	}
 	if c.machineFile != "" {
 		of, err := machine.ReadFile(c.machineFile)
