@@ -148,3 +148,13 @@ func (s *speaker) requestOf(prompt string) (engine.Request, error) {
 	}
 	return r, err
 }
+
+// isTerminal says whether a person may be at the other end.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

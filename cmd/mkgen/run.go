@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -182,6 +181,8 @@ func (r *runFlags) settle(cmd *cobra.Command) error {
 		return usagef("--prompt-lookup and --pin-split: want one of them: guesses decide which tokens come together")
 	case r.lookup && r.opts.Tokens == 1:
 		return usagef("--prompt-lookup goes with --rows of 2 and more: guesses are verified in rows of their own")
+	case cmd.Flags().Changed("seed") && r.draws.temperature == 0:
+		return usagef("--seed goes with --temperature above 0: with 0 nothing is drawn")
 	}
 	if !cmd.Flags().Changed("hang-timeout") && r.device == deviceCUDA {
 		r.hang = patience(cudaPatience)
@@ -387,14 +388,4 @@ func (r *runFlags) compiled(w io.Writer, c *compile.Result) error {
 			c.Registers, c.SpillBytes, c.Bytes, c.Compiler, seconds(c.Took), hit(c))
 	}
 	return nil
-}
-
-// isTerminal says whether a person may be at the other end.
-func isTerminal(r io.Reader) bool {
-	f, ok := r.(*os.File)
-	if !ok {
-		return false
-	}
-	info, err := f.Stat()
-	return err == nil && info.Mode()&os.ModeCharDevice != 0
 }
