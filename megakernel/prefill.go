@@ -110,8 +110,8 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 		return nil, fmt.Errorf("prefill kernel of %s: %s", c.Name, fmt.Sprintf(format, args...))
 	}
 	switch {
-	case o.Tokens < 1 || o.Tokens > maxPrefill:
-		return refuse("steps of %d tokens, want 1 to %d", o.Tokens, maxPrefill)
+	case o.Tokens < 1 || o.Tokens > MaxPrefillTokens:
+		return refuse("steps of %d tokens, want 1 to %d", o.Tokens, MaxPrefillTokens)
 	case o.Groups < 1 || o.Groups > 2 || o.Cluster < 1 || o.Cluster > 2 || mk.Options.SMs%o.Cluster != 0:
 		return refuse("%d consumer warpgroups and clusters of %d in a grid of %d CTAs, want 1 or 2 of both, and a multiple",
 			o.Groups, o.Cluster, mk.Options.SMs)
@@ -203,8 +203,8 @@ func (mk *Kernel) PrefillSequences() int {
 	return min(max(mk.Options.Tokens, 1), MaxPrefillSequences)
 }
 
-// maxPrefill bounds the tokens of a step: their rows of every vector lie in device memory.
-const maxPrefill = 4096
+// MaxPrefillTokens bounds the tokens of a step: their rows of every vector lie in device memory.
+const MaxPrefillTokens = 4096
 
 // prefillReserve is the shared memory beside the ring of tiles: scratch, mbarriers, and what alignment may take.
 const prefillReserve = 2560

@@ -77,7 +77,7 @@ func severalFormats(f pipeline.Format) error {
 		case !slices.Contains(known, g):
 			return refuse("Weights", "found %q in %q, want %s", format, string(f), plural.Or(pipeline.Formats()))
 		case i == 0 && !g.Integers():
-			return refuse("Weights", "found %q first in %q, want a format of integers, i8, mxfp4 or nvfp4 first where matrices "+
+			return refuse("Weights", "found %q first in %q, want a format of integers, mxfp4 or nvfp4 first where matrices "+
 				"differ, and bf16 and e4m3 behind it", format, string(f))
 		case g.Blocks():
 			return refuse("Weights", "found %q in %q, want formats without scales of blocks where matrices differ", format,

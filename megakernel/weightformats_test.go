@@ -26,8 +26,8 @@ func TestFormatsThatCannotStandBesideEachOther(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	for text, want := range map[pipeline.Format]string{
-		"bf16,down=i4g32":     `found "bf16" first in "bf16,down=i4g32", want a format of integers`,
-		"e4m3,down=i8":        `found "e4m3" first in "e4m3,down=i8", want a format of integers`,
+		"bf16,down=i4g32":     `found "bf16" first in "bf16,down=i4g32", want a format of integers, mxfp4 or nvfp4 first`,
+		"e4m3,down=i8":        `found "e4m3" first in "e4m3,down=i8", want a format of integers, mxfp4 or nvfp4 first`,
 		"i4g32,down=e4m3b128": `found "e4m3b128" in "i4g32,down=e4m3b128", want formats without scales of blocks`,
 		"i4g32,up=i8":         `found "up=i8" in "i4g32,up=i8", want a format, and behind it MATRIX=FORMAT`,
 		"i4g32,i8":            `found "i8" in "i4g32,i8", want a format, and behind it`,

@@ -67,7 +67,8 @@ type benchFlags struct {
 	contexts                  contexts
 	rounds, tokens, perLaunch count
 	withBudget                bool
-	prefill, cached           count
+	prefill                   prefillTokens
+	cached                    count
 	activations               prefillActivations
 	attention                 count // sequences
 	machine                   machineFlags

@@ -48,7 +48,7 @@ func newCompile() *cobra.Command {
 		all     bool
 		strict  bool
 		ptx     bool
-		prefill count
+		prefill prefillTokens
 		inputs  prefillActivations
 	)
 	cmd := &cobra.Command{

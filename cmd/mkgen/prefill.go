@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -24,9 +25,29 @@ const (
 	worthPrefill   = 1024
 )
 
-// prefillWidth is the flag of the tokens that a prefill kernel feeds at a time: 0 where it is not given, noPrefill for
-// none.
-type prefillWidth int
+// prefillTokens is the flag of the tokens of a step of a prefill kernel; absent it is 0.
+type prefillTokens int
+
+func (n *prefillTokens) String() string { return strconv.Itoa(int(*n)) }
+
+func (n *prefillTokens) Type() string { return "n" }
+
+func (n *prefillTokens) want() string {
+	return fmt.Sprintf("a whole number from 1 to %d", megakernel.MaxPrefillTokens)
+}
+
+func (n *prefillTokens) Set(s string) error {
+	var of count
+	err := of.Set(s)
+	if err == nil && of > megakernel.MaxPrefillTokens {
+		err = errors.New("out of range")
+	}
+	*n = prefillTokens(of)
+	return err
+}
+
+// prefillWidth is prefillTokens, or noPrefill for none.
+type prefillWidth prefillTokens
 
 const noPrefill prefillWidth = -1
 
@@ -39,14 +60,14 @@ func (w *prefillWidth) String() string {
 
 func (w *prefillWidth) Type() string { return "n" }
 
-func (w *prefillWidth) want() string { return new(count).want() + ", or none" }
+func (w *prefillWidth) want() string { return new(prefillTokens).want() + ", or none" }
 
 func (w *prefillWidth) Set(s string) error {
 	if s == "none" {
 		*w = noPrefill
 		return nil
 	}
-	var n count
+	var n prefillTokens
 	err := n.Set(s)
 	*w = prefillWidth(n)
 	return err

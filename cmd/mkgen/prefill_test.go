@@ -1,7 +1,7 @@
 package main
 
 import (
-	"strings"
+	"fmt"
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -44,10 +44,13 @@ func TestPrefillByDefault(t *testing.T) {
 			t.Errorf("%s: %d tokens, asked for: %v; want %d", name, got, asked, c.want)
 		}
 	}
-	for _, wrong := range []string{"0", "-1", "some", "1.5"} {
-		if code, _, stderr := mkgen("run", "--model", "tiny", "--prefill", wrong, "x"); code != 2 ||
-			!strings.Contains(stderr, "or none") {
-			t.Errorf("--prefill %s: code %d, %q", wrong, code, stderr)
+	for _, wrong := range []string{"0", "-1", "some", "1.5", "4097"} {
+		want := fmt.Sprintf("mkgen: --prefill: found %q, want a whole number from 1 to 4096", wrong)
+		for command, rest := range map[string]string{"run": ", or none\n", "verify": "\n", "bench": "\n", "compile": "\n"} {
+			code, _, stderr := mkgen(command, "--model", "tiny", "--prefill", wrong)
+			if code != 2 || stderr != want+rest {
+				t.Errorf("%s --prefill %s: code %d, %q", command, wrong, code, stderr)
+			}
 		}
 	}
 	if code, _, stderr := mkgen("run", "--model", "tiny", "--prefill", "none", "--max-tokens", "1", "x"); code != 0 {

@@ -22,7 +22,8 @@ import (
 func newVerify(check verify.Checker) *cobra.Command {
 	var c choice
 	seeds, steps := count(4), count(3)
-	var pin, prefill count
+	var pin count
+	var prefill prefillTokens
 	var activations prefillActivations
 	seed := count(1)
 	var policy string

@@ -44,7 +44,7 @@ func TestVerifyRefusesWhatItsModeDoesNotRead(t *testing.T) {
 	} {
 		name, _, _ := strings.Cut(mode, "=")
 		for _, other := range []string{"--skeleton", "--explore=5", "--spin", "--models=x", "--record=x", "--lines",
-			"--races", "--seeds=1", "--seed=2", "--schedule=pct", "--steps=5", "--pin-split=7", "--prefill=5000",
+			"--races", "--seeds=1", "--seed=2", "--schedule=pct", "--steps=5", "--pin-split=7", "--prefill=4096",
 			"--prefill-activations=e4m3"} {
 			flag, _, _ := strings.Cut(other, "=")
 			if flag == name || slices.Contains(read, other) {

@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"testing"
 
@@ -163,11 +164,11 @@ func TestAPromptBesideOthersHasShorterLaunches(t *testing.T) {
 	require.Equal(t, []string{"1 0+1", "1 0+6", "1 1+1 6+3", "1 9+5", "1 2+1 14+3", "1 17+5", "1 3+1 22+3", "1 25+13"},
 		b.f.Log)
 	b.close()
-	for _, wrong := range []int{4, 17} {
+	for _, wrong := range []int{1, 4, 17} {
 		_, err := batch.New(batch.Options{Stepper: b.f, Pool: pages.New(5), Page: 4, Vocab: 9, Positions: 9,
 			StepsPerLaunch: 1, Beside: func(int, int, bool) int { return wrong }})
-		require.ErrorContains(t, err,
-			"tokens of a prompt beside others, want more than the 4 rows of a step and at most the 16 of a launch")
+		require.ErrorContains(t, err, fmt.Sprintf("tokens of a prompt in a launch beside others: %d, want more than "+
+			"the 4 rows of a step and at most the 16 of a launch", wrong))
 	}
 }
 

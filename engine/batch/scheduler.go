@@ -80,7 +80,8 @@ func New(o Options) (*Scheduler, error) {
 	case o.Piece < 0 || o.Piece > alone:
 		return nil, fmt.Errorf("pieces of %d tokens, want 1 to the %d of a launch, or 0 for any", o.Piece, alone)
 	case o.Beside != nil && (o.Beside(0, 0, false) <= rows || o.Beside(0, 0, false) > alone):
-		return nil, fmt.Errorf("launches of %d tokens of a prompt beside others, want more than the %d rows of a step and at most the %d of a launch", o.Beside(0, 0, false), rows, alone)
+		return nil, fmt.Errorf("tokens of a prompt in a launch beside others: %d, want more than the %d rows of a step and at most the %d of a launch",
+			o.Beside(0, 0, false), rows, alone)
 	case o.DraftRows < 0 || o.DraftRows > 0 && o.Piece > 0:
 		return nil, fmt.Errorf("%d rows for drafts with pieces of %d tokens, want at least 0, and one or the other",
 			o.DraftRows, o.Piece)
