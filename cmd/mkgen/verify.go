@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/verify"
 	"github.com/mkgen/mkgen/megakernel/verify/explore"
@@ -80,11 +81,14 @@ verdicts. It needs spin and cc on PATH (Debian: apt install spin gcc).`,
 				return usagef("%s", activationsAlone)
 			}
 			start := time.Now()
+			bar := progress.Count(cmd.ErrOrStderr(), "verifying", "launches")
 			report, err := check(cmd.Context(), verify.Request{
 				Config: config, Options: c.chosen(config), Seeds: int(seeds), Seed: uint64(seed), Policy: policy,
 				Steps: int(steps), Pin: int(pin), Wide: true, Prefill: int(prefill),
 				Activations: activations.format(),
+				Progress:    func(done, of int) { bar.Set(int64(done), int64(of)) },
 			})
+			bar.End(-1)
 			var few *verify.StepsError
 			if errors.As(err, &few) {
 				return usagef("--steps: %s", strings.TrimPrefix(few.Error(), "verify: "))

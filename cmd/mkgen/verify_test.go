@@ -20,7 +20,11 @@ import (
 func verifying(t *testing.T, report *verify.Report, err error,
 	args ...string) (code int, asked verify.Request, stdout, stderr string) {
 	t.Helper()
-	check := func(_ context.Context, r verify.Request) (*verify.Report, error) { asked = r; return report, err }
+	check := func(_ context.Context, r verify.Request) (*verify.Report, error) {
+		asked = r
+		r.Progress(1, 2) // shown on a terminal only
+		return report, err
+	}
 	var out, errs bytes.Buffer
 	code = run(newRoot(check), append([]string{"verify", "--model", "tiny"}, args...), &out, &errs)
 	return code, asked, out.String(), errs.String()

@@ -20,8 +20,8 @@ var verifyModes = []struct {
 	{"prefill", true, []string{"record", "lines", "seeds", "seed", "schedule", "prefill-activations"}},
 }
 
-// verifiesOne refuses two of verifyModes at a time, and flags that the one that was chosen does not read. kernel are the
-// flags of the kernel.
+// verifiesOne refuses two of verifyModes at a time, and flags that the one that was chosen does not read. kernel are
+// the flags of the kernel.
 func verifiesOne(cmd *cobra.Command, kernel *pflag.FlagSet) error {
 	given := cmd.Flags().Changed
 	for _, mode := range verifyModes {

@@ -65,7 +65,7 @@ func (b *Bar) Set(done, total int64) {
 }
 
 // End takes the bar away and writes one line: what was done, how much and how
-// fast. bytes (or units) below 0 mean that it failed: then there is no line.
+// fast. bytes (or units) below 0 mean that it failed, or that results say it: then there is no line.
 func (b *Bar) End(bytes int64) {
 	if b.bar != nil {
 		_ = b.bar.Clear()

@@ -74,11 +74,11 @@ func checkPrefill(ctx context.Context, r Request, seeds []uint64,
 	ran, digests := executed{}, map[[sha256.Size]byte]uint64{}
 	var turns = math.MaxInt
 	gaveUp := 0
-	for _, seed := range seeds {
+	for i, seed := range seeds {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		run, err := t.run(ctx, k, seed)
+		run, err := t.run(ctx, k, seed, func(done int) { r.tell(i*len(t.steps)+done, len(seeds)*len(t.steps)) })
 		if err != nil {
 			return nil, err
 		}
@@ -166,8 +166,9 @@ type prefillRun struct {
 	digest   [sha256.Size]byte // of the logits and the cache
 }
 
-// run runs k under one schedule.
-func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*prefillRun, error) {
+// run runs k under one schedule, and tells stepped how many of its steps are done.
+func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64,
+	stepped func(done int)) (*prefillRun, error) {
 	decode, err := runtime.NewSim(t.mk.IR, seed)
 	if err != nil {
 		return nil, err
@@ -195,10 +196,12 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 		return nil, err
 	}
 	for i := range t.steps {
+		stepped(i)
 		if err := t.step(ctx, r, sim, run, seed, i); err != nil || len(run.findings) > 0 {
 			return run, err
 		}
 	}
+	stepped(len(t.steps))
 	if err := t.judge(decode, run, seed, before); err != nil || len(run.findings) > 0 {
 		return run, err
 	}

@@ -42,6 +42,18 @@ func TestPrefillKernelsPass(t *testing.T) {
 	}
 }
 
+func TestProgressOfAPrefillKernelCountsTheLaunchesOfAllSchedules(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	var told []int
+	_, err = Check(t.Context(), Request{Config: c, Seeds: 2, Steps: 2, Prefill: 64, Progress: func(done, of int) {
+		require.Equal(t, 10, of, "five launches of each schedule")
+		told = append(told, done)
+	}})
+	require.NoError(t, err)
+	require.Equal(t, []int{0, 1, 2, 3, 4, 5, 5, 6, 7, 8, 9, 10}, told)
+}
+
 func TestABrokenPrefillKernelIsReported(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)

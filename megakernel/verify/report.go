@@ -35,6 +35,15 @@ type Request struct {
 	// of several rows: parts end at multiples of this many tokens, themselves a multiple of the real kernel's ChunkTokens;
 	// 0: anywhere
 	Pin int
+	// of a prefill kernel: told how many launches of all schedules are done, and how many there are; nil: nobody is
+	Progress func(done, of int)
+}
+
+// tell tells Progress, if somebody is to be told.
+func (r *Request) tell(done, of int) {
+	if r.Progress != nil {
+		r.Progress(done, of)
+	}
 }
 
 // Checker runs a check. What is wrong with the kernel is in the report; the
