@@ -7,7 +7,10 @@ import sys
 import torch
 
 INT4_GROUPS = {"i4": None, "i4g32": 32, "i4g64": 64, "i4g128": 128}  # columns that share a scale; None: a row's
+INT8_GROUPS = {"i8": None, "i8g32": 32, "i8g64": 64, "i8g128": 128}
 FORMATS = ("bf16", "e4m3", *INT4_GROUPS, "i8", "mxfp4", "nvfp4", "e4m3b128")
+WITH = ("", "-zeros", "-f16", "-zeros-f16")  # zero points, which change no rounded weight; scales in binary16
+OWN = tuple(f for group in (*INT4_GROUPS, *INT8_GROUPS) if "g" in group for f in (group + w for w in WITH) if f not in FORMATS)  # of checkpoints with codes
 BLOCK = 128  # rows and columns of a block of e4m3b128
 
 
@@ -32,21 +35,36 @@ def blocks(w):
     return ((padded / s).to(torch.float8_e4m3fn).float() * s).reshape(-(-rows // BLOCK) * BLOCK, -1)[:rows, :columns]
 
 
-def int8(w):
-    """w with each row rounded to codes from -127 to 127 times the least power of two 127 times which is its largest magnitude at least, and at least
-    2**-97; NaN where one of them is no number, or infinite."""
-    mantissa, exponent = torch.frexp(w.abs().amax(-1, keepdim=True))
+def grouped(w, group):
+    """w by groups of columns, the last one of a row padded with zeros: [rows, groups, columns]."""
+    rows, columns = w.shape
+    return torch.nn.functional.pad(w, (0, -columns % (group or columns))).view(rows, -1, group or columns)
+
+
+def in_codes(w, padded, s, f16):
+    """w, of which padded are the groups, as integers times their scales s. Of binary16 none is below 2**-14; NaN beyond the largest one, and where a weight is
+    no number, or infinite."""
+    if f16:
+        s = s.clamp(min=2.0**-14)
+        s = torch.where(s > 65504, torch.full_like(s, torch.nan), s)
+    s = torch.where(padded.isfinite().all(-1, keepdim=True), s, torch.full_like(s, torch.nan))
+    return (((padded / s).round() + 0.0) * s).reshape(w.shape[0], -1)[:, : w.shape[1]]
+
+
+def int8(w, group=None, f16=False):
+    """w with each group of a row rounded to codes from -127 to 127 times the least power of two 127 times which is its largest magnitude at least, and at
+    least 2**-97."""
+    padded = grouped(w, group)
+    mantissa, exponent = torch.frexp(padded.abs().amax(-1, keepdim=True))
     exponent = (exponent - 7 + (mantissa > 127 / 128).int()).clamp(min=-97)
     s = torch.where(mantissa == 0, torch.full_like(mantissa, 2.0**-97), torch.ldexp(torch.ones_like(mantissa), exponent))
-    s = torch.where(w.isfinite().all(-1, keepdim=True), s, torch.full_like(s, torch.nan))
-    return ((w / s).round() + 0.0) * s
+    return in_codes(w, padded, s, f16)
 
 
-def int4(w, group):
+def int4(w, group, f16=False):
     """w with each group of a row rounded to codes from -7 to 7 times the least number of five binary digits that is a seventh of its largest
-    magnitude at least, and at least 2**-97; NaN where one of them is no number, or infinite."""
-    rows, columns = w.shape
-    padded = torch.nn.functional.pad(w, (0, -columns % (group or columns))).view(rows, -1, group or columns)
+    magnitude at least, and at least 2**-97."""
+    padded = grouped(w, group)
     mantissa, exponent = torch.frexp(padded.abs().amax(-1, keepdim=True))
     m = (mantissa * 256).nan_to_num(0, 0, 0).int()  # of a bf16: whole
     digits = (m + 6) // 7
@@ -55,8 +73,7 @@ def int4(w, group):
     exponent = exponent - 8 + above.int()
     s = torch.ldexp(digits.float(), exponent)
     s = torch.where((exponent + 4 < -97) | (m == 0), torch.full_like(s, 2.0**-97), s)
-    s = torch.where(padded.isfinite().all(-1, keepdim=True), s, torch.full_like(s, torch.nan))
-    return (((padded / s).round() + 0.0) * s).reshape(rows, -1)[:, :columns]
+    return in_codes(w, padded, s, f16)
 
 
 def fp4(w):
@@ -99,21 +116,24 @@ def rounded(w, name):
     """w, a float32 matrix of bf16 values, as a format has it: bf16 values again."""
     if name == "bf16":
         return w
-    if name in INT4_GROUPS:
-        return int4(w, INT4_GROUPS[name])
+    base, f16 = name.partition("-")[0], name.endswith("-f16")
+    if base in INT4_GROUPS:
+        return int4(w, INT4_GROUPS[base], f16)
+    if base in INT8_GROUPS:
+        return int8(w, INT8_GROUPS[base], f16)
     if name == "mxfp4":
         return fp4(w)
     if name == "nvfp4":
         return nvfp4(w)
     if name == "e4m3b128":
         return blocks(w)
-    return e4m3(w) if name == "e4m3" else int8(w)
+    return e4m3(w)
 
 
 def known(text):
     """text, a format or several as in i4g128,down=i8; a ValueError where one of them is none."""
     for part in text.split(","):
-        if part.split("=")[-1] not in FORMATS:
+        if part.split("=")[-1] not in (*FORMATS, *OWN):
             raise ValueError(part)
     return text
 
@@ -146,14 +166,15 @@ def round_rows(w, name):
 
 
 def golden():
-    """Rows of bf16 patterns before and after, for pipeline's test."""
+    """Rows of bf16 patterns as each format has them, of bf16 as they were, for pipeline's test."""
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randn(64, generator=generator) * 2.0**e for e in (-120, -20, -9, 0, 3, 100)]
     rows += [torch.randn(200, generator=generator).round(decimals=1), torch.arange(1.0, 256.0), -torch.arange(217.0, 226.0) * 2.0**-99, torch.tensor([7.0, 0.5, 1.5, 2.5, -3.5])]
     rows += [torch.zeros(8), torch.tensor([448.0, -449.0, 1.0, 0.001]), torch.tensor([1.75, 1.7578125, -0.25, 2.0**-10]), torch.tensor([2.0**-i for i in range(24)])]
-    bits = lambda w: (w.to(torch.bfloat16).view(torch.int16).int() & 0xFFFF).tolist()  # noqa: E731
+    pattern = lambda w: w.to(torch.bfloat16).view(torch.int16).int() & 0xFFFF  # noqa: E731
+    bits = lambda w: torch.where(w.isnan(), torch.full_like(w, 0x7FC0).int(), pattern(w)).tolist()  # noqa: E731
     rows = [r.to(torch.bfloat16).float() for r in rows]
-    print(json.dumps({name: [[bits(r), bits(rounded(r[None], name)[0])] for r in rows] for name in FORMATS[1:]}))
+    print(json.dumps({name: [bits(rounded(r[None], name)[0]) for r in rows] for name in (*FORMATS, *OWN) if "-zeros" not in name}))
 
 
 def golden_of_blocks():
