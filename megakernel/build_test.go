@@ -3,7 +3,9 @@ package megakernel
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,6 +15,17 @@ func TestEveryRegisteredModelBuilds(t *testing.T) {
 			mk, err := Build(c, Options{SMs: sms})
 			require.NoError(t, err, "%s on %d SMs", c.Name, sms)
 			require.NotNil(t, mk.IR)
+		}
+	}
+}
+
+// Models have norms before, behind and on both sides of their blocks, and products of each kind of weights take inputs of all.
+func TestEveryRegisteredModelBuildsInEveryFormat(t *testing.T) {
+	formats := []pipeline.Format{"i4g128", "mxfp4", "i8", "e4m3", "e4m3b128", "i4", "nvfp4"}
+	for _, c := range models.All() {
+		for _, f := range deep.Most(formats, 1) {
+			_, err := Build(c, Options{SMs: 132, Weights: f})
+			require.NoError(t, err, "%s in %s", c.Name, f)
 		}
 	}
 }

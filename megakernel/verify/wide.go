@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
@@ -31,7 +32,7 @@ func widen(real *megakernel.Kernel) (*megakernel.Kernel, int, error) {
 	}
 	// Every SM has rows of the LM head, some more than others.
 	c.Vocab = min(real.Config.Vocab, (o.SMs+o.SMs/16+1)*pipeline.TileRows)
-	c.Hidden = max(c.Hidden, scaled(real.Config.Hidden, pipeline.GroupK))
+	c.Hidden = max(c.Hidden, scaled(real.Config.Hidden, real.Options.Weights.For("").Columns()))
 	c.KVHeads = max(c.KVHeads, scaled(real.Config.KVHeads, 1))
 	c.Heads = c.KVHeads * (real.Config.Heads / real.Config.KVHeads)
 	for {
@@ -106,7 +107,9 @@ func (t *Trial) wideConditions(real *megakernel.Kernel) []Condition {
 	}
 	none := idle(mk)
 	laps := pipeline.CeilDiv(t.context, mk.ChunkTokens()) / mk.Options.Splits / mk.Options.Stages
-	packets := func(mk *megakernel.Kernel) int { return mk.Config.Hidden / 2 / (mk.Options.Consumers * 32) }
+	packets := func(mk *megakernel.Kernel) int { // of four elements of a residual vector
+		return pipeline.CeilDiv(mk.Config.Hidden/4, mk.Options.Consumers*dsl.WarpSize)
+	}
 	return []Condition{
 		condition("SMs without rows of a matrix", none, min(1, idleAtMost(mk)), "SMs"),
 		condition("laps of the ring in an item", laps, wideLaps, "laps"),
