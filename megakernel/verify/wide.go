@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
@@ -108,7 +107,7 @@ func (t *Trial) wideConditions(real *megakernel.Kernel) []Condition {
 	none := idle(mk)
 	laps := pipeline.CeilDiv(t.context, mk.ChunkTokens()) / mk.Options.Splits / mk.Options.Stages
 	packets := func(mk *megakernel.Kernel) int { // of four elements of a residual vector
-		return pipeline.CeilDiv(mk.Config.Hidden/4, mk.Options.Consumers*dsl.WarpSize)
+		return pipeline.CeilDiv(mk.Config.Hidden/4, mk.Options.Consumers*32)
 	}
 	return []Condition{
 		condition("SMs without rows of a matrix", none, min(1, idleAtMost(mk)), "SMs"),
