@@ -100,7 +100,7 @@ func newBuilder(mk *Kernel) *builder {
 		"A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.")
 	if o.statesInWords() || o.counts() || o.Queries == SyncWords {
 		doc = append(doc, "Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from",
-			"epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.")
+			"epoch_target, which every grid barrier and every count of CTAs advances by their number and which goes on from launch to launch, so that an older packet never has it.")
 	}
 	doc = append(doc, commentsEnd)
 	if o.Attention != "" {
@@ -353,7 +353,7 @@ func (b *builder) consume(s attention.Step, phases ...phase) {
 					orders = &last
 				}
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
-				b.k.Region("sync after "+p.Name, func() { b.bar.CountOrdering(orders, meanwhile) })
+				b.k.Region("sync after "+p.Name, func() { b.bar.Count(orders, meanwhile) })
 			case string(SyncWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
 				b.trace.Arrived()

@@ -19,7 +19,8 @@ func TestEveryRegisteredModelBuilds(t *testing.T) {
 	}
 }
 
-// Models have norms before, behind and on both sides of their blocks, and products of each kind of weights take inputs of all.
+// Models have norms before, behind and on both sides of their blocks, and products of each kind of weights take inputs
+// of all of them.
 func TestEveryRegisteredModelBuildsInEveryFormat(t *testing.T) {
 	formats := []pipeline.Format{"i4g128", "mxfp4", "i8", "e4m3", "e4m3b128", "i4", "nvfp4"}
 	for _, c := range models.All() {

@@ -136,7 +136,7 @@ var optionTable = []Option{
 		Usage:  "`where` attention's partial states are merged: phase, by all SMs behind a barrier; words, by the SMs that have them, a share each (default what costs least: words on an H200; with --rows the plan of a launch says)",
 		Values: func(*Kernel) []string { return texts(Mergings()) }},
 	{Field: "Vectors", Flag: "vectors", Group: OptionTuning, Searched: StepsOfOneRow,
-		Usage:  "`how` the vectors of attention, o and down reach the next phase: barrier; counted, LL packets that SMs look for when all have arrived; all, gate_up's too (default what costs least: on an H200 counted, or all where weights are integers of 4 bits and the MLP has up to 14336 elements; with --rows barrier)",
+		Usage:  "`how` the vectors of attention, o and down reach the next phase: barrier; counted, LL packets that SMs look for when all have arrived; all, gate_up's too (default what costs least: on an H200 counted, or all where all weights of layers are integers of 4 bits without zero points and the MLP has up to 14336 elements; with --rows barrier)",
 		Values: func(*Kernel) []string { return texts(VectorWays()) }},
 	{Field: "MLP", Flag: "mlp", Group: OptionTuning, Default: string(MLPRows),
 		Usage: "`how` the MLP's down projection gets its input: rows, behind a sync; fused, for comparison only: each SM multiplies what it has computed itself and adds to the others' sums, so that the last bits of results differ from run to run"},

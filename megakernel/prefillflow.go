@@ -59,8 +59,8 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 	doc := []string{
 		fmt.Sprintf("A prefill step of %s: up to %d tokens of %s; %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d.",
 			c.Name, p.Options.Tokens, p.Options.of(), c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate),
-		fmt.Sprintf("%d CTAs in clusters of %d; %d stages of %d bytes; tiles of %d tokens by %v rows; KV pages of %d tokens.",
-			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, prefill.Tokens(p.Options.Groups), p.Columns, o.Page),
+		fmt.Sprintf("%d CTAs in clusters of %d; %d stages of %d bytes; tiles of %d tokens by %s rows; KV pages of %d tokens.",
+			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, prefill.Tokens(p.Options.Groups), p.tilesText(), o.Page),
 		"Warps: the consumers, warpgroups of four, multiply by wgmma; a producer behind them copies tiles of weights and activations to the stages. A stage's full",
 		"barrier completes with the bytes of its copies, which may be shared in a cluster; its empty barrier when every CTA that got them has multiplied.",
 		commentsEnd}
@@ -145,7 +145,7 @@ func (f *prefillFlow) declare() {
 		}
 		if n := f.gemms[i].Parts; n > 1 {
 			f.gemms[i].Sums = dsl.Global[dsl.F32](k, "part_"+f.gemms[i].Name, f.gemms[i].SumsLen(room), dsl.Align(16),
-				bufDoc("sums of %d parts of the columns, as threads have them", n))
+				bufDoc("[tile][CTA of the cluster][%d parts of the columns][4 sums][thread][4], of a tile's sums as threads have them", n))
 		}
 		w := f.bufs.weights
 		if f.gemms[i].Late {

@@ -231,7 +231,7 @@ func (f *single) layerPhases() []phase {
 	for i := range all {
 		all[i].Sync = o.wayBehind(all[i].Name)
 		if all[i].Name == phaseGateUp && o.handsOn(phaseGateUp) {
-			all[i].orders = func(s attention.Step) dsl.Pred { return s.Layer.EqC(c.Layers - 1) }
+			all[i].orders = func(s attention.Step) dsl.Pred { return s.Layer.EqC(c.Layers - 1).Named("last_layer") }
 		}
 	}
 	return all

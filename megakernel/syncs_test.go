@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -93,4 +94,29 @@ func checkFlags(t *testing.T, mk *Kernel) {
 		}
 	}
 	require.Len(t, written, 4)
+}
+
+// Packets of all vectors are the default where they were measured to gain.
+func TestVectorsAreInPacketsByDefaultWhereStepsReadLittle(t *testing.T) {
+	for _, c := range []struct {
+		model   string
+		weights pipeline.Format
+		want    Sync
+	}{
+		{"llama3-8b", "i4g128", VectorsAll},
+		{"llama3-8b", "i4g32", VectorsAll},
+		{"llama3-8b", "i4g128-zeros", SyncCounted},
+		{"llama3-8b", "i8,down=i4g128", SyncCounted},
+		{"llama3-8b", "i4g128,o=bf16", SyncCounted},
+		{"llama3-8b", "mxfp4", SyncCounted},
+		{"llama3-8b", "i8", SyncCounted},
+		{"llama3-8b", "bf16", SyncCounted},
+		{"llama3-70b", "i4g128", SyncCounted},
+	} {
+		of, err := models.Lookup(c.model)
+		require.NoError(t, err)
+		mk, err := Build(of, Options{Weights: c.weights})
+		require.NoError(t, err)
+		require.Equal(t, string(c.want), mk.Options.Vectors, "%s in %s", c.model, c.weights)
+	}
 }

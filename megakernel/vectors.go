@@ -7,6 +7,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/mkgen/mkgen/tasks/product"
 )
@@ -20,7 +21,8 @@ func VectorPhases() []string { return []string{phaseAttention, phaseO, phaseDown
 // yet to read.
 const VectorsAll Sync = "all"
 
-// VectorWays are how they can be.
+// VectorWays are the ways in which vectors are passed: in LL packets that are looked for behind a count of arrivals,
+// with gate_up's output or without, or in memory behind a grid barrier. See counted for the default.
 func VectorWays() []Sync { return []Sync{SyncCounted, VectorsAll, SyncBarrier} }
 
 // maxActInPackets is the longest output of gate_up that is passed in LL packets by default: 56 KiB in packets, 28
@@ -59,13 +61,15 @@ func (o *Options) syncWay(phase string) string {
 }
 
 // counted is the way of vectors that are counted where no option says other. Steps that read little wait for syncs
-// most: those of weights of 4 bits, of which floats take longer in products and gained nothing.
+// most: those of weights of 4 bits. Floats of 4 bits take longer in products and gained nothing; with zero points nvcc
+// spills three times as much, and nothing was measured.
 func (o *Options) counted(c *models.Config) Sync {
-	f, can := o.Weights.For("down"), o.MLP != MLPFused && !o.ordersMore()
-	if can && f.Integers() && f.Bits() == 4 && !f.E2M1() && c.Intermediate <= maxActInPackets {
-		return VectorsAll
+	other := func(f pipeline.Format) bool { return !f.Integers() || f.Bits() != 4 || f.E2M1() || f.Zeros() }
+	if o.MLP == MLPFused || o.ordersMore() || c.Intermediate > maxActInPackets ||
+		slices.ContainsFunc(o.layerFormats(), other) {
+		return SyncCounted
 	}
-	return SyncCounted
+	return VectorsAll
 }
 
 // completeVectors chooses how vectors are passed, and refuses what cannot be.
@@ -106,8 +110,7 @@ func (mk *Kernel) ResidualError(before, after float64) float64 {
 	return product.ResidualError * math.Abs(after)
 }
 
-// counts is whether vectors are passed in LL packets behind counts of arrivals, after which
-// tags are others.
+// counts is whether vectors are passed in LL packets behind counts of arrivals, after which the flag is another.
 func (o *Options) counts() bool {
 	return slices.Contains([]Sync{SyncCounted, VectorsAll}, Sync(o.Vectors))
 }
@@ -144,7 +147,7 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 // vectors are what phases pass to all SMs: the residual vector, and attention's output.
 type vectors struct{ f *single }
 
-// output is attention's output as words with the tag of n changes ago; nil behind a
+// output is attention's output as packets, with the flag that there was so many changes of it ago; nil behind a
 // barrier.
 func (v *vectors) output(ago int) *product.VectorPackets {
 	f, c := v.f, &v.f.mk.Config
@@ -155,7 +158,7 @@ func (v *vectors) output(ago int) *product.VectorPackets {
 	return nil
 }
 
-// act is gate_up's output as packets with the flag of ago changes of it before; nil behind a barrier.
+// act is gate_up's output, as output is attention's.
 func (v *vectors) act(ago int) *product.VectorPackets {
 	if !v.f.mk.Options.handsOn(phaseGateUp) {
 		return nil
@@ -164,8 +167,7 @@ func (v *vectors) act(ago int) *product.VectorPackets {
 		What: "waits for gate_up's output, word %d"}
 }
 
-// handed is the residual vector behind o or down, as it was passed n changes of
-// the tag ago.
+// handed is the residual vector behind o or down, as it was passed so many changes of the flag ago.
 func (v *vectors) handed(phase string, ago int) *product.VectorPackets {
 	buf := v.f.bufs.vectorWords.o
 	if phase == phaseDown {
@@ -187,7 +189,7 @@ func (v *vectors) source(phase string) product.Source {
 	return product.FromBuf(v.f.bufs.x)
 }
 
-// some is that vector for a few elements, some changes of the tag later.
+// some is that vector for a few elements, some changes of the flag later.
 func (v *vectors) some(phase string, ago int) product.Vector {
 	if v.f.mk.Options.handsOn(phase) {
 		return v.handed(phase, ago).Vector(v.f.env)

@@ -108,8 +108,8 @@ func (f Format) For(matrix string) Format {
 // F16Scales is whether scales of groups are binary16.
 func (f Format) F16Scales() bool { return strings.HasSuffix(string(f), withF16) }
 
-// zeros is whether groups have zero points.
-func (f Format) zeros() bool { return strings.Contains(string(f), withZeros) }
+// Zeros is whether groups have zero points.
+func (f Format) Zeros() bool { return strings.Contains(string(f), withZeros) }
 
 // E2M1 is whether codes are floats of 4 bits. They are multiplied as integers.
 func (f Format) E2M1() bool { return f.Base() == FormatMXFP4 || f.Base() == FormatNVFP4 }
@@ -139,7 +139,7 @@ func (f Format) Int4(k int) (i4.Shape, bool) {
 	for CeilDiv(k, i4.Columns)%run != 0 {
 		run /= 2
 	}
-	return i4.Shape{Group: group, Run: run, Zeros: f.zeros(), Wide: f.Bits() == 8, E2M1: f.E2M1()}, true
+	return i4.Shape{Group: group, Run: run, Zeros: f.Zeros(), Wide: f.Bits() == 8, E2M1: f.E2M1()}, true
 }
 
 // Integers reports whether a format's codes are multiplied as integers.

@@ -7,7 +7,7 @@
 // for a stage to be empty, for copies before to land, which bounds those in flight, and once a step for whether it runs.
 // A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.
 // Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from
-// epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.
+// epoch_target, which every grid barrier and every count of CTAs advances by their number and which goes on from launch to launch, so that an older packet never has it.
 // Comments in the code end with the template that they are from, its file and function.
 //
 // Target: sm_90a. Launch: 4 CTAs of 288 threads, 106704 bytes of dynamic shared memory, all CTAs resident at once
@@ -1229,7 +1229,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after attention ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.CountOrdering]
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.Count]
             const bool v1454 = tid == 0;
             if (v1454) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
@@ -1475,7 +1475,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after o ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.CountOrdering]
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.Count]
             const bool v1947 = tid == 0;
             if (v1947) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
@@ -1985,7 +1985,7 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- sync after down ----
           {
             epoch_target = epoch_target + 4;
-            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.CountOrdering]
+            // a count of CTAs: thread 0 arrives and polls it until all have; it orders no memory, packets say whether data are there  [grid/barrier.go, Barrier.Count]
             const bool v2979 = tid == 0;
             if (v2979) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);

@@ -12,8 +12,8 @@
 // A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.
 // Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is
 //   the flag of this use. Flags come from
-// epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so
-//   that an older packet never has it.
+// epoch_target, which every grid barrier and every count of CTAs advances by their number and which goes on from launch
+//   to launch, so that an older packet never has it.
 // Comments in the code end with the template that they are from, its file and function.
 //
 // The kernel is launched cooperatively, so that all CTAs are resident at once, and has one argument, a tiny_params

@@ -1,6 +1,7 @@
 package attention
 
 import (
+	"fmt"
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/grid"
@@ -171,7 +172,9 @@ func (t *PrefillAttention) Map(k *dsl.Kernel, cache dsl.Buf[dsl.B128]) {
 	}
 	row := t.rowUnits()
 	t.pages = dsl.NewTensorMap(k, "map_kv", cache, 0, [3]int64{int64(8 * row), int64(t.KV.TokenUnits() / row), 0},
-		[2]int64{int64(16 * row), int64(t.KV.TokenBytes())}, [3]int{8 * row, 1, t.box()})
+		[2]int64{int64(16 * row), int64(t.KV.TokenBytes())}, [3]int{8 * row, 1, t.box()},
+		dsl.Doc(fmt.Sprintf("tensor map of the cache: [token of a head of a page][part of its row][%d bytes]; a copy takes %d tokens",
+			16*row, t.box())))
 }
 
 // prefillPiece is what a cluster works on at a time: tiles of a KV head from a token of the step on.

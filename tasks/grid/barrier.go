@@ -29,7 +29,7 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *Barrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *Barrier) Epoch() u32 { return g.target.Get() }
 
-// Flag returns the flag of LL packets: odd, and another one behind every SyncWhile and CountOrdering, for the next
+// Flag returns the flag of LL packets: odd, and another one behind every SyncWhile and Count, for the next
 // 2³¹ arrivals.
 func (g *Barrier) Flag() u32 { return g.FlagBefore(0) }
 
@@ -55,20 +55,19 @@ func (g *Barrier) SyncWhile(meanwhile func()) {
 	g.meet(func() { g.arrive(dsl.Release(dsl.GPUScope)) }, func() { g.wait(dsl.Acquire(dsl.GPUScope)) }, meanwhile)
 }
 
-// CountWhile is SyncWhile that orders no memory, but that the CTA's consumer threads have
+// Count is SyncWhile that orders no memory, but that the CTA's consumer threads have
 // met behind it: who has come through it knows that thread 0 of every CTA has come to it,
 // and must look for itself whether what they all wrote is there. Behind a product the arrival says, too, that the CTA's
 // warps have read its input, since they have met at the barrier in front of the epilogue, or of CTAs without a tile
 // behind the staging.
-func (g *Barrier) CountWhile(meanwhile func()) { g.CountOrdering(nil, meanwhile) }
-
-// CountOrdering is CountWhile that also orders memory where orders holds, which is the same in the whole grid; nil:
-// nowhere. There an arrival releases what the CTA's threads wrote before their last barrier, and the wait acquires.
-func (g *Barrier) CountOrdering(orders *dsl.Pred, meanwhile func()) {
+//
+// Where orders holds, which is the same in the whole grid, it does order memory: an arrival releases what the CTA's
+// threads wrote before their last barrier, and the wait acquires. nil: nowhere.
+func (g *Barrier) Count(orders *dsl.Pred, meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
 	note := "it orders no memory, packets say whether data are there"
 	if orders != nil {
-		note = "it orders memory once a step, otherwise packets say whether data are there"
+		note = "it releases and acquires where it has to order memory; elsewhere packets say whether data are there"
 	}
 	g.e.K.Note("a count of CTAs: thread 0 arrives and polls it until all have; %s", note)
 	counted := func(run func(dsl.MemOpt), ordering dsl.MemOpt) func() {

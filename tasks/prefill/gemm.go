@@ -1,6 +1,8 @@
 package prefill
 
 import (
+	"fmt"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/grid"
@@ -93,9 +95,12 @@ func (g *GEMM) Maps(k *dsl.Kernel, weights dsl.Buf[dsl.B128], a Activations, x d
 		start, groups = g.Plan.Image(pipeline.FinalLayer)+m.Start, int64(m.KPadded/g.atom())
 	}
 	g.w = dsl.NewTensorMap(k, "map_"+g.Name, weights, start, [3]int64{elementsAtom, groups, int64(m.Tiles)},
-		[2]int64{bytesAtom, m.TileBytes()}, [3]int{elementsAtom, atoms, rows / 8})
+		[2]int64{bytesAtom, m.TileBytes()}, [3]int{elementsAtom, atoms, rows / 8},
+		dsl.Doc(fmt.Sprintf("tensor map of the weights: [tile of 8 rows][%d columns of a layer][512 bytes]; a copy takes %d tiles",
+			g.atom(), rows/8)))
 	g.x = dsl.NewTensorMap(k, "map_"+g.Name+"_in", x, 0, [3]int64{elementsAtom, int64(a.K / g.atom()), int64(a.T / 8)},
-		[2]int64{bytesAtom, int64(8 * g.bytes(a.K))}, [3]int{elementsAtom, atoms, tokens / 8})
+		[2]int64{bytesAtom, int64(8 * g.bytes(a.K))}, [3]int{elementsAtom, atoms, tokens / 8},
+		dsl.Doc(fmt.Sprintf("tensor map of the input: [8 tokens][%d columns][512 bytes]; a copy takes %d tokens", g.atom(), tokens)))
 }
 
 // parts is how many rows and how many tokens of a stage a CTA fetches.

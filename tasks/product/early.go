@@ -9,10 +9,9 @@ import (
 	"github.com/mkgen/mkgen/tasks/grid"
 )
 
-// Early is what threads read for a product while its input is not there yet, so that no
-// round trip to memory is left behind it: of each thread numbers for the rows that
-// it finishes, pairs of them. All products of a kernel share the registers: what one has fetched it has
-// used before the next fetches.
+// Early is what threads read for a product while its input is not there yet, so that no round trip to memory is left
+// behind it: a thread reads numbers for the rows that it finishes, in pairs. All products of a kernel share the
+// registers: what one has fetched it has used before the next fetches.
 type Early struct {
 	Pairs int // most pairs that a product has fetched; 0 is 1
 

@@ -55,7 +55,7 @@ const mostOwnRounds = 28
 // OwnOrder returns the order in which each of the consumer warps stages those groups of m's input that it multiplies,
 // as inputInt4 loads them. It returns nil where some warps have more of them than others or more than mostOwnRounds, of
 // E2M1, whose tables are made of any unit, and where some CTAs have no tile: their warps would not meet before the CTA
-// says that it has read its input (grid.Barrier.CountWhile).
+// says that it has read its input (grid.Barrier.Count).
 func OwnOrder(consumers int, m *pipeline.MatrixPlan) *grid.Order {
 	p := Int4Of(m.Name, m, nil, nil)
 	if p == nil || p.Shape.E2M1 || m.K%i4.Columns != 0 || slices.Min(m.Count) == 0 {

@@ -307,7 +307,11 @@ func (t *PlainInput) Emit(e *grid.Env) {
 		e.K.Require(false, "%s", p)
 		return
 	}
-	e.K.Note("input of a product, to shared memory")
+	note := "input of a product, to shared memory"
+	if t.Fixed != nil {
+		note += ": of each group the elements as fixed point of 16 bits, and its unit"
+	}
+	e.K.Note("%s", note)
 	if t.Fixed != nil {
 		t.Fixed.stageVector(e, t.passed(e), t.N, inputShift, func(i u32) func(x []f32) [4]f32 {
 			return func(x []f32) [4]f32 {

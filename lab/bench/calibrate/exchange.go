@@ -45,7 +45,7 @@ func (x *exchange) behindAll() {
 	})
 	e.Sync()
 	arrived := b.passed.read()
-	k.IfElse(b.syncWay.EqC(int(Count)), func() { x.bar.CountWhile(nil) }, x.bar.Sync)
+	k.IfElse(b.syncWay.EqC(int(Count)), func() { x.bar.Count(nil, nil) }, x.bar.Sync)
 	released := b.clock() // of thread 0, which polls: the others have come to the barrier that ends it before
 	x.each(b.units, unrolled, func(at []u32, in func(j int, store func())) {
 		var all [][]u32
@@ -71,7 +71,7 @@ func (x *exchange) inWords() {
 		b.words.Store(turn.Add(i), dsl.Join(x.value(i), x.value(i), k.U32(0), tag), dsl.Relaxed(dsl.GPUScope))
 	})
 	arrived := b.clock()
-	k.If(b.syncWay.EqC(int(Counted)), func() { x.bar.CountWhile(nil) })
+	k.If(b.syncWay.EqC(int(Counted)), func() { x.bar.Count(nil, nil) })
 	released := b.clock()
 	words := &grid.LL{Flag: func() u32 { return tag }}
 	x.each(n, 2*unrolled, func(at []u32, in func(j int, store func())) {

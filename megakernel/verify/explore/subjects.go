@@ -240,7 +240,7 @@ func gridBody(rounds, lost int, weak bool) func(*dsl.Kernel, *grid.Env, *pipelin
 				row := i.MulC(e.Grid)
 				k.If(e.Tid.EqC(0), func() { words.Store(row.Add(e.CTA), i.AddC(1)) })
 				if weak {
-					bar.CountWhile(nil)
+					bar.Count(nil, nil)
 				} else {
 					bar.Sync()
 				}
@@ -270,7 +270,7 @@ func packetBody(rounds int, counted bool, steps int) func(*dsl.Kernel, *grid.Env
 					packets.Store(row.Add(e.CTA), dsl.Join(i.AddC(1), k.U32(0), k.U32(0), flag.Get()), dsl.Relaxed(dsl.GPUScope))
 				})
 				if counted {
-					bar.CountWhile(nil)
+					bar.Count(nil, nil)
 				}
 				k.If(e.Tid.EqC(0), func() {
 					var at []dsl.Val[dsl.U32]
