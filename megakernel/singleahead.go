@@ -65,7 +65,7 @@ func (f *single) fetchResidual(i int, old func(s attention.Step) product.Vector)
 		return nil
 	}
 	return func(s attention.Step) {
-		early.Fetch(f.env, f.own.matrix(i), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return old(s)(row, 4) })
+		early.Fetch(f.env, f.own.matrix(i), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return old(s)(row) })
 	}
 }
 

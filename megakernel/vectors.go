@@ -262,8 +262,8 @@ func (v *vectors) biased(s attention.Step, i int, to product.Vector, factor floa
 }
 
 func (v *vectors) nothing() product.Vector {
-	return func(_ dsl.Val[dsl.U32], n int) []dsl.Val[dsl.F32] {
-		return slices.Repeat([]dsl.Val[dsl.F32]{v.f.k.F32(0)}, n)
+	return func(dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] {
+		return slices.Repeat([]dsl.Val[dsl.F32]{v.f.k.F32(0)}, 4)
 	}
 }
 

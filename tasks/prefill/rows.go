@@ -144,7 +144,7 @@ func (t *Residual) each(e *grid.Env, span Span, norm u32, padded, unroll int, ro
 		row := row(token)
 		k.ForStep(e.Lane, k.U32(t.Out.K/4), dsl.WarpSize, func(i u32) {
 			at := i.MulC(4)
-			x := row(at, 4)
+			x := row(at)
 			for i := range x {
 				x[i] = dsl.Select(token.Lt(n), x[i], k.F32(0))
 			}

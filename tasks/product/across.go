@@ -155,7 +155,7 @@ func (t Sums) Now() u32 { return t.at(0) }
 // Before is the vector of the turn before.
 func (t Sums) Before() Vector {
 	from := t.at(SumsTurns - 1)
-	return func(at u32, n int) []f32 { return t.X.LoadN(from.Add(at), n) }
+	return func(at u32) []f32 { return t.X.LoadN(from.Add(at), 4) }
 }
 
 // AddResidual is AddResidual into the vector of this turn, by its rows' owners, who clear
@@ -163,7 +163,7 @@ func (t Sums) Before() Vector {
 func (t Sums) AddResidual(e *grid.Env, old Vector, keep Keep) FourRows {
 	now, next := t.Now(), t.at(1)
 	return func(row u32, y []f32) {
-		sum := added(old(row, 4), y)
+		sum := added(old(row), y)
 		keep(row, sum)
 		for i, x := range sum {
 			dsl.ReduceAdd(t.X, now.Add(row).AddC(i), x, dsl.Relaxed(dsl.GPUScope))

@@ -188,13 +188,13 @@ func sumsRig(t *testing.T, turns int, syncWay bool) *rig.Rig {
 	r.Body(func(*pipeline.Consumer) {
 		bar := grid.NewGridBarrier(e, counter, k.U32(0))
 		read := func(turn dsl.Val[dsl.U32]) {
-			v := product.Sums{X: x, N: n, Turn: turn}.Before()(e.Tid.MulC(4), 4)
+			v := product.Sums{X: x, N: n, Turn: turn}.Before()(e.Tid.MulC(4))
 			seen.StoreN(e.CTA.MulC(n).Add(e.Tid.MulC(4)), v)
 		}
 		k.For(k.U32(0), k.U32(turns), func(turn dsl.Val[dsl.U32]) {
 			sums := product.Sums{X: x, N: n, Turn: turn}
 			read(turn)
-			zero := func(dsl.Val[dsl.U32], int) []dsl.Val[dsl.F32] { return slices.Repeat([]dsl.Val[dsl.F32]{k.F32(0)}, 4) }
+			zero := func(dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return slices.Repeat([]dsl.Val[dsl.F32]{k.F32(0)}, 4) }
 			add := sums.AddResidual(e, product.Either(e, turn.EqC(0), zero, sums.Before()),
 				func(row dsl.Val[dsl.U32], v []dsl.Val[dsl.F32]) { copied.StoreN(row, v) })
 			k.If(e.Tid.RemC(sms).Eq(e.CTA), func() { add(e.Tid.MulC(4), slices.Repeat([]dsl.Val[dsl.F32]{k.F32(1)}, 4)) })

@@ -18,15 +18,15 @@ func RowsOf(b dsl.Buf[dsl.BF16], from u32) Rows {
 	}
 }
 
-// Plus is a vector of which two or four elements are read, with rows added times a factor: what a projection with
+// Plus is a vector with rows added times a factor: what a projection with
 // biases is added to. rows may be nil.
 func Plus(e *grid.Env, v Vector, rows Rows, factor float64) Vector {
 	if rows == nil {
 		return v
 	}
-	return func(at u32, n int) []f32 {
-		x := v(at, n)
-		for i := 0; i < n; i += 2 {
+	return func(at u32) []f32 {
+		x := v(at)
+		for i := 0; i < len(x); i += 2 {
 			for j, b := range rows(at.AddC(i)) {
 				x[i+j] = dsl.FMA(b, e.K.F32(factor), x[i+j])
 			}

@@ -38,13 +38,13 @@ type AddedColumns struct {
 // Row is the vector of a token, behind the norm with row norm of Gain.
 func (t *AddedColumns) Row(e *grid.Env, token, norm u32) Vector {
 	k := e.K
-	return func(at u32, n int) []f32 {
+	return func(at u32) []f32 {
 		scale := t.Scale(token)
 		if t.Factor != 1 {
 			scale = scale.Mul(k.F32(t.Factor))
 		}
-		x, y := t.X.LoadN(token.MulC(t.N).Add(at), n), t.Y.LoadN(token.MulC(t.N).Add(at), n)
-		for j, p := range dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.N/2).Add(at.DivC(2)), n/2,
+		x, y := t.X.LoadN(token.MulC(t.N).Add(at), 4), t.Y.LoadN(token.MulC(t.N).Add(at), 4)
+		for j, p := range dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.N/2).Add(at.DivC(2)), 2,
 			dsl.CacheHint(dsl.NonCoherent)) {
 			lo, hi := GainsOf(k, p, t.PlusOne)
 			x[2*j] = dsl.FMA(y[2*j].Mul(scale), lo, x[2*j])

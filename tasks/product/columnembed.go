@@ -65,7 +65,7 @@ func (t *EmbedColumns) Emit(e *grid.Env, n, norm u32, id func(t u32) u32) {
 
 // four makes four elements of a token's vector.
 func (t *EmbedColumns) four(k *dsl.Kernel, token, at, norm u32, row Vector, squares *dsl.Var[dsl.F32]) {
-	x := row(at, 4)
+	x := row(at)
 	if t.None {
 		dsl.Optional(norm)
 		t.X.StoreN(token.MulC(t.Out.K).Add(at), x)

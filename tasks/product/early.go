@@ -78,8 +78,11 @@ func (x *Fetched) Vector(late func() Vector) Vector {
 	if x == nil {
 		return late()
 	}
-	return func(_ u32, n int) (v []f32) {
-		for _, number := range x.In.numbers[:n] {
+	if x.each != 4 {
+		panic(fmt.Sprintf("BUG: %s: numbers of %d rows a thread were fetched, a vector has four", x.g.Name, x.each))
+	}
+	return func(u32) (v []f32) {
+		for _, number := range x.In.numbers[:4] {
 			v = append(v, number.Get())
 		}
 		return v

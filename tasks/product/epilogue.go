@@ -47,7 +47,7 @@ func (f EightRows) Finish(row u32, y []f32) { f(row, y) }
 // rows' owner is the only one who touches them. Each of also gets the sums, too.
 func AddResidual(x dsl.Buf[dsl.F32], old Vector, also ...Keep) FourRows {
 	return func(row u32, y []f32) {
-		sum := added(old(row, 4), y)
+		sum := added(old(row), y)
 		x.StoreN(row, sum)
 		for _, keep := range also {
 			keep(row, sum)

@@ -141,5 +141,5 @@ func (t keptSum) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
 // four has not been needed: it would have to know the sum of all squares.
 func (t keptSum) four(e *grid.Env, _ u32) []f32 {
 	e.K.Require(false, "residual vector of %d elements beside a norm: want a multiple of %d where a product's input is fixed point", t.N, i4.Columns)
-	return zeros(e)(e.K.U32(0), 4)
+	return zeros(e)(e.K.U32(0))
 }

@@ -10,9 +10,8 @@ import (
 	"github.com/mkgen/mkgen/tasks/internal/rule"
 )
 
-// Vector reads n = 2 or 4 consecutive elements of an f32 vector, from element
-// at on, a multiple of n.
-type Vector func(at u32, n int) []f32
+// Vector reads elements at to at + 3 of an f32 vector, at a multiple of 4.
+type Vector func(at u32) []f32
 
 // Source is a vector of f32 that all consumer threads read together, four elements each
 // at a time.
@@ -27,12 +26,12 @@ type Source interface {
 
 func (v Vector) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
 	e.EachConsumer(n/4, func(i u32) {
-		x := v(i.MulC(4), 4)
+		x := v(i.MulC(4))
 		begin(i)(x)
 	})
 }
 
-func (v Vector) four(_ *grid.Env, i u32) []f32 { return v(i.MulC(4), 4) }
+func (v Vector) four(_ *grid.Env, i u32) []f32 { return v(i.MulC(4)) }
 
 // EitherSource is a where p, the same in all threads, holds, and b elsewhere.
 func EitherSource(p dsl.Pred, a, b Source) Source { return choice{p, a, b} }
@@ -47,13 +46,13 @@ func (c choice) elements(e *grid.Env, n int, begin func(i u32) func(x []f32)) {
 }
 
 func (c choice) four(e *grid.Env, i u32) []f32 {
-	of := func(s Source) Vector { return func(u32, int) []f32 { return s.four(e, i) } }
-	return Either(e, c.p, of(c.a), of(c.b))(e.K.U32(0), 4)
+	of := func(s Source) Vector { return func(u32) []f32 { return s.four(e, i) } }
+	return Either(e, c.p, of(c.a), of(c.b))(e.K.U32(0))
 }
 
 // FromBuf is the Vector of a buffer.
 func FromBuf(x dsl.Buf[dsl.F32]) Vector {
-	return func(at u32, n int) []f32 { return x.LoadN(at, n) }
+	return func(at u32) []f32 { return x.LoadN(at, 4) }
 }
 
 // Embedding is a matrix of token embeddings.
@@ -109,15 +108,15 @@ func checkEmbedding(e *grid.Env, n, vocab int, token u32) bool {
 }
 
 func zeros(e *grid.Env) Vector {
-	return func(_ u32, n int) []f32 { return slices.Repeat([]f32{e.K.F32(0)}, n) }
+	return func(u32) []f32 { return slices.Repeat([]f32{e.K.F32(0)}, 4) }
 }
 
 // pairs reads a read-only bf16 vector; pair says where the pair with element at,
 // an even number, lies.
 func pairs(table dsl.Buf[dsl.BF16x2], pair func(at u32) dsl.Val[dsl.U64]) Vector {
-	return func(at u32, n int) []f32 {
+	return func(at u32) []f32 {
 		var out []f32
-		for _, p := range table.LoadN(pair(at), n/2, dsl.CacheHint(dsl.NonCoherent)) {
+		for _, p := range table.LoadN(pair(at), 2, dsl.CacheHint(dsl.NonCoherent)) {
 			lo, hi := dsl.Unpack(p)
 			out = append(out, lo, hi)
 		}
@@ -127,17 +126,17 @@ func pairs(table dsl.Buf[dsl.BF16x2], pair func(at u32) dsl.Val[dsl.U64]) Vector
 
 // Either reads a where p holds and b elsewhere.
 func Either(e *grid.Env, p dsl.Pred, a, b Vector) Vector {
-	return func(at u32, n int) []f32 {
-		vs := dsl.NewArray(e.K.F32(0), n, "v")
+	return func(at u32) []f32 {
+		vs := dsl.NewArray(e.K.F32(0), 4, "v")
 		set := func(from Vector) func() {
 			return func() {
-				for i, x := range from(at, n) {
+				for i, x := range from(at) {
 					vs[i].Set(x)
 				}
 			}
 		}
 		e.K.IfElse(p, set(a), set(b))
-		out := make([]f32, n)
+		out := make([]f32, 4)
 		for i, v := range vs {
 			out[i] = v.Get()
 		}
@@ -269,8 +268,8 @@ func Scaled(e *grid.Env, v Vector, factor float64) Vector {
 	if factor == 1 {
 		return v
 	}
-	return func(at u32, n int) []f32 {
-		x := v(at, n)
+	return func(at u32) []f32 {
+		x := v(at)
 		for i := range x {
 			x[i] = x[i].Mul(e.K.F32(factor))
 		}

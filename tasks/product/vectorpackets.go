@@ -121,18 +121,12 @@ func (h packetSource) four(e *grid.Env, i u32) []f32 { return h.of(h.LL.Load(e, 
 // Residual is the vector, a residual vector, for all consumers.
 func (h *VectorPackets) Residual() Source { return packetSource{h, fourOf} }
 
-// Vector is a residual vector of which a few elements are waited for each time they are read, four at a time.
+// Vector is a residual vector of which a few elements are waited for each time they are read.
 func (h *VectorPackets) Vector(e *grid.Env) Vector {
-	return func(at u32, n int) []f32 {
-		if n != 4 {
-			e.K.Require(false, "vector packets: %d elements, want 4", n)
-			return zeros(e)(at, n)
-		}
-		return packetSource{h, fourOf}.four(e, at.DivC(4))
-	}
+	return func(at u32) []f32 { return packetSource{h, fourOf}.four(e, at.DivC(4)) }
 }
 
 // HandResidual is AddResidual whose sums are passed in LL packets. Each of also gets them as they are passed.
 func HandResidual(e *grid.Env, x *VectorPackets, old Vector, also ...Keep) FourRows {
-	return func(row u32, y []f32) { x.StoreFour(e, row.DivC(4), added(old(row, 4), y), also...) }
+	return func(row u32, y []f32) { x.StoreFour(e, row.DivC(4), added(old(row), y), also...) }
 }

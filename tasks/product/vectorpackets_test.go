@@ -48,7 +48,7 @@ func TestResidualVectorsInPackets(t *testing.T) {
 			norm := product.NormInput{N: n, X: h.Residual(), Dst: input, None: true}
 			norm.Emit(e, r.K.U32(0)) // waits for all of them, too
 			e.EachConsumer(n/4, func(i dsl.Val[dsl.U32]) {
-				seen.StoreN(mine.Add(i.MulC(4)), h.Vector(e)(i.MulC(4), 4))
+				seen.StoreN(mine.Add(i.MulC(4)), h.Vector(e)(i.MulC(4)))
 			})
 		}, nil)
 		got := r.Run()
