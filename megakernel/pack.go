@@ -44,6 +44,9 @@ func headCoded(t Tensors) bool {
 // Packer packs blocks of the buffer "weights". Not safe for concurrent use:
 // every goroutine has its own.
 type Packer struct {
+	// CheckCodes refuses codes whose weights are not finite as bf16, by tensor and position.
+	CheckCodes bool
+
 	mk      *Kernel
 	read    func(f func(row) error) error
 	coded   Coded // of the layers' matrices; nil: they are rounded
@@ -137,7 +140,7 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 		return piece.Tiles * size, p.across(dst[:piece.Tiles*size], piece, m, o, names, read)
 	}
 	if coded != nil && m.Format.Bits() < 16 {
-		return piece.Tiles * size, codedTiles(coded, dst, piece, m, o, names)
+		return piece.Tiles * size, p.codedTiles(coded, dst, piece, m, o, names)
 	}
 	for n := range piece.Tiles {
 		first := (piece.Tile + n) * pipeline.TileRows
@@ -159,7 +162,7 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 }
 
 // codedTiles packs a piece whose codes there are.
-func codedTiles(from Coded, dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin,
+func (p *Packer) codedTiles(from Coded, dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin,
 	names []string) error {
 	groups, size := m.Format.Scales(m.K), int(m.TileBytes())
 	for n := range piece.Tiles {
@@ -171,10 +174,15 @@ func codedTiles(from Coded, dst []byte, piece *pipeline.Piece, m *pipeline.Matri
 			if err := from.Int4Row(names[which], row, v.Codes, v.Scales, v.Zeros); err != nil {
 				return err
 			}
+			if p.CheckCodes {
+				if column, weight := m.Format.NotFinite(v); column >= 0 {
+					return fmt.Errorf("%s: found %v at [%d, %d], want finite weights", names[which], weight, row, column)
+				}
+			}
 			rows[r] = v
 		}
 		if err := m.PackCoded(dst[n*size:][:size], &rows); err != nil {
-			return fmt.Errorf("%s: %w", names[0], err)
+			return fmt.Errorf("%s: %w", strings.Join(names, ", "), err)
 		}
 	}
 	return nil

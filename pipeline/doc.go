@@ -84,6 +84,7 @@
 //	balance.go chunks.go blocks.go across.go      who owns which tiles, and in which pieces they lie
 //	cost.go ringtime.go throttle.go               how fast a ring is; how far the producer may lead
 //	format.go pack.go int4.go e4m3blocks.go       the packed image and its formats
+//	finite.go                                     codes whose weights are not finite
 //	ring.go take.go tilering.go turns.go          device code: acquire and commit, wait and release
 //	ringonly.go landing.go                        device code: rings without weights, copies beside the ring
 //	watch.go                                      device code: waits at which a launch can be given up

@@ -221,7 +221,7 @@ func (f Format) int4Row(row []half.BF16, shape i4.Shape) *Int4Row {
 }
 
 // PackCoded writes one row tile of a matrix of integers or e4m3; a row that is nil is padding. A row of another form,
-// and a number that the format has no room for, is refused, and so is an e4m3 that is none.
+// and a number that the format has no room for, is refused. Weights that are not finite are NotFinite's to find.
 func (m *MatrixPlan) PackCoded(dst []byte, rows *[TileRows]*Int4Row) error {
 	shape, ok := m.Format.Int4(m.K)
 	switch {

@@ -3,7 +3,6 @@ package runtime
 import (
 	"context"
 	"fmt"
-	"math"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models/half"
@@ -23,7 +22,7 @@ func (l *load) check() error {
 		c, coded := l.t.(megakernel.Coded)
 		switch {
 		case blocks && coded:
-			l.t = finiteCodes{finiteBlocks{finite{l.t}, r}, c}
+			l.t, l.checkCodes = finiteCodes{finiteBlocks{finite{l.t}, r}, c}, true
 		case blocks:
 			l.t = finiteBlocks{finite{l.t}, r}
 		default:
@@ -56,12 +55,10 @@ func (f finite) Row(tensor string, row int, dst []half.BF16) error {
 
 // finiteAt refuses a bf16 that is not finite.
 func finiteAt(v half.BF16, tensor string, row, i int) error {
-	const exponent = 0x7f80
-	if v&exponent != exponent {
+	if v.IsFinite() {
 		return nil
 	}
-	x := v.Float32()
-	return fmt.Errorf("%s: found %v at [%d, %d], want finite weights", tensor, x, row, i)
+	return fmt.Errorf("%s: found %v at [%d, %d], want finite weights", tensor, v.Float32(), row, i)
 }
 
 // finiteBlocks are finite tensors that are read in blocks of rows.
@@ -88,27 +85,14 @@ func (f finiteBlocks) Reading(use func(row func(string, int, []half.BF16) ([]byt
 	})
 }
 
-// finiteCodes are finiteBlocks with codes, whose scales it looks at.
+// finiteCodes are finiteBlocks with codes, which a megakernel.Packer checks: it knows their format.
 type finiteCodes struct {
 	finiteBlocks
-	c megakernel.Coded
-}
-
-// Int4Row is megakernel.Coded's.
-func (f finiteCodes) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
-	if err := f.c.Int4Row(tensor, row, codes, scales, zeros); err != nil {
-		return err
-	}
-	for i, v := range scales {
-		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
-			return fmt.Errorf("%s: found the scale %v at [%d, %d], want finite weights", tensor, v, row, i)
-		}
-	}
-	return nil
+	megakernel.Coded
 }
 
 // HeadCoded is megakernel.CodedHead's: the LM head has the codes that it has without the check.
 func (f finiteCodes) HeadCoded() bool {
-	h, ok := f.c.(megakernel.CodedHead)
+	h, ok := f.Coded.(megakernel.CodedHead)
 	return ok && h.HeadCoded()
 }

@@ -130,6 +130,8 @@ type load struct {
 	kept    *imageFile // to write, too; nil: none
 	shown   int64      // done, as progress was told last
 
+	checkCodes bool // of every packer
+
 	mu          sync.Mutex // for all below
 	next        int        // the job to begin next
 	failed      int        // the least job that failed
@@ -212,6 +214,7 @@ func (l *load) tell() {
 // work packs jobs into this worker's staging memory, one while another is copied.
 func (l *load) work() {
 	packer := l.mk.NewPacker(l.t)
+	packer.CheckCodes = l.checkCodes
 	var stages [stagesEach]Staging
 	last := 0
 	defer func() {

@@ -383,3 +383,39 @@ func TestCheckedTensorsKeepTheirCodes(t *testing.T) {
 		require.True(t, bytes.Equal(want, images[1][name]), name)
 	}
 }
+
+// spoiledCodes are coded, all codes 1, with a NaN of e4m3 in one place.
+type spoiledCodes struct {
+	coded
+	tensor string
+}
+
+func (s spoiledCodes) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
+	err := s.coded.Int4Row(tensor, row, codes, scales, zeros)
+	for i := range codes {
+		codes[i] = 1
+	}
+	if tensor == s.tensor && row == 31 {
+		codes[7] = 0x7f
+	}
+	return err
+}
+
+// A packed matrix has rows of several tensors: the error names the one at fault, and its row.
+func TestCheckRefusesCodesThatAreNotFinite(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.TieEmbeddings = false
+	for _, format := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128} {
+		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Weights: format, Head: format})
+		require.NoError(t, err)
+		for _, tensor := range []string{"model.layers.1.mlp.up_proj.weight", "model.layers.0.self_attn.v_proj.weight",
+			"lm_head.weight"} {
+			w := spoiledCodes{tensor: tensor}
+			_, err := runtime.FromTensors(w, runtime.LoadOptions{Check: true}).Load(t.Context(), mk, newMemory(mk))
+			require.EqualError(t, err, tensor+": found NaN at [31, 7], want finite weights", format)
+			_, err = runtime.FromTensors(w, runtime.LoadOptions{}).Load(t.Context(), mk, newMemory(mk))
+			require.NoError(t, err, format)
+		}
+	}
+}

@@ -14,6 +14,9 @@ type BF16 uint16
 // Float32 returns the number, exactly.
 func (b BF16) Float32() float32 { return math.Float32frombits(uint32(b) << 16) }
 
+// IsFinite reports whether b is neither an infinity nor a NaN.
+func (b BF16) IsFinite() bool { return b&0x7f80 != 0x7f80 }
+
 // BF16Of returns the bf16 nearest to x, ties to even. What is beyond the largest by half a unit becomes an infinity; a
 // NaN becomes a quiet one of the same sign.
 func BF16Of(x float32) BF16 {
