@@ -1,10 +1,12 @@
 package quant
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
+	"unicode/utf8"
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
@@ -102,6 +104,9 @@ func readFile(text func(name string) ([]byte, error), name string, p *problem.Li
 	}
 	if !json.Valid(raw) {
 		return nil, fmt.Errorf("%s: found text that is not JSON, want an object", name)
+	}
+	if !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) || !utf8.Valid(raw) {
+		return nil, fmt.Errorf("%s: found %s, want an object of UTF-8 text", name, show(raw))
 	}
 	path := ""
 	if name != checkpoint.ConfigFile {

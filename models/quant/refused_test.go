@@ -222,10 +222,15 @@ func TestQuantisedTensorsNeedAConfiguration(t *testing.T) {
 	files["config.json"].Data = []byte("{}")
 	requireRefused(t, files,
 		`found I32 of a quantised weight, want a quantization_config in config.json, which says what it means`)
-	files["config.json"].Data = []byte("[]")
-	requireRefused(t, files, `found [], want an object of UTF-8 text`)
-	files["config.json"].Data = []byte("{")
-	requireRefused(t, files, `config.json: found text that is not JSON, want an object`)
+	for text, want := range map[string]string{
+		"[ 1 ]":                   `checkpoint: config.json: found [ 1 ], want an object of UTF-8 text`,
+		"null":                    `checkpoint: config.json: found null, want an object of UTF-8 text`,
+		`{"a": "` + "\xff" + `"}`: `checkpoint: config.json: found {"a": "?"}, want an object of UTF-8 text`,
+		"{":                       `checkpoint: config.json: found text that is not JSON, want an object`,
+	} {
+		files["config.json"].Data = []byte(text)
+		requireRefused(t, files, want)
+	}
 	delete(files, "config.json")
 	requireRefused(t, files, `config.json`)
 }

@@ -38,6 +38,13 @@ func format(t *testing.T, name string) Format {
 	return f
 }
 
+// copied is a copy of a directory.
+func copied(t *testing.T, from string) string {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(from)))
+	return dir
+}
+
 // weights reads all of a matrix.
 func weights(t *testing.T, m *quant.Matrix) []float32 {
 	all := make([]float32, m.Rows*m.Cols)
@@ -188,6 +195,10 @@ func TestRefused(t *testing.T) {
 	require.ErrorContains(t, err, "nobody: found neither model.safetensors nor model.safetensors.index.json")
 	_, err = Checkpoint(t.Context(), tiny, tiny, Options{Format: format(t, "i8")})
 	require.ErrorContains(t, err, "want an empty directory or none")
+	null := copied(t, tiny)
+	require.NoError(t, os.WriteFile(filepath.Join(null, checkpoint.ConfigFile), []byte("null"), 0o644))
+	_, err = Checkpoint(t.Context(), null, out, Options{Format: format(t, "i8")})
+	require.EqualError(t, err, "checkpoint "+null+": config.json: found null, want an object of UTF-8 text")
 
 	entries, err := os.ReadDir(above)
 	require.NoError(t, err)
@@ -198,8 +209,7 @@ func TestRefused(t *testing.T) {
 
 // TestWeightsThatAreNotFiniteAreRefused changes one weight of a copy.
 func TestWeightsThatAreNotFiniteAreRefused(t *testing.T) {
-	dir, above := t.TempDir(), t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS(tiny)))
+	dir, above := copied(t, tiny), t.TempDir()
 	path := filepath.Join(dir, checkpoint.SingleFile)
 	text, err := os.ReadFile(path)
 	require.NoError(t, err)
