@@ -34,17 +34,7 @@ func follow(path string) (string, error) {
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
 		return "", named(path, err)
 	}
-	target := path
-	for range mostLinks {
-		to, err := os.Readlink(target)
-		if err != nil { // no link, or nothing there
-			break
-		}
-		if dir, _ := split(target); !filepath.IsAbs(to) {
-			to = dir + string(filepath.Separator) + to // not cleaned: dir/.. is not its parent if dir is a link
-		}
-		target = to
-	}
+	target := linked(path)
 	if _, name := split(target); name == "" || name == "." || name == ".." {
 		return refuse("it leads to %s, want a file", target)
 	}
@@ -52,6 +42,21 @@ func follow(path string) (string, error) {
 		return refuse("its link does not say which file it leads to") // one that is open and was removed
 	}
 	return target, nil
+}
+
+// linked is what path leads to, by as many links as there are.
+func linked(path string) string {
+	for range mostLinks {
+		to, err := os.Readlink(path)
+		if err != nil { // no link, or nothing there
+			break
+		}
+		if dir, _ := split(path); !filepath.IsAbs(to) {
+			to = dir + string(filepath.Separator) + to // not cleaned: dir/.. is not its parent if dir is a link
+		}
+		path = to
+	}
+	return path
 }
 
 // split is a path's directory, not cleaned, and what is behind its last separator.

@@ -46,63 +46,23 @@ func Check(path string) error {
 	return nil
 }
 
-// Dir makes a directory that fill fills: under a passing name beside it, so that after an error, or a crash, there is
-// none of this name. It must not be there yet, or be empty. The files' content should have been synchronised by fill.
-// The directories above it are made, and stay. Errors of its own name path.
-func Dir(path string, fill func(dir string) error) error {
-	if err := CheckDir(path); err != nil {
-		return err
-	}
-	path = filepath.Clean(path)
-	above := filepath.Dir(path)
-	if err := os.MkdirAll(above, 0o777); err != nil {
-		return named(path, err)
-	}
-	passing, err := os.MkdirTemp(above, ".mkgen-*")
-	if err != nil {
-		return named(path, err)
-	}
-	defer os.RemoveAll(passing) // nothing is there once it is renamed
-	if err := fill(passing); err != nil {
-		return err
-	}
-	err = os.Chmod(passing, 0o755)
-	if err == nil {
-		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
-			err = nil
-		}
-	}
-	if err == nil {
-		err = os.Rename(passing, path)
-	}
-	if err != nil {
-		return named(path, err)
-	}
-	return nil
-}
-
-// CheckDir refuses what Dir does before it calls fill: a directory that has something in it, and a file.
-func CheckDir(path string) error {
-	if path == "" {
-		return errors.New("the name of a directory to write is empty")
-	}
-	entries, err := os.ReadDir(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
-		return named(path, err)
-	case len(entries) > 0:
-		return fmt.Errorf("write %s: it is there and has %s in it, want an empty directory or none", path, entries[0].Name())
-	}
-	return nil
-}
-
-// passing is a new file that is to become another.
+// passing is a new file, or directory, that is to become another.
 type passing struct {
 	target string
 	file   *os.File
 	made   []string // directories, the deepest last
+}
+
+// above makes the directory that target is to be in.
+func (p *passing) above() error {
+	dir, _ := split(p.target)
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		p.made = append([]string{d}, p.made...)
+	}
+	return os.MkdirAll(dir, 0o777)
 }
 
 // undo removes the directories that were made, as far as nobody else has used them.
@@ -122,14 +82,8 @@ func beside(path string) (*passing, error) {
 		return nil, err
 	}
 	p := &passing{target: target}
-	dir, _ := split(target)
-	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
-			break
-		}
-		p.made = append([]string{d}, p.made...)
-	}
-	if err = os.MkdirAll(dir, 0o777); err == nil {
+	if err = p.above(); err == nil {
+		dir, _ := split(target)
 		p.file, err = os.CreateTemp(dir, ".mkgen-*")
 	}
 	if err != nil {

@@ -1,7 +1,6 @@
 package atomicfile
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -150,32 +149,4 @@ func TestNamesOfOneFile(t *testing.T) {
 	for _, pair := range [][2]string{{"f", "g"}, {"g", "f"}, {"d/new", "new"}, {"d/x", "d/y"}} {
 		require.False(t, Same(pair[0], pair[1]), "%q", pair)
 	}
-}
-
-// TestADirectoryAppearsWholeOrNotAtAll: what fill does is seen under the name only after it returns.
-func TestADirectoryAppearsWholeOrNotAtAll(t *testing.T) {
-	above := t.TempDir()
-	path := filepath.Join(above, "a", "b")
-	fill := func(dir string) error {
-		requireNames(t, filepath.Join(above, "a"), filepath.Base(dir))
-		return os.WriteFile(filepath.Join(dir, "f"), []byte("x"), 0o644)
-	}
-	require.NoError(t, Dir(path, fill))
-	requireNames(t, filepath.Join(above, "a"), "b")
-	requireText(t, filepath.Join(path, "f"), "x")
-	require.ErrorContains(t, Dir(path, fill), "b: it is there and has f in it, want an empty directory or none")
-	require.ErrorContains(t, Dir(filepath.Join(path, "f"), fill), "not a directory")
-	require.EqualError(t, Dir("", fill), "the name of a directory to write is empty")
-
-	empty := filepath.Join(above, "empty")
-	require.NoError(t, os.Mkdir(empty, 0o755))
-	failed := errors.New("failed")
-	require.ErrorIs(t, Dir(empty, func(dir string) error {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, "half"), nil, 0o644))
-		return failed
-	}), failed)
-	requireNames(t, empty)
-	require.NoError(t, Dir(empty, func(dir string) error { return os.WriteFile(filepath.Join(dir, "f"), nil, 0o644) }))
-	requireNames(t, empty, "f")
-	requireNames(t, above, "a", "empty")
 }
