@@ -2,6 +2,7 @@ package quantise
 
 import (
 	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/quant"
@@ -24,44 +25,91 @@ const tried = 12
 // formula as long as it helps. A scale is negative where the lowest code, which has no opposite, then serves the
 // largest weight.
 func (r rounder) ints(w []float32, codes []int8) (scale float32) {
-	low, high := float32(0), float32(0)
+	g := group{rounder: r, w: w, most: float32(int(1)<<(r.format.bits-1) - 1)} // 7 or 127
 	for _, x := range w {
-		low, high = min(low, x), max(high, x)
+		g.low, g.high = min(g.low, x), max(g.high, x)
 	}
-	if low == 0 && high == 0 {
+	if g.low == 0 && g.high == 0 {
 		clear(codes)
 		return 1
 	}
-	most := float32(int(1)<<(r.format.bits-1) - 1) // 7 or 127
-	reach := max(-low, high)
+	g.prescale()
+	reach := max(-g.low, g.high)
 	sign := float32(1)
-	if high > -low {
+	if g.high > -g.low {
 		sign = -1
 	}
 	best := fit{err: math.Inf(1)}
-	step := 6 / (most * (tried + 1))
+	step := 6 / (g.most * (tried + 1))
 	for i := range tried {
 		// The first reaches the largest weight with the lowest code, −8 or −128.
-		s := sign * reach / ((most + 1) * (1 + step*float32(i)))
-		best = best.or(r.try(w, s, most))
+		s := sign * reach / ((g.most + 1) * (1 + step*float32(i)))
+		best = best.or(g.try(s))
 	}
-	best = best.or(r.try(w, reach/most, most))
-	if math.IsInf(best.err, 0) { // weights so small that no scale of this type is
-		clear(codes)
-		return 1
-	}
+	best = best.or(g.try(reach / g.most))
 	for range tried {
-		better := best.or(r.try(w, float32(best.wq/best.qq), most))
+		better := best.or(g.try(float32(best.wq / best.qq)))
 		if better.err >= best.err {
 			break
 		}
 		best = better
 	}
 	inverse := 1 / best.scale
-	for i, x := range w {
-		codes[i] = int8(code(x, inverse, most))
+	for i, x := range g.w {
+		codes[i] = int8(code(x, inverse, g.most))
 	}
-	return best.scale
+	return shift(best.scale, g.exponent)
+}
+
+// group is weights that share a scale, over 2^exponent, the least and the largest of them, and the largest code.
+type group struct {
+	rounder
+	w               []float32
+	exponent        int
+	low, high, most float32
+}
+
+// prescale divides weights whose squares may be no float32s by a power of two.
+func (g *group) prescale() {
+	reach := max(-g.low, g.high)
+	if 0x1p-40 < reach && reach < 0x1p40 {
+		return
+	}
+	_, g.exponent = math.Frexp(float64(reach))
+	g.w = slices.Clone(g.w)
+	for i, x := range g.w {
+		g.w[i] = shift(x, -g.exponent)
+	}
+	g.low, g.high = shift(g.low, -g.exponent), shift(g.high, -g.exponent)
+}
+
+// shift is x times 2^n.
+func shift(x float32, n int) float32 {
+	if n == 0 {
+		return x
+	}
+	return float32(math.Ldexp(float64(x), n))
+}
+
+// stored rounds a scale to its type. Where that is 0 it is the least number of the type.
+func (g *group) stored(scale float32) float32 {
+	of := quant.Round(shift(scale, g.exponent), g.dtype)
+	if of == 0 {
+		least := map[models.DType]float64{models.BF16: 0x1p-133, models.F16: 0x1p-24, models.F32: 0x1p-149}[g.dtype]
+		of = float32(math.Copysign(least, float64(scale)))
+	}
+	return shift(of, -g.exponent)
+}
+
+// overflows reports whether a weight that a reader computes with a scale is not finite.
+func (g *group) overflows(scale float32) bool {
+	for _, x := range []float32{g.low, g.high} {
+		x = quant.Round(shift(code(x, 1/scale, g.most)*scale, g.exponent), g.dtype)
+		if x-x != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // fit is a scale, the squared error of the codes that follow from it, and what a better scale for these follows from.
@@ -79,13 +127,12 @@ func (f fit) or(g fit) fit {
 }
 
 // try computes the fit of a scale, rounded to its type. Four sums run side by side, in float32: a group is short.
-func (r rounder) try(w []float32, scale, most float32) fit {
-	scale = quant.Round(scale, r.dtype)
-	inverse := 1 / scale
-	if scale == 0 || math.IsInf(float64(inverse), 0) || math.IsInf(float64(scale), 0) {
+func (g *group) try(scale float32) fit {
+	scale = g.stored(scale)
+	if g.overflows(scale) {
 		return fit{err: math.Inf(1)}
 	}
-	f := fit{scale: scale}
+	f, w, most, inverse := fit{scale: scale}, g.w, g.most, 1/scale
 	for len(w) > 0 {
 		part := w[:min(len(w), 256)]
 		w = w[len(part):]
@@ -137,10 +184,15 @@ func (r rounder) floats(w []float32, codes []int8) (scale float32) {
 		least = -24
 	}
 	exponent = max(exponent, least)
-	for i, x := range w {
-		codes[i] = int8(toE4M3(math.Ldexp(float64(x), -exponent)))
+	scale = float32(math.Ldexp(1, exponent))
+	limit, top := 448.0, toE4M3(math.Ldexp(float64(most), -exponent))
+	if x := r.weight(int8(top), scale); x-x != 0 { // rounded up beyond the type's largest number
+		limit = float64(quant.FromE4M3(top - 1))
 	}
-	return float32(math.Ldexp(1, exponent))
+	for i, x := range w {
+		codes[i] = int8(toE4M3(min(max(math.Ldexp(float64(x), -exponent), -limit), limit)))
+	}
+	return scale
 }
 
 // toE4M3 is the e4m3 nearest to x, of at most 448, ties to even.

@@ -66,9 +66,34 @@ func TestGroupsOfNothing(t *testing.T) {
 		require.Equal(t, float32(1), rounder{Format{float: true}, dtype}.floats(make([]float32, 3), codes))
 		require.Equal(t, []int8{0, 0, 0}, codes)
 	}
-	codes := []int8{1} // no binary16 is small enough to be a scale
-	require.Equal(t, float32(1), rounder{Format{bits: 8}, models.F16}.ints([]float32{0x1p-24}, codes))
-	require.Equal(t, []int8{0}, codes)
+}
+
+// TestWeightsAtTheEndsOfTheirType: where a scale, or a square, or what the nearest code stands for is beyond a float.
+func TestWeightsAtTheEndsOfTheirType(t *testing.T) {
+	for _, c := range []struct {
+		format string
+		dtype  models.DType
+		w      []float32
+		most   float64 // relative squared error
+	}{
+		{"i4g32", models.F16, []float32{65504, -65504}, 0.01}, {"i4g32", models.F16, []float32{65504, 3}, 1e-6},
+		{"i8", models.F16, []float32{65504, -65504}, 1e-4}, {"i8", models.F16, []float32{-65504}, 1e-4},
+		{"e4m3", models.F16, []float32{65504, -65504}, 0.004}, {"e4m3", models.F16, []float32{1, 65504}, 0.004},
+		{"i4g32", models.BF16, []float32{0x1.fep127, -0x1.fep127}, 0.01}, {"i8", models.BF16, []float32{0x1.fep127}, 1e-4},
+		{"e4m3", models.BF16, []float32{-0x1.fep127, 3e38}, 0.004}, {"i4g32", models.BF16, []float32{1e38, 9e37}, 0.01},
+		{"i4g32", models.F32, []float32{math.MaxFloat32, -math.MaxFloat32}, 0.01},
+		{"e4m3", models.F32, []float32{math.MaxFloat32}, 0.004}, {"i8", models.F32, []float32{math.MaxFloat32, 1e38}, 1e-4},
+		{"i4g32", models.BF16, []float32{1e-25, -1e-25}, 0.01}, {"i8", models.BF16, []float32{1e-39, -5e-40}, 0.01},
+		{"i8", models.F16, []float32{0x1p-24, 0x1p-23}, 0}, {"i4g32", models.F16, []float32{-0x1p-24}, 0},
+		{"i8", models.F32, []float32{0x1p-149, -0x1p-148}, 0}, {"e4m3", models.F16, []float32{0x1p-24}, 0},
+	} {
+		r, codes, scales := rounder{format(t, c.format), c.dtype}, make([]int8, 32), make([]float32, 1)
+		w := make([]float32, 32)
+		copy(w, c.w)
+		e := r.row(w, codes, scales)
+		require.LessOrEqual(t, e.Relative(), c.most, c)
+		require.Equal(t, scales[0], quant.Round(scales[0], c.dtype), "a number of its type: %v", c)
+	}
 }
 
 // TestE4M3IsTheNearest compares with every code, and ties with the even one.
