@@ -125,6 +125,10 @@ func (q *quantizeFlags) run(cmd *cobra.Command) error {
 	}
 	bar.End(last)
 	report.Sort()
+	for _, c := range report.Lost() {
+		fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: %s: found a squared error of %.3g, want less than 0.5: little of it is left\n",
+			c.Tensor, c.Relative)
+	}
 	file := quantizeReport{Report: report}
 	if before != nil {
 		after, err := q.measure(ctx, cmd, "perplexity after", q.out)

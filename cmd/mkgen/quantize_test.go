@@ -1,6 +1,8 @@
 package main
 
 import (
+	"bytes"
+	"encoding/binary"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -49,6 +51,38 @@ func TestQuantize(t *testing.T) {
 	require.Contains(t, stderr,
 		"compressed-tensors: 14 matrices of i4g32 with bf16 scales; the kernel's format is i4g32, which has just these codes and scales.")
 	require.NotEmpty(t, strings.TrimSpace(stdout))
+}
+
+// spoiled is a copy of a checkpoint of one file in which change changes the bytes of a tensor.
+func spoiled(t *testing.T, from, tensor string, change func(data []byte)) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(from)))
+	path := filepath.Join(dir, "model.safetensors")
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	header := text[8:][:binary.LittleEndian.Uint64(text)]
+	var tensors map[string]struct {
+		Offsets [2]int `json:"data_offsets"`
+	}
+	require.NoError(t, json.Unmarshal(header, &tensors))
+	at, ok := tensors[tensor]
+	require.True(t, ok, tensor)
+	change(text[8+len(header):][at.Offsets[0]:at.Offsets[1]])
+	require.NoError(t, os.WriteFile(path, text, 0o644))
+	return dir
+}
+
+// TestQuantizeTellsOfWhatIsLost where no scale of a format is small enough.
+func TestQuantizeTellsOfWhatIsLost(t *testing.T) {
+	const up = "model.layers.0.mlp.up_proj.weight"
+	dir := spoiled(t, "../../models/checkpoint/testdata/single_f32", up, func(data []byte) {
+		copy(data, bytes.Repeat([]byte{1, 0, 0, 0}, len(data)/4)) // the least float32
+	})
+	code, _, stderr := mkgen("quantize", "--checkpoint", dir, "--format", "e4m3", "--out", t.TempDir())
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stderr, "mkgen: "+up+": found a squared error of 1, want less than 0.5: little of it is left\n")
+	require.Equal(t, 1, strings.Count(stderr, "little of it is left"), stderr)
 }
 
 func TestQuantizeCalledWrongly(t *testing.T) {

@@ -47,3 +47,13 @@ func (r *Report) add(m *quant.Matrix, now *rounded, o Options) {
 func (r *Report) Sort() {
 	slices.SortStableFunc(r.Tensors, func(a, b Cost) int { return cmp.Compare(b.Relative, a.Relative) })
 }
+
+// Lost returns the tensors whose squared error is half of their squares or more: little of them is left.
+func (r *Report) Lost() (list []Cost) {
+	for _, c := range r.Tensors {
+		if c.Relative >= 0.5 {
+			list = append(list, c)
+		}
+	}
+	return list
+}
