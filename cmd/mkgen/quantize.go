@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 
@@ -129,6 +130,9 @@ func (q *quantizeFlags) run(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: %s: found a squared error of %.3g, want less than 0.5: little of it is left\n",
 			c.Tensor, c.Relative)
 	}
+	if err := q.print(cmd, report); err != nil {
+		return err
+	}
 	file := quantizeReport{Report: report}
 	if before != nil {
 		after, err := q.measure(ctx, cmd, "perplexity after", q.out)
@@ -137,17 +141,16 @@ func (q *quantizeFlags) run(cmd *cobra.Command) error {
 		}
 		file.Perplexity = &perplexities{Computed: computedBy, Window: before.window, Bytes: before.bytes,
 			Before: before.Result, After: after.Result}
+		file.Perplexity.print(cmd.OutOrStdout())
 	}
-	if q.report != "" {
-		text, err := json.MarshalIndent(file, "", "  ")
-		if err == nil {
-			err = atomicfile.Write(q.report, append(text, '\n'))
-		}
-		if err != nil {
-			return err
-		}
+	if q.report == "" {
+		return nil
 	}
-	return q.print(cmd, file)
+	text, err := json.MarshalIndent(file, "", "  ")
+	if err != nil {
+		return err
+	}
+	return atomicfile.Write(q.report, append(text, '\n'))
 }
 
 // measured is the result of one model, and what it is of.
@@ -194,8 +197,8 @@ func (q *quantizeFlags) measure(ctx context.Context, cmd *cobra.Command, what, d
 // shownTensors is how many of the worst tensors the table has.
 const shownTensors = 12
 
-// print writes the table and what else there is to say.
-func (q *quantizeFlags) print(cmd *cobra.Command, r quantizeReport) error {
+// print writes the table and what else there is to say of the errors.
+func (q *quantizeFlags) print(cmd *cobra.Command, r *quantise.Report) error {
 	w := cmd.OutOrStdout()
 	t := table.New("TENSOR", ">ROWS", ">COLUMNS", ">SQUARED ERROR", ">DB", ">LARGEST", ">RMS WEIGHT")
 	for _, c := range r.Tensors[:min(shownTensors, len(r.Tensors))] {
@@ -213,12 +216,13 @@ func (q *quantizeFlags) print(cmd *cobra.Command, r quantizeReport) error {
 	if len(r.LeftOut) > 0 {
 		fmt.Fprintf(w, "left out, weights of other formats: %s\n", strings.Join(r.LeftOut, ", "))
 	}
-	if p := r.Perplexity; p != nil {
-		fmt.Fprintf(w, "perplexity of %d tokens: %.4f before, %.4f after (%.4f and %.4f bits a byte), by %s\n",
-			p.Before.Tokens, p.Before.Perplexity(), p.After.Perplexity(), p.bitsPerByte(p.Before), p.bitsPerByte(p.After),
-			p.Computed)
-	}
 	return nil
+}
+
+func (p *perplexities) print(w io.Writer) {
+	fmt.Fprintf(w, "perplexity of %d tokens: %.4f before, %.4f after (%.4f and %.4f bits a byte), by %s\n",
+		p.Before.Tokens, p.Before.Perplexity(), p.After.Perplexity(), p.bitsPerByte(p.Before), p.bitsPerByte(p.After),
+		p.Computed)
 }
 
 // bitsPerByte is a cross entropy, spread over the text.

@@ -85,6 +85,15 @@ func TestQuantizeTellsOfWhatIsLost(t *testing.T) {
 	require.Equal(t, 1, strings.Count(stderr, "little of it is left"), stderr)
 }
 
+// A report that cannot be written any more costs neither the checkpoint nor the table.
+func TestQuantizePrintsItsTableBeforeTheReport(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "both.json")
+	code, stdout, stderr := mkgen("quantize", "--checkpoint", bundledTiny, "--format", "i8", "--out", path, "--report", path)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "mkgen: write "+path+": it is there and no regular file")
+	require.Regexp(t, `(?s)^TENSOR .*\nand 2 with less\n.*of i8, 14 matrices; as it was: embeddings, lm_head\n$`, stdout)
+}
+
 func TestQuantizeCalledWrongly(t *testing.T) {
 	dir := t.TempDir()
 	for _, c := range []struct {
