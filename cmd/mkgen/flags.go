@@ -15,6 +15,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // count is a flag that is a whole number from 1; absent it is 0.
@@ -173,14 +174,19 @@ type choice struct {
 	chose     *chosenBy              // of --profile, once it is read
 }
 
+// ignoreField adds the flag whose fields of config.json models.Reading ignores.
+func ignoreField(f *pflag.FlagSet, fields *[]string) {
+	f.StringSliceVar(fields, "ignore-field", nil,
+		"`name`s of unknown fields of config.json to pass over: they must not change the mathematics")
+}
+
 // modelFlags adds the flags that say which model.
 func (c *choice) modelFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&c.model, "model", "m", "", "registered `name` of the model (mkgen models lists them)")
 	f.StringVar(&c.config, "config", "", "Hugging Face config.json `file` of a model instead (docs/families.md)")
-	f.StringSliceVar(&c.ignore, "ignore-field", nil,
-		"`name`s of unknown fields of config.json to pass over: they must not change the mathematics")
+	ignoreField(f, &c.ignore)
 	f.StringVar(&c.name, "name", "", "what the model of --config is called (default custom)")
 }
 

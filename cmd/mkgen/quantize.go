@@ -24,7 +24,11 @@ import (
 type quantizeFlags struct {
 	checkpoint, out, format, report, text string
 	head                                  bool
+	ignore                                []string // fields of config.json
 }
+
+// reading is how config.json files are read.
+func (q *quantizeFlags) reading() models.Reading { return models.Reading{Ignore: q.ignore} }
 
 func newQuantize() *cobra.Command {
 	var q quantizeFlags
@@ -63,6 +67,7 @@ and after, computed in float64 on the CPU: for small models.`,
 	f.StringVar(&q.format, "format", "", "`format` to round to: "+strings.Join(names, ", "))
 	f.StringVar(&q.out, "out", "", "`directory` to write, new or empty")
 	f.BoolVar(&q.head, "head", false, "round the LM head, too")
+	ignoreField(f, &q.ignore)
 	f.StringVar(&q.report, "report", "", "JSON `file` for the errors of all tensors, and the perplexities")
 	f.StringVar(&q.text, "text", "", "`file` of text whose perplexity is computed before and after")
 	return cmd
@@ -118,7 +123,7 @@ func (q *quantizeFlags) run(cmd *cobra.Command) error {
 	bar := progress.Start(cmd.ErrOrStderr(), "quantizing")
 	last := int64(-1)
 	report, err := quantise.Checkpoint(ctx, q.checkpoint, q.out,
-		quantise.Options{Format: format, Head: q.head, Digests: q.report != "",
+		quantise.Options{Format: format, Head: q.head, Digests: q.report != "", Reading: q.reading(),
 			Progress: func(done, total int64) { last = done; bar.Set(done, total) }})
 	if err != nil {
 		bar.End(-1)
@@ -165,7 +170,7 @@ func (q *quantizeFlags) measure(ctx context.Context, cmd *cobra.Command, what, d
 	if err != nil {
 		return nil, fmt.Errorf("--text: %w", err)
 	}
-	c, _, err := openModel(dir, models.Reading{})
+	c, _, err := openModel(dir, q.reading())
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -73,19 +74,7 @@ func (m *Model) match(how models.Reading) error {
 	}
 	var p problem.List
 	wanted := checkpoint.ShapesOf(m.config)
-	for name, shape := range wanted {
-		rows, columns := 1, shape[len(shape)-1]
-		if len(shape) > 1 {
-			rows = shape[0]
-		}
-		switch w := m.found[name]; {
-		case w == nil:
-			p.Add(&checkpoint.Problem{Tensor: name, Found: "nothing", Want: fmt.Sprintf("it, of shape %v", shape)})
-		case w.Rows != rows || w.Cols != columns:
-			p.Add(&checkpoint.Problem{Tensor: name, Found: fmt.Sprintf("%d rows of %d", w.Rows, w.Cols),
-				Want: fmt.Sprintf("%d of %d", rows, columns)})
-		}
-	}
+	m.lacks(wanted, &p)
 	for _, name := range m.names {
 		if wanted[name] == nil && !(m.config.TieEmbeddings && name == m.config.TensorName(models.RoleHead)) && !unread(name) {
 			p.Add(&checkpoint.Problem{Tensor: name, Found: m.found[name].Format.String(), Want: "no such tensor",
@@ -93,6 +82,30 @@ func (m *Model) match(how models.Reading) error {
 		}
 	}
 	return p.Err()
+}
+
+// Lacks returns what a model of a configuration needs and the checkpoint does not have, or has in another shape.
+func (c *Checkpoint) Lacks(config models.Config) error {
+	var p problem.List
+	c.lacks(checkpoint.ShapesOf(config), &p)
+	return p.Err()
+}
+
+func (c *Checkpoint) lacks(wanted map[string][]int, p *problem.List) {
+	for _, name := range slices.Sorted(maps.Keys(wanted)) {
+		shape := wanted[name]
+		rows, columns := 1, shape[len(shape)-1]
+		if len(shape) > 1 {
+			rows = shape[0]
+		}
+		switch w := c.found[name]; {
+		case w == nil:
+			p.Add(&checkpoint.Problem{Tensor: name, Found: "nothing", Want: fmt.Sprintf("it, of shape %v", shape)})
+		case w.Rows != rows || w.Cols != columns:
+			p.Add(&checkpoint.Problem{Tensor: name, Found: fmt.Sprintf("%d rows of %d", w.Rows, w.Cols),
+				Want: fmt.Sprintf("%d of %d", rows, columns)})
+		}
+	}
 }
 
 // unread is whether a tensor says what only kernels with quantised activations or caches need, or

@@ -1,12 +1,14 @@
 package quantise
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
@@ -207,17 +209,59 @@ func TestRefused(t *testing.T) {
 	require.EqualError(t, err, `found "i5", want one of i4g128, i4g64, i4g32, i8, e4m3`)
 }
 
-// TestWeightsThatAreNotFiniteAreRefused changes one weight of a copy.
+// TestWeightsThatAreNotFiniteAreRefused changes the end of a copy's file: a matrix, and the norm behind it, which
+// is not rounded.
 func TestWeightsThatAreNotFiniteAreRefused(t *testing.T) {
-	dir, above := copied(t, tiny), t.TempDir()
-	path := filepath.Join(dir, checkpoint.SingleFile)
-	text, err := os.ReadFile(path)
-	require.NoError(t, err)
-	copy(text[len(text)-20_000:], "\xc0\x7f\xc0\x7f") // the last matrix is model.layers.1.self_attn.v_proj, before norms
-	require.NoError(t, os.WriteFile(path, text, 0o644))
-	_, err = Checkpoint(t.Context(), dir, filepath.Join(above, "out"), Options{Format: format(t, "i4g32")})
-	require.ErrorContains(t, err, "found NaN at [")
-	entries, err := os.ReadDir(above)
-	require.NoError(t, err)
-	require.Empty(t, entries)
+	for want, end := range map[string]int{"model.layers.1.self_attn.q_proj.weight: found NaN at [": 20_000,
+		"model.norm.weight: found NaN at [0, 94], want finite weights": 4} {
+		dir, above := copied(t, tiny), t.TempDir()
+		path := filepath.Join(dir, checkpoint.SingleFile)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		copy(text[len(text)-end:], "\xc0\x7f\xc0\x7f")
+		require.NoError(t, os.WriteFile(path, text, 0o644))
+		_, err = Checkpoint(t.Context(), dir, filepath.Join(above, "out"), Options{Format: format(t, "i4g32")})
+		require.ErrorContains(t, err, want)
+		entries, err := os.ReadDir(above)
+		require.NoError(t, err)
+		require.Empty(t, entries)
+	}
+}
+
+// TestModelsThatAreNotWhatTheirConfigurationSaysAreRefused before anything is rounded; of other families nothing is
+// known.
+func TestModelsThatAreNotWhatTheirConfigurationSaysAreRefused(t *testing.T) {
+	for _, c := range []struct{ file, old, new, want string }{
+		{checkpoint.ConfigFile, `"hidden_size": 96,`, ``, "config.json: hidden_size: found nothing, want"},
+		{checkpoint.ConfigFile, `"num_attention_heads": 6`, `"num_attention_heads": -6`,
+			"config.json: num_attention_heads: found -6, want"},
+		{checkpoint.ConfigFile, `"intermediate_size": 352`, `"intermediate_size": 351`, "want"},
+		{checkpoint.ConfigFile, `"num_hidden_layers": 2`, `"num_hidden_layers": 3`,
+			"model.layers.2.mlp.down_proj.weight: found nothing, want it, of shape [96 352]"},
+		{checkpoint.ConfigFile, `"vocab_size": 320`, `"vocab_size": 319`,
+			"model.embed_tokens.weight: found 320 rows of 96, want 319 of 96"},
+		{checkpoint.SingleFile, `model.layers.1.mlp.up_proj.weight`, `model.layers.1.mlp.op_proj.weight`,
+			"model.layers.1.mlp.up_proj.weight: found nothing"},
+		{checkpoint.ConfigFile, `"hidden_size"`, `"tilt": 1, "hidden_size"`, "config.json: tilt: found 1, want a field known to this program"},
+		{checkpoint.ConfigFile, `"llama"`, `"unheard_of"`, ""},
+	} {
+		dir := copied(t, tiny)
+		path := filepath.Join(dir, c.file)
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Contains(t, string(text), c.old)
+		require.NoError(t, os.WriteFile(path, bytes.Replace(text, []byte(c.old), []byte(c.new), 1), 0o644))
+		o := Options{Format: format(t, "i8")}
+		_, err = Checkpoint(t.Context(), dir, filepath.Join(t.TempDir(), "out"), o)
+		if c.want == "" {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorContains(t, err, "checkpoint "+dir+": ")
+		require.ErrorContains(t, err, c.want)
+		if o.Reading.Ignore = []string{"tilt"}; strings.Contains(c.new, "tilt") {
+			_, err = Checkpoint(t.Context(), dir, filepath.Join(t.TempDir(), "out"), o)
+			require.NoError(t, err)
+		}
+	}
 }

@@ -2,6 +2,7 @@ package quantise
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +10,10 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/mkgen/mkgen/internal/atomicfile"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/quant"
 )
@@ -21,6 +24,8 @@ type Options struct {
 	Head       bool  // the LM head too, where it is a matrix of its own
 	ShardBytes int64 // of data in a file at most, but for a file of one matrix; 5 GB for 0, as transformers has it
 	Digests    bool  // the report has each tensor's Digest
+
+	Reading models.Reading // of config.json
 	// Progress, if not nil, is called with the bytes of the source that are done, and all of them.
 	Progress func(done, total int64)
 }
@@ -32,7 +37,8 @@ const shardBytes = 5e9
 // all. Every matrix called *_proj.weight is quantised; embeddings, norms, biases and, but for Options.Head, the LM head
 // are copied, as are the files beside the weights.
 //
-// Refused: an out that has something in it, a checkpoint that is quantised already, one that quant.Open refuses,
+// Refused: an out that has something in it, a checkpoint that is quantised already, one that quant.Open refuses, one of
+// a family that package models knows whose config.json it refuses, or whose tensors are missing or of another shape,
 // matrices whose columns are no multiple of the group, weights that are not finite. Errors name file or tensor.
 func Checkpoint(ctx context.Context, dir, out string, o Options) (*Report, error) {
 	c, err := quant.Open(dir)
@@ -66,6 +72,13 @@ func (j *job) prepare() error {
 	if method := j.source.Method(); method != "" {
 		return fmt.Errorf("found weights that are quantised already (%s), want those that they were made from", method)
 	}
+	text, err := j.source.Files().Text(checkpoint.ConfigFile)
+	if err != nil {
+		return err
+	}
+	if err := j.checkModel(text); err != nil {
+		return err
+	}
 	infos := j.source.Files().List()
 	pieces, ignored, err := plan(j.source, infos, j.o.Format, j.o.Head)
 	if err != nil {
@@ -80,13 +93,24 @@ func (j *job) prepare() error {
 		n, _ := info.Bytes()
 		j.total += n
 	}
-	text, err := j.source.Files().Text(checkpoint.ConfigFile)
-	if err != nil {
-		return err
-	}
 	j.config, err = configWith(text, j.o.Format, ignored)
 	j.report = Report{Format: j.o.Format.Name, Ignored: ignored}
 	return err
+}
+
+// checkModel compares the tensors with config.json, where it is of a family that is known and names them as it does.
+func (j *job) checkModel(text []byte) error {
+	config, _, err := j.o.Reading.ParseQuantised(bytes.NewReader(text))
+	var field *models.FieldError
+	switch {
+	case errors.As(err, &field) && strings.HasSuffix(field.Field, "model_type"):
+		return nil
+	case err != nil:
+		return fmt.Errorf("%s: %w", checkpoint.ConfigFile, err)
+	case config.TextPart || len(config.Skipped) > 0:
+		return nil
+	}
+	return j.source.Lacks(config)
 }
 
 // fill writes all files into dir, those of the weights last.
@@ -178,8 +202,14 @@ func (j *job) shard(w io.Writer, pieces []piece) error {
 	})
 }
 
-// copied writes a tensor as it is.
+// copied writes a tensor as it is, and refuses it where it is not finite.
 func (j *job) copied(w io.Writer, p *piece) error {
+	numbers := make([]float32, p.matrix.Cols)
+	for row := range p.matrix.Rows {
+		if err := finiteRow(p.matrix, row, numbers); err != nil {
+			return err
+		}
+	}
 	return j.source.Files().Reading(func(data func(string) []byte) error {
 		_, err := w.Write(data(p.info.Name))
 		return err
