@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -172,7 +173,7 @@ func openModel(dir string, how models.Reading) (c model, note string, err error)
 	if !quant.Quantised(dir) {
 		c, err := checkpoint.OpenWith(dir, how)
 		if err != nil {
-			return nil, "", err
+			return nil, "", cmp.Or(quant.Unstated(dir), err)
 		}
 		return c, rounding(c), nil
 	}

@@ -2,9 +2,11 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/models/checkpoint"
@@ -68,5 +70,30 @@ func TestAChatTemplateIsLookedAtBeforeTheWeights(t *testing.T) {
 			"1")
 		require.Equal(t, 2, code)
 		require.Regexp(t, `^mkgen: /v1/chat/completions will be refused: .*`+want+`.*\n`, stderr)
+	}
+}
+
+// Tensors show that a checkpoint is quantised, too, where its config.json does not say so any more.
+func TestQuantisedTensorsWithoutAConfigurationAreTold(t *testing.T) {
+	for fixture, tensor := range map[string]string{"ct_i4g32": "weight_packed", "gptq_i4g32": "qweight",
+		"fp8_block_exponents": "weight"} {
+		for _, config := range []string{"", `, "quantization_config": null`, `, "quantization_config": {}`} {
+			dir := t.TempDir()
+			require.NoError(t, os.CopyFS(dir, os.DirFS("../../models/quant/testdata/"+fixture)))
+			require.NoError(t, os.RemoveAll(filepath.Join(dir, "quantize_config.json"))) // GPTQ's, which would serve
+			path := filepath.Join(dir, "config.json")
+			var fields map[string]any
+			text, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, json.Unmarshal(text, &fields))
+			delete(fields, "quantization_config")
+			text, err = json.Marshal(fields)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, []byte(strings.TrimSuffix(string(text), "}")+config+"}"), 0o644))
+			code, _, stderr := mkgen("run", "--checkpoint", dir, "--max-tokens", "1", "1 2")
+			require.Equal(t, 1, code, "%s %s %s", fixture, config, stderr)
+			require.Regexp(t, `^mkgen: checkpoint \S+: model.safetensors: model\.\S+\.`+tensor+`: found \S+ of a quantised weight, `+
+				`want a quantization_config in config.json, which says what it means\n$`, stderr, fixture+config)
+		}
 	}
 }

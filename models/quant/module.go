@@ -53,6 +53,15 @@ func (m *module) foreign() bool {
 	return m.bad
 }
 
+// unstated refuses a quantised module.
+func (m *module) unstated() bool {
+	if leaf := m.quantisedLeaf(); leaf != "" {
+		m.problem(leaf, m.found[leaf].DType+" of a quantised weight",
+			"a quantization_config in config.json, which says what it means", "")
+	}
+	return m.bad
+}
+
 // problem adds what is wrong with one tensor.
 func (m *module) problem(leaf, found, want, why string) {
 	m.bad = true

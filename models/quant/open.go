@@ -115,8 +115,8 @@ func modules(files *checkpoint.Tensors, p *problem.List) []*module {
 func (c *Checkpoint) match(imp importer) error {
 	var p problem.List
 	all := modules(c.files, &p)
-	if imp == nil && slices.ContainsFunc(all, (*module).foreign) {
-		return p.Err() // of the first: the others would say the same
+	if imp == nil && (slices.ContainsFunc(all, (*module).foreign) || slices.ContainsFunc(all, (*module).unstated)) {
+		return unstatedError{p.Err()} // of the first: the others would say the same
 	}
 	for _, m := range all {
 		if leaf := m.quantisedLeaf(); leaf != "" {
@@ -136,13 +136,26 @@ func (c *Checkpoint) match(imp importer) error {
 	return p.Err()
 }
 
+// unstatedError is of quantised tensors in a checkpoint whose configuration says nothing of them.
+type unstatedError struct{ error }
+
+func (e unstatedError) Unwrap() error { return e.error }
+
+// Unstated returns the error of a checkpoint in directory dir that has quantised tensors, though its configuration says
+// nothing of them; nil of others.
+func Unstated(dir string) error {
+	c, err := Open(dir)
+	switch {
+	case err == nil:
+		return c.Close()
+	case errors.As(err, new(unstatedError)):
+		return err
+	}
+	return nil
+}
+
 // quantised adds the weight of a module that has a tensor, leaf, which only quantised ones have.
 func (c *Checkpoint) quantised(imp importer, m *module, leaf string) error {
-	if imp == nil {
-		m.problem(leaf, m.found[leaf].DType+" of a quantised weight",
-			"a quantization_config in config.json, which says what it means", "")
-		return nil
-	}
 	if yes, why := imp.quantised(m.name); !yes {
 		m.problem(leaf, m.found[leaf].DType+" of a quantised weight", anyFloat+" in "+m.full("weight"), why)
 		return nil

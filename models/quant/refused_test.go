@@ -220,8 +220,9 @@ func TestTensorsOfOtherPackagesAreRefusedOnce(t *testing.T) {
 func TestQuantisedTensorsNeedAConfiguration(t *testing.T) {
 	files := load(t, "testdata/ct_i4g32")
 	files["config.json"].Data = []byte("{}")
-	requireRefused(t, files,
-		`found I32 of a quantised weight, want a quantization_config in config.json, which says what it means`)
+	_, err := quant.OpenFS(files)
+	require.EqualError(t, err, "checkpoint: model.safetensors: model.layers.0.mlp.down_proj.weight_packed: found I32 of a "+
+		"quantised weight, want a quantization_config in config.json, which says what it means", "once")
 	for text, want := range map[string]string{
 		"[ 1 ]":                   `checkpoint: config.json: found [ 1 ], want an object of UTF-8 text`,
 		"null":                    `checkpoint: config.json: found null, want an object of UTF-8 text`,
