@@ -61,10 +61,12 @@ func targets(f *fields, field string) []target {
 	for _, text := range f.texts(field) {
 		t := target{text: text}
 		if pattern, ok := strings.CutPrefix(text, "re:"); ok {
-			if t.pattern, t.isPattern = matchStart(pattern); !t.isPattern {
-				f.problem(f.path+field, fmt.Sprintf("%q", text), "a pattern without them", whyPattern)
+			var no *notPattern
+			if t.pattern, no = matchStart(pattern); no != nil {
+				f.refusePattern(field, text, no)
 				continue
 			}
+			t.isPattern = true
 		}
 		list = append(list, t)
 	}

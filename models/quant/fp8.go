@@ -1,7 +1,6 @@
 package quant
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/mkgen/mkgen/models"
@@ -39,9 +38,9 @@ func newFP8(f *fields, dtype models.DType) importer {
 	f.raw("modules_to_convert")
 	for _, field := range []string{"modules_to_not_convert", "ignored_layers"} {
 		for _, text := range f.texts(field) {
-			p, ok := matchWhole(text)
-			if !ok {
-				f.problem(f.path+field, fmt.Sprintf("%q", text), "a pattern without them", whyPattern)
+			p, no := matchWhole(text)
+			if no != nil {
+				f.refusePattern(field, text, no)
 				continue
 			}
 			q.skipped = append(q.skipped, exception{text, p})

@@ -69,9 +69,9 @@ func (g *gptq) readDynamic(f *fields) {
 	rules := f.object("dynamic")
 	for _, name := range rules.names {
 		o := override{exclude: strings.HasPrefix(name, "-:")}
-		var ok bool
-		if o.pattern, ok = matchStart(strings.TrimPrefix(strings.TrimPrefix(name, "-:"), "+:")); !ok {
-			rules.refuse(name, "a pattern without them", whyPattern)
+		var no *notPattern
+		if o.pattern, no = matchStart(strings.TrimPrefix(strings.TrimPrefix(name, "-:"), "+:")); no != nil {
+			f.refusePattern("dynamic", name, no)
 			continue
 		}
 		r := rules.object(name)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/models"
@@ -106,19 +107,29 @@ func TestNamesOfModulesMatchAsInPython(t *testing.T) {
 		{"model.layers.0.", "model.layers.0.mlp", true}, {"model", "models.x", false}, {"a|b", "b.c", true},
 		{"lm_head", "lm_head", true},
 	} {
-		p, ok := matchWhole(c.exception)
-		require.True(t, ok)
+		p, no := matchWhole(c.exception)
+		require.Nil(t, no)
 		yes, _ := (&fp8{skipped: []exception{{c.exception, p}}}).quantised(c.module)
 		require.Equal(t, c.skipped, !yes, "%+v", c)
 	}
-	p, ok := matchStart(`.*\.(gate|up)_proj`)
-	require.True(t, ok)
+	p, no := matchStart(`.*\.(gate|up)_proj`)
+	require.Nil(t, no)
 	require.True(t, p.MatchString("model.layers.0.mlp.up_proj") && p.MatchString("x.up_proj.more") &&
 		!p.MatchString("up_proj"))
-	for _, bad := range []string{`(?!x)`, `(?<=x)y`, `(x)\1`, `(`, `x{2}`} {
-		_, ok := matchStart(bad)
-		require.False(t, ok, bad)
+	for bad, want := range map[string]string{`(?!x)`: "look-ahead", `(?<=x)y`: "look-behind", `(x)\1`: "back references",
+		`x{2}`: "counted", `a++`: "they are not supported", `(`: "missing closing )", `[`: "missing closing ]",
+		`*proj`: "missing argument to repetition operator", `a)(b`: "unexpected )", `[[:alpha:]]`: "something else in Python",
+		`a\pL`: "something else in Python", `\\\Qa`: "something else in Python", `a\z`: "something else in Python"} {
+		_, no := matchStart(bad)
+		require.NotNil(t, no, bad)
+		require.Contains(t, no.want+"; "+no.why, want, bad)
 	}
+	for depth := 990; depth < 1010; depth++ {
+		_, _ = matchStart(strings.Repeat("(", depth) + strings.Repeat(")", depth))
+	}
+	p, no = matchStart(`a\\pL`)
+	require.Nil(t, no)
+	require.True(t, p.MatchString(`a\pL`))
 	require.True(t, matchGlob("model.layers.?.mlp*").MatchString("model.layers.3.mlp.up_proj"))
 	require.False(t, matchGlob("model.layers.0").MatchString("model.layers.0.mlp"))
 	require.False(t, matchGlob("a.b").MatchString("axb"))
