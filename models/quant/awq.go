@@ -18,7 +18,11 @@ func newAWQ(f *fields) importer {
 			f.refuse(field, "4", "")
 		}
 	}
-	checkGroup(f, "group_size", a.group)
+	group := "group_size"
+	if f.raw(group) == nil && f.raw("q_group_size") != nil {
+		group = "q_group_size"
+	}
+	checkGroup(f, group, a.group)
 	a.symmetric = !f.boolean("zero_point", true)
 	for _, field := range []string{"version", "format", "checkpoint_format"} {
 		if f.text(field, "gemm") != "gemm" {

@@ -131,8 +131,8 @@ func (s *scheme) readStrategy(w *fields) {
 		s.rows = 1
 	case "group", "tensor_group":
 		s.rows, s.cols = 1, group
-		if group < 1 || group > 1<<20 {
-			w.refuse("group_size", "a positive number of columns", "")
+		if group < 1 || group > mostColumns {
+			w.refuse("group_size", wantColumns, "")
 			s.cols = 1
 		}
 	case "block":
@@ -152,6 +152,11 @@ func (s *scheme) check(w *fields) {
 			w.refuse("type", `"int"`, "format is "+s.format)
 		}
 	}
+	floats := func() {
+		if !s.float {
+			w.refuse("type", `"float"`, "format is "+s.format)
+		}
+	}
 	width := func(bits ...int) {
 		if !slices.Contains(bits, s.bits) {
 			want := strings.ReplaceAll(strings.Trim(fmt.Sprint(bits), "[]"), " ", " or ")
@@ -160,9 +165,12 @@ func (s *scheme) check(w *fields) {
 	}
 	fp4 := func(group int, strategy string) {
 		width(4)
-		if !s.float || s.strategy != strategy || s.cols != group {
-			want := fmt.Sprintf("type float, strategy %s and group_size %d", strategy, group)
-			w.refuse("strategy", want, "format is "+s.format)
+		floats()
+		switch {
+		case s.strategy != strategy:
+			w.refuse("strategy", fmt.Sprintf("%q", strategy), "format is "+s.format)
+		case s.cols != group:
+			w.refuse("group_size", fmt.Sprint(group), "format is "+s.format)
 		}
 	}
 	switch s.format {
@@ -176,8 +184,8 @@ func (s *scheme) check(w *fields) {
 		integers()
 		width(4, 8)
 	case "float-quantized", "naive-quantized":
-		if s.format == "float-quantized" && !s.float {
-			w.refuse("type", `"float"`, "format is "+s.format)
+		if s.format == "float-quantized" {
+			floats()
 		}
 		width(8)
 	case "nvfp4-pack-quantized":

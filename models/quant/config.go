@@ -10,7 +10,6 @@ import (
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
-	"github.com/mkgen/mkgen/models/problem"
 )
 
 // methods are the quantisation methods that are read, for messages.
@@ -19,7 +18,7 @@ const methods = `"gptq", "awq", "compressed-tensors", "fp8" or "modelopt"`
 // readConfig reads what config.json says of the quantisation, or else the file that a method keeps beside it:
 // quantize_config.json of GPTQ, hf_quant_config.json of ModelOpt. The importer is nil where nothing is quantised.
 func readConfig(text func(name string) ([]byte, error)) (method string, imp importer, err error) {
-	var p problem.List
+	var p problems
 	whole, err := readFile(text, checkpoint.ConfigFile, &p)
 	if err != nil {
 		return "", nil, err
@@ -60,7 +59,7 @@ func ownConfig(f *fields) *fields {
 }
 
 // beside looks for the files of single methods.
-func beside(text func(name string) ([]byte, error), p *problem.List) (string, *fields, error) {
+func beside(text func(name string) ([]byte, error), p *problems) (string, *fields, error) {
 	for _, file := range []struct{ name, method, member string }{
 		{"quantize_config.json", "gptq", ""}, {"hf_quant_config.json", "modelopt", "quantization"},
 	} {
@@ -94,7 +93,7 @@ func guess(f *fields) string {
 }
 
 // readFile reads an object from a file of at most models.MaxFileBytes.
-func readFile(text func(name string) ([]byte, error), name string, p *problem.List) (*fields, error) {
+func readFile(text func(name string) ([]byte, error), name string, p *problems) (*fields, error) {
 	raw, err := text(name)
 	if err != nil {
 		return nil, err

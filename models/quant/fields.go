@@ -20,11 +20,17 @@ type fields struct {
 	names  []string
 	values map[string]json.RawMessage
 	asked  map[string]bool
-	p      *problem.List
+	p      *problems
+}
+
+// problems are those of a configuration, and the fields, by their full names, that have one: it is enough.
+type problems struct {
+	problem.List
+	of map[string]bool
 }
 
 // newFields reads an object. Problems go to p, under path and the field's name. raw may be no object, or null.
-func newFields(path string, raw json.RawMessage, p *problem.List) *fields {
+func newFields(path string, raw json.RawMessage, p *problems) *fields {
 	f := &fields{path: path, values: map[string]json.RawMessage{}, asked: map[string]bool{}, p: p}
 	if len(raw) == 0 || isNull(raw) {
 		return f
@@ -59,11 +65,18 @@ func newFields(path string, raw json.RawMessage, p *problem.List) *fields {
 }
 
 func (f *fields) problem(field, found, want, why string) {
+	if f.p.of == nil {
+		f.p.of = map[string]bool{}
+	}
+	f.p.of[field] = true
 	f.p.Add(&models.FieldError{Field: problem.Shorten(field, maxShown), Found: found, Want: want, Why: why})
 }
 
-// refuse adds a problem with one field.
+// refuse adds a problem with one field, unless it has one.
 func (f *fields) refuse(field, want, why string) {
+	if f.p.of[f.path+field] {
+		return
+	}
 	found := "nothing"
 	if raw, ok := f.values[field]; ok {
 		found = show(raw)

@@ -91,10 +91,16 @@ func checkBits(f *fields, field string, bits int) {
 	}
 }
 
+// mostColumns is how many columns a group has at most, and wantColumns the same for messages.
+const (
+	mostColumns = 1 << 20
+	wantColumns = "1 to 2^20 columns"
+)
+
 // checkGroup refuses group sizes that none of the methods has.
 func checkGroup(f *fields, field string, group int) {
-	if group != -1 && (group < 1 || group > 1<<20) {
-		f.refuse(field, "-1 or a positive number of columns", "")
+	if group != -1 && (group < 1 || group > mostColumns) {
+		f.refuse(field, "-1 or "+wantColumns, "")
 	}
 }
 

@@ -31,7 +31,17 @@ func TestRefusedConfigurations(t *testing.T) {
 		{"gptq_i4g32", `"bits": 4`, `"bits": 4, "rotation": "hadamard"`,
 			`quantization_config.rotation: found "hadamard", want nothing or {}; it changes what a product computes`},
 		{"gptq_i4g32", `"group_size": 32`, `"group_size": 0`,
-			`quantization_config.group_size: found 0, want -1 or a positive number of columns`},
+			`quantization_config.group_size: found 0, want -1 or 1 to 2^20 columns`},
+		{"gptq_i4g32", `"group_size": 32`, `"group_size": 1000000000`,
+			`quantization_config.group_size: found 1000000000, want -1 or 1 to 2^20 columns`},
+		{"awq_i4g32", `"group_size": 32`, `"q_group_size": -2`,
+			`quantization_config.q_group_size: found -2, want -1 or 1 to 2^20 columns`},
+		{"ct_i4g32", `"group_size": 32`, `"group_size": 1000000000`,
+			`quantization_config.config_groups.group_0.weights.group_size: found 1000000000, want 1 to 2^20 columns`},
+		{"ct_mxfp4", `"group_size": 32`, `"group_size": 16`,
+			`quantization_config.config_groups.group_0.weights.group_size: found 16, want 32; format is mxfp4-pack-quantized`},
+		{"ct_mxfp4", `"type": "float"`, `"type": "int"`,
+			`quantization_config.config_groups.group_0.weights.type: found "int", want "float"; format is mxfp4-pack-quantized`},
 		{"gptq_i4g32", `"checkpoint_format": "gptq"`, `"checkpoint_format": "marlin"`,
 			`quantization_config.checkpoint_format: found "marlin", want "gptq" or "gptq_v2"; it is packed for one kernel`},
 		{"gptq_i4g32", `"pack_dtype": "int32"`, `"pack_dtype": "int16"`,
@@ -93,7 +103,9 @@ func TestRefusedConfigurations(t *testing.T) {
 		{"ct_i4g32", `"symmetric": true,`, `"symmetric": true, "width": 3,`,
 			`quantization_config.config_groups.group_0.weights.width: found 3, want no such field`},
 		{"ct_nvfp4", `"group_size": 16`, `"group_size": 32`,
-			`quantization_config.config_groups.group_0.weights.strategy: found "tensor_group", want type float, strategy tensor_group and group_size 16`},
+			`quantization_config.config_groups.group_0.weights.group_size: found 32, want 16; format is nvfp4-pack-quantized`},
+		{"ct_nvfp4", `"strategy": "tensor_group"`, `"strategy": "group"`,
+			`quantization_config.config_groups.group_0.weights.strategy: found "group", want "tensor_group"; format is nvfp4-pack-quantized`},
 		{"fp8_block_sharded", `"scale_fmt": "float"`, `"scale_fmt": "float", "fmt": "e5m2"`,
 			`quantization_config.fmt: found "e5m2", want nothing or "e4m3"`},
 		{"fp8_block_sharded", `"scale_fmt": "float"`, `"bits": 8, "sym": true, "weight_scale_semantics": "inverse"`,
@@ -118,6 +130,25 @@ func TestRefusedConfigurations(t *testing.T) {
 				`"format": null`, 1))
 		}
 		requireRefused(t, files, c.want)
+	}
+}
+
+// TestOneFieldIsRefusedOnce: what follows from a value of another type is not told, too.
+func TestOneFieldIsRefusedOnce(t *testing.T) {
+	for _, c := range []struct{ config, want string }{
+		{`"quant_method": "gptq", "bits": "4"`, `quantization_config.bits: found "4", want an integer`},
+		{`"quant_method": "gptq", "bits": 4.0`, `quantization_config.bits: found 4.0, want an integer`},
+		{`"quant_method": 7`, `quantization_config.quant_method: found 7, want a string`},
+		{`"quant_method": "compressed-tensors", "config_groups": []`,
+			`quantization_config.config_groups: found [], want an object of UTF-8 text`},
+		{`"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups": {"a": {"targets": ["Linear"],
+			"weights": {"type": "float", "strategy": "block", "block_structure": 128}}}`,
+			`quantization_config.config_groups.a.weights.block_structure: found 128, want a list of two positive integers`},
+	} {
+		files := load(t, "testdata/ct_e4m3_block")
+		files["config.json"].Data = []byte(`{"quantization_config": {` + c.config + `}}`)
+		_, err := quant.OpenFS(files)
+		require.EqualError(t, err, "checkpoint: "+c.want)
 	}
 }
 
