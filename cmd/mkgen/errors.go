@@ -93,7 +93,8 @@ func noArgs(cmd *cobra.Command, args []string) error {
 	case len(args) == 0:
 		return nil
 	case cmd.HasParent():
-		return usagef("%s takes no argument, found %q", cmd.CommandPath(), args[0])
+		name := strings.TrimPrefix(cmd.CommandPath(), cmd.Root().Name()+" ")
+		return usagef("%s takes no argument, found %q", name, args[0])
 	}
 	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
 		return usagef("unknown command %q; closest is %s", args[0], near[0])

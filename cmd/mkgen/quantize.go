@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/atomicfile"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/lab/perplexity"
@@ -216,8 +217,8 @@ func (q *quantizeFlags) print(cmd *cobra.Command, r *quantise.Report) error {
 	if err := t.Write(w, ""); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%s: %s of %s, %d matrices; as it was: %s\n", q.out, megakernel.FormatBytes(r.Bytes), r.Format,
-		len(r.Tensors), strings.Join(append([]string{"embeddings"}, r.Ignored...), ", "))
+	fmt.Fprintf(w, "\n%s: %s of %s, %s; as it was: %s\n", q.out, megakernel.FormatBytes(r.Bytes), r.Format,
+		plural.Of(len(r.Tensors), "matrix"), strings.Join(append([]string{"embeddings"}, r.Ignored...), ", "))
 	if len(r.LeftOut) > 0 {
 		fmt.Fprintf(w, "left out, weights of other formats: %s\n", strings.Join(r.LeftOut, ", "))
 	}

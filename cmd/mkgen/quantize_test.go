@@ -88,7 +88,8 @@ func TestQuantizeTellsOfWhatIsLost(t *testing.T) {
 // A report that cannot be written any more costs neither the checkpoint nor the table.
 func TestQuantizePrintsItsTableBeforeTheReport(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "both.json")
-	code, stdout, stderr := mkgen("quantize", "--checkpoint", bundledTiny, "--format", "i8", "--out", path, "--report", path)
+	code, stdout, stderr := mkgen("quantize", "--checkpoint", bundledTiny, "--format", "i8", "--out", path,
+		"--report", path)
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "mkgen: write "+path+": it is there and no regular file")
 	require.Regexp(t, `(?s)^TENSOR .*\nand 2 with less\n.*of i8, 14 matrices; as it was: embeddings, lm_head\n$`, stdout)

@@ -6,13 +6,15 @@ import (
 	"strings"
 )
 
-// Of is "1 stage", "2 stages", "2 launches".
+// Of is "1 stage", "2 stages", "2 launches", "2 matrices".
 func Of(n int, what string) string {
 	switch {
 	case n == 1:
 		return "1 " + what
 	case strings.HasSuffix(what, "ch"):
 		what += "e"
+	case strings.HasSuffix(what, "matrix"):
+		what = strings.TrimSuffix(what, "x") + "ce"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -12,8 +12,9 @@ func TestOf(t *testing.T) {
 		[]string{plural.Of(0, "stage"), plural.Of(1, "stage"), plural.Of(2, "stage")})
 }
 
-func TestOfWhatEndsInCh(t *testing.T) {
-	require.Equal(t, []string{"1 launch", "2 launches"}, []string{plural.Of(1, "launch"), plural.Of(2, "launch")})
+func TestOfWhatEndsOtherwise(t *testing.T) {
+	require.Equal(t, []string{"1 launch", "2 launches", "1 matrix", "2 matrices"}, []string{plural.Of(1, "launch"),
+		plural.Of(2, "launch"), plural.Of(1, "matrix"), plural.Of(2, "matrix")})
 }
 
 func TestAre(t *testing.T) {

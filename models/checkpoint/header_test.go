@@ -116,6 +116,8 @@ func TestTruncationNamesTheFirstTensorThatIsCutAndCountsTheRest(t *testing.T) {
 	_, _, err := parseHeader("f", content[:len(content)-2000])
 	require.EqualError(t, err,
 		"f: model.layers.1.mlp.down_proj.weight: found 8400 bytes of data, want 10400 bytes; the file is truncated, 2 later tensors are cut off with this one")
+	_, _, err = parseHeader("f", content[:len(content)-1296])
+	require.ErrorContains(t, err, "the file is truncated, 1 later tensor is cut off with this one")
 }
 
 // frame puts the length before a header's text.

@@ -106,8 +106,11 @@ func checkEnd(file string, entries []entry, end, have int64) error {
 	p.Why = "the file is truncated"
 	cut := slices.DeleteFunc(slices.Clone(entries), func(e entry) bool { return e.end <= have })
 	p.Tensor = cut[0].name
-	if len(cut) > 1 {
-		p.Why += fmt.Sprintf(", %d later tensors are cut off with this one", len(cut)-1)
+	switch later := len(cut) - 1; {
+	case later == 1:
+		p.Why += ", 1 later tensor is cut off with this one"
+	case later > 1:
+		p.Why += fmt.Sprintf(", %d later tensors are cut off with this one", later)
 	}
 	return p
 }

@@ -87,6 +87,9 @@ func (p place) files() ([]indexed, []string, error) {
 
 // nothing describes a place without weights, with advice for other formats.
 func (p place) nothing() error {
+	if _, err := os.Stat(p.dir); p.fsys == nil && err != nil {
+		return &Problem{Found: "no such directory", Want: "one with " + ConfigFile + " and safetensors files"}
+	}
 	for _, name := range []string{SingleFile, IndexFile} {
 		if p.fsys != nil {
 			break

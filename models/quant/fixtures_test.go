@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/stretchr/testify/require"
 )
@@ -115,4 +116,12 @@ func TestFormats(t *testing.T) {
 		return
 	}
 	require.Equal(t, want, got)
+}
+
+// TestOneMatrixIsNoMatrices in the summary.
+func TestOneMatrixIsNoMatrices(t *testing.T) {
+	m, err := quant.OpenModel("testdata/gptq_i4g128", models.Reading{})
+	require.NoError(t, err)
+	defer m.Close()
+	require.Equal(t, "gptq: 1 matrix of i4g128 with f16 scales, 6 matrices of i4 a row with f16 scales", m.Summary())
 }

@@ -127,7 +127,11 @@ func (m *Model) Summary() string {
 	}
 	var all []string
 	for format, n := range counts {
-		all = append(all, fmt.Sprintf("%d matrices of %s", n, format))
+		what := "matrices"
+		if n == 1 {
+			what = "matrix"
+		}
+		all = append(all, fmt.Sprintf("%d %s of %s", n, what, format))
 	}
 	if len(all) == 0 {
 		all = []string{"no quantised matrices"} // but a KV cache

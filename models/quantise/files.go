@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -28,6 +30,9 @@ func copyOthers(ctx context.Context, from, to string) (left []string, err error)
 		name := e.Name()
 		info, err := os.Stat(filepath.Join(from, name)) // what a link leads to
 		switch {
+		case errors.Is(err, fs.ErrNotExist):
+			return nil, fmt.Errorf("checkpoint %s: %w", from, &checkpoint.Problem{File: name,
+				Found: "a symbolic link to nothing", Want: "a file", Why: "is the download complete?"})
 		case err != nil:
 			return nil, err
 		case !info.Mode().IsRegular() || name[0] == '.' || name == checkpoint.ConfigFile || name == checkpoint.IndexFile:

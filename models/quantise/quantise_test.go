@@ -194,7 +194,12 @@ func TestRefused(t *testing.T) {
 	_, err = Checkpoint(ended, tiny, out, Options{Format: format(t, "i8")})
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = Checkpoint(t.Context(), above+"/nobody", out, Options{Format: format(t, "i8")})
-	require.ErrorContains(t, err, "nobody: found neither model.safetensors nor model.safetensors.index.json")
+	require.ErrorContains(t, err, "nobody: found no such directory, want one with config.json and safetensors files")
+	dangling := copied(t, tiny)
+	require.NoError(t, os.Symlink("nothing", filepath.Join(dangling, "merges.txt")))
+	_, err = Checkpoint(t.Context(), dangling, out, Options{Format: format(t, "i8")})
+	require.EqualError(t, err, "checkpoint "+dangling+
+		": merges.txt: found a symbolic link to nothing, want a file; is the download complete?")
 	_, err = Checkpoint(t.Context(), tiny, tiny, Options{Format: format(t, "i8")})
 	require.ErrorContains(t, err, "want an empty directory or none")
 	null := copied(t, tiny)
