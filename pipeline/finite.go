@@ -23,7 +23,7 @@ func (f Format) NotFinite(r *Int4Row) (column int, weight float32) {
 	case columns == i4.Whole:
 		columns = len(r.Codes)
 	}
-	most, floats, zeros := f.mostValue(), !f.Integers(), f.zeros()
+	most, floats, zeros := f.mostValue(), !f.Integers(), f.Zeros()
 	for g, scale := range scales {
 		first := g * columns
 		codes := r.Codes[first:min(first+columns, len(r.Codes))]
