@@ -80,16 +80,16 @@ func (r *Row) judge(variant, kernel []bench.Timing) {
 	r.Micros, r.Beside, r.Ratio, r.Noise = t.Micros, t.AgainstMicros, t.Ratio, t.Noise
 }
 
-// complete fills in what follows from all launches of the kernel and from the ceiling.
-func (a *Ablated) complete(own []bench.Timing, mk *megakernel.Kernel) {
+// complete fills in what follows from all launches of the kernel, the first of the variants, and from the ceiling.
+func (a *Ablated) complete(own []bench.Timing, all []variant) {
 	a.Micros = medians(own)
 	for i := range a.Micros {
 		a.Micros[i] = math.Round(a.Micros[i]*1e3) / 1e3
 	}
-	a.Share = a.shares(mk, a.Micros)
+	a.Share = a.shares(all[0].kernel, a.Micros)
 	for i := range a.Rows {
 		if a.Rows[i].Micros != nil {
-			a.Rows[i].Share = a.shares(mk, a.Rows[i].Micros)
+			a.Rows[i].Share = a.shares(all[i].kernel, a.Rows[i].Micros)
 		}
 	}
 }

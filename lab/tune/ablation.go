@@ -171,7 +171,7 @@ func (a *Ablation) measure(ctx context.Context, kernel Launcher, all []variant) 
 		if err := a.row(ctx, row, kernel, v.kernel); err != nil {
 			return err
 		}
-		a.out.complete(a.own, a.Kernel)
+		a.out.complete(a.own, all)
 		if err := a.Save(a.out); err != nil {
 			return err
 		}

@@ -60,6 +60,29 @@ func groupsOf(r *tune.Ablated) map[string][]string {
 	return all
 }
 
+// Of coded weights the formats of as many bits are compared, each by the bytes that it reads, and syncs that want a
+// barrier are tried although all vectors are in packets.
+func TestAblationOfCodedWeightsHasTheirFormats(t *testing.T) {
+	a, _ := ablation(t, &field{micros: level, drift: 1e-5})
+	mk, err := megakernel.Build(a.Kernel.Config, megakernel.Options{Weights: "i4g128"})
+	require.NoError(t, err)
+	require.Equal(t, string(megakernel.VectorsAll), mk.Options.Vectors)
+	a.Kernel = mk
+	r, err := a.Run(t.Context())
+	require.NoError(t, err)
+	groups := groupsOf(r)
+	for i, f := range []string{"i4g64", "i4g32", "i4", "i4g128-zeros", "i4g128-f16", "mxfp4", "nvfp4"} {
+		require.Contains(t, groups[tune.FormatsOf][i], "--weight-format "+f)
+	}
+	require.Equal(t, []string{"--queries barrier --merge phase --vectors counted",
+		"--queries barrier --merge words --vectors counted", "--queries words --merge phase --vectors counted"},
+		groups[tune.AroundAttend])
+	require.Equal(t, []string{"--mlp fused"}, groups[tune.MLPOf], "one refusal")
+	wider := rowOf(t, r, groups[tune.FormatsOf][1])
+	require.InDelta(t, 1, wider.Ratio, 2e-4)
+	require.Greater(t, wider.Share[0], r.Share[0], "as fast with more bytes of scales")
+}
+
 func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 	deep.Only(t)
 	f := &field{micros: func(o megakernel.Options) float64 {

@@ -11,6 +11,7 @@ import (
 // The groups of an ablation's variants.
 const (
 	Control      = "control"
+	FormatsOf    = "formats of weights"
 	AroundAttend = "syncs around attention"
 	VectorsOf    = "syncs of vectors"
 	LeadsOf      = "leads"
@@ -54,7 +55,10 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 			}
 			built, err := megakernel.Build(mk.Config, o)
 			if err != nil {
-				all = append(all, variant{group: group, differs: difference(mk.Options, o, said), problem: err})
+				v := variant{group: group, differs: difference(mk.Options, o, said), problem: err}
+				if last := all[len(all)-1]; last.problem == nil || last.differs != v.differs {
+					all = append(all, v)
+				}
 				continue
 			}
 			if slices.Contains(seen, built.Options) {
@@ -64,6 +68,7 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 			all = append(all, variant{group: group, differs: difference(mk.Options, built.Options, said), kernel: built})
 		}
 	}
+	add(FormatsOf, nil, formats(mk)...)
 	any := func(string) bool { return true }
 	if slices.Contains(searched, Queries) {
 		add(AroundAttend, []string{Queries, Merge}, syncs(mk)...)
@@ -96,11 +101,36 @@ func with(mk *megakernel.Kernel, set func(*megakernel.Options)) megakernel.Optio
 	return o
 }
 
-// syncs are all pairs of how queries reach attention and where states are merged.
+// formats are kernels of other formats of as many bits a code, as their own defaults have them: what groups, zero
+// points, scales and arithmetic cost. None where weights are bf16 or matrices have formats of their own.
+func formats(mk *megakernel.Kernel) (all []megakernel.Options) {
+	of := mk.Options.Weights
+	if of.Bits() == 16 || strings.Contains(string(of), ",") {
+		return nil
+	}
+	for _, f := range []pipeline.Format{pipeline.FormatI4G128, pipeline.FormatI4G64, pipeline.FormatI4G32, pipeline.FormatI4,
+		"i4g128-zeros", "i4g128-f16", pipeline.FormatMXFP4, pipeline.FormatNVFP4, pipeline.FormatI8, "i8g128", "i8g128-zeros",
+		pipeline.FormatE4M3, pipeline.FormatE4M3B128} {
+		if f.Bits() == of.Bits() && f != of {
+			o := setupOptions(mk.Options)
+			o.Weights = f
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// syncs are all pairs of how queries reach attention and where states are merged. With a barrier among them vectors are
+// passed otherwise where all are in packets.
 func syncs(mk *megakernel.Kernel) (all []megakernel.Options) {
 	for _, queries := range megakernel.Syncs() {
 		for _, merge := range megakernel.Mergings() {
-			all = append(all, with(mk, func(o *megakernel.Options) { o.Queries, o.Merge = queries, merge }))
+			all = append(all, with(mk, func(o *megakernel.Options) {
+				o.Queries, o.Merge = queries, merge
+				if o.Vectors == string(megakernel.VectorsAll) {
+					o.Vectors = ""
+				}
+			}))
 		}
 	}
 	return all
@@ -113,7 +143,11 @@ func mlps(mk *megakernel.Kernel) (all []megakernel.Options) {
 		if m == mk.Options.MLP {
 			continue
 		}
-		o := with(mk, func(o *megakernel.Options) { o.MLP = m })
+		o := with(mk, func(o *megakernel.Options) {
+			if o.MLP = m; o.Vectors == string(megakernel.VectorsAll) {
+				o.Vectors = ""
+			}
+		})
 		deep := o
 		deep.Stages = 0
 		all = append(all, o, deep)
@@ -191,7 +225,7 @@ func depths(bytes, fit int) (all []int) {
 // always said; what they leave open is not.
 func difference(of, o megakernel.Options, always []string) string {
 	var flags []string
-	for _, row := range append(everywhere(), mustOption(MLPName), mustOption("watchdog")) {
+	for _, row := range append(everywhere(), mustOption(MLPName), mustOption("watchdog"), mustOption("weight-format")) {
 		was, now := row.Get(of), row.Get(o)
 		if (was != now || slices.Contains(always, row.Flag)) && !leftOpen(row, now) {
 			flags = append(flags, "--"+row.Flag+" "+now)
