@@ -108,9 +108,8 @@ func formats(mk *megakernel.Kernel) (all []megakernel.Options) {
 	if of.Bits() == 16 || strings.Contains(string(of), ",") {
 		return nil
 	}
-	for _, f := range []pipeline.Format{pipeline.FormatI4G128, pipeline.FormatI4G64, pipeline.FormatI4G32, pipeline.FormatI4,
-		"i4g128-zeros", "i4g128-f16", pipeline.FormatMXFP4, pipeline.FormatNVFP4, pipeline.FormatI8, "i8g128", "i8g128-zeros",
-		pipeline.FormatE4M3, pipeline.FormatE4M3B128} {
+	for _, f := range []pipeline.Format{"i4g128", "i4g64", "i4g32", "i4", "i4g128-zeros", "i4g128-f16", "mxfp4", "nvfp4",
+		"i8", "i8g128", "i8g128-zeros", "e4m3", "e4m3b128"} {
 		if f.Bits() == of.Bits() && f != of {
 			o := setupOptions(mk.Options)
 			o.Weights = f
