@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
@@ -39,7 +40,7 @@ func newSingle(b *builder) *single {
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	f := &single{builder: b, early: &product.Early{}, gains: &product.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}}
 	f.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16),
-		dsl.Doc("input vector (bf16) or attention scratch (f32)"))
+		dsl.Doc("input vector ("+strings.Join(b.mk.inputTypes(), ", ")+") or attention scratch (f32)"))
 	f.x = dsl.View[dsl.BF16](f.shared)
 	f.part = product.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials),
 		dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
@@ -70,6 +71,17 @@ func newSingle(b *builder) *single {
 	}
 	f.sample = f.sampler(k.U32(1), f.shared)
 	return f
+}
+
+// inputTypes names the types in which products' inputs are in shared memory: of the layers' matrices, then of the LM
+// head, each once.
+func (mk *Kernel) inputTypes() (types []string) {
+	for _, f := range append(mk.Options.layerFormats(), mk.Options.Head) {
+		if t := product.InputType(f); !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types
 }
 
 // fixed is where the input of matrix i's product is, nil where it is in x.

@@ -1,6 +1,7 @@
 package megakernel
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -48,6 +49,7 @@ func (mk *Kernel) Summary(w io.Writer, m *machine.Machine) error {
 
 func (mk *Kernel) reportModel(r *report) {
 	c, o := &mk.Config, &mk.Options
+	coded := o.otherWeights()+o.otherHead() != ""
 	tied := ""
 	switch {
 	case mk.OwnHead():
@@ -56,8 +58,12 @@ func (mk *Kernel) reportModel(r *report) {
 		tied = " (LM head and embedding are one matrix)"
 	}
 	r.line("%s: one decode step as one CUDA kernel", c.Name)
-	r.text("%s parameters of %s%s, %s, hidden %d, intermediate %d, %d query and %s of %d, vocabulary %d, %s.",
-		FormatCount(c.ParamCount()), c.DType, tied,
+	of := ""
+	if !coded {
+		of = " of " + c.DType.String()
+	}
+	r.text("%s parameters%s%s, %s, hidden %d, intermediate %d, %d query and %s of %d, vocabulary %d, %s.",
+		FormatCount(c.ParamCount()), of, tied,
 		plural.Of(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural.Of(c.KVHeads, "KV head"), c.HeadDim, c.Vocab,
 		plural.Of(c.MaxPositions, "position"))
 	kv, split := "", " and "+plural.Of(o.Splits, "split")
@@ -77,8 +83,8 @@ func (mk *Kernel) reportModel(r *report) {
 	if mk.Ragged() {
 		r.text("A step has up to %d query rows, each a token of any sequence.", o.Tokens)
 	}
-	if o.otherWeights()+o.otherHead() != "" {
-		r.text("The layers' matrices are %s, the LM head is %s.", o.Weights, o.Head)
+	if coded {
+		r.text("The layers' matrices are %s, the LM head is %s, embedding and norms are bf16.", o.Weights, o.Head)
 	}
 	mk.reportAttention(r)
 	if left := threadRegisters(o.Consumers); left < ampleRegisters {
@@ -230,10 +236,42 @@ func (mk *Kernel) reportShared(r *report) {
 	}
 	r.line("Shared memory of a CTA: %d of %d bytes", p.SharedBytes, p.SharedLimit)
 	r.table(t)
-	r.text("Ring: %s of %d bytes, %s; a stage holds %d × %d weights or %d tokens of a KV head.",
-		plural.Of(p.Stages, "stage"), p.StageBytes, p.Copies(), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows),
-		kvTokensPerStage(p))
+	r.text("Ring: %s of %d bytes, %s; a stage holds %s or %d tokens of a KV head.",
+		plural.Of(p.Stages, "stage"), p.StageBytes, p.Copies(), stageHolds(p), kvTokensPerStage(p))
 	mk.reportHeld(r)
+}
+
+// stageHolds says how many weights, rows × columns, the plan puts into a stage at most, of each format of its matrices:
+// a chunk, or the chunks of several tiles.
+func stageHolds(p *pipeline.Plan) string {
+	var formats []pipeline.Format
+	most := map[pipeline.Format]*pipeline.MatrixPlan{}
+	for _, ms := range [][]pipeline.MatrixPlan{p.Layer, p.Final} {
+		for i := range ms {
+			m := &ms[i]
+			if m.Across() {
+				continue
+			}
+			if most[m.Format] == nil {
+				formats = append(formats, m.Format)
+			}
+			if is := most[m.Format]; is == nil || m.Together*m.ChunkK > is.Together*is.ChunkK {
+				most[m.Format] = m
+			}
+		}
+	}
+	var parts []string
+	for i, f := range formats {
+		part := fmt.Sprintf("%d × %d", pipeline.TileRows*most[f].Together, most[f].ChunkK)
+		if i == 0 {
+			part += " weights"
+		}
+		if len(formats) > 1 {
+			part += " of " + string(cmp.Or(f, pipeline.FormatBF16))
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, ", ")
 }
 
 // sharedDoc is the note of the kernel's shared buffer of that name.

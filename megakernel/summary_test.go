@@ -68,6 +68,37 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 	require.Equal(t, 6*mk.Config.Layers+1, mk.Barriers(), "qkv and merge, too")
 }
 
+// What a stage holds is what the plan's chunks are, and types are those of the kernel's weights and inputs.
+func TestSummaryOfFormats(t *testing.T) {
+	for _, x := range []struct {
+		o                  Options
+		says, stage, input string
+	}{
+		{Options{}, "8.030 B parameters of bfloat16, 32", "8 × 1024 weights or", "input vector (bf16)"},
+		{Options{Weights: "e4m3"}, "8.030 B parameters, 32", "8 × 2048 weights of e4m3, 8 × 1024 of bf16 or",
+			"input vector (f16, bf16)"},
+		{Options{Weights: "i4g128"}, "matrices are i4g128, the LM head is bf16, embedding and norms are bf16.",
+			"8 × 4096 weights of i4g128, 8 × 1024 of bf16 or", "input vector (16-bit fixed point, bf16)"},
+		{Options{Weights: "i4g128,down=i8", Head: "i8"}, "matrices are i4g128,down=i8, the LM head is i8, embedding",
+			"8 × 4096 weights of i4g128, 8 × 2048 of i8 or", "input vector (16-bit fixed point) or"},
+		{Options{Weights: "i8", Head: "i8"}, "8.030 B parameters, 32", "8 × 2048 weights or",
+			"input vector (16-bit fixed point) or"},
+		// a stage of several tiles
+		{Options{Weights: "i4g128", Tokens: 8}, "8.030 B parameters, 32",
+			"16 × 2048 weights of i4g128, 8 × 1024 of bf16 or", ""},
+	} {
+		mk := build(t, "llama3-8b", x.o)
+		var b strings.Builder
+		require.NoError(t, mk.Summary(&b, machine.H200()))
+		text := strings.Join(strings.Fields(b.String()), " ")
+		require.Contains(t, text, x.says)
+		require.Contains(t, text, "a stage holds "+x.stage+" 32 tokens of a KV head.")
+		if x.input != "" {
+			require.Contains(t, text, x.input)
+		}
+	}
+}
+
 func TestSummaryWarnsOfTooManyWarpsForTheRegisters(t *testing.T) {
 	for consumers, left := range map[int]int{0: 0, 7: 0, 11: 0, 12: 128, 16: 96, 20: 80, 31: 64} {
 		var b strings.Builder

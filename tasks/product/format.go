@@ -33,6 +33,18 @@ func inFixed(f pipeline.Format) bool { return f.Integers() }
 // f16, an inputScale of what they are: input that is to be fixed point, too.
 func passedInHalf(f pipeline.Format) bool { return inHalf(f) || inFixed(f) }
 
+// InputType names the type in which a product of one row keeps its input in shared memory: "bf16", "f16" (an inputScale
+// of what it is) or "16-bit fixed point" (FixedInput).
+func InputType(f pipeline.Format) string {
+	switch {
+	case inFixed(f):
+		return "16-bit fixed point"
+	case inHalf(f):
+		return "f16"
+	}
+	return "bf16"
+}
+
 // InputOf are two elements of a product's input in the type in which it goes through memory.
 func InputOf(k *dsl.Kernel, f pipeline.Format, lo, hi f32) pair {
 	if !passedInHalf(f) {
