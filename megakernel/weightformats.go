@@ -29,6 +29,16 @@ func (o *Options) layerFormats() (all []pipeline.Format) {
 // matrixNames are the names of a layer's matrices.
 var matrixNames = []string{"qkv", "o", "gate_up", "down"}
 
+// SameFormats reports whether two choices of the layers' formats give every matrix the same one; "" is bf16.
+func SameFormats(a, b pipeline.Format) bool {
+	for _, name := range matrixNames {
+		if cmp.Or(a.For(name), pipeline.FormatBF16) != cmp.Or(b.For(name), pipeline.FormatBF16) {
+			return false
+		}
+	}
+	return true
+}
+
 func otherThanBF16(f pipeline.Format) string {
 	if f == pipeline.FormatBF16 {
 		return ""

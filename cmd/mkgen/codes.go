@@ -12,8 +12,18 @@ import (
 
 // withCodes returns t with its own codes where the kernel multiplies just these, and what a user is told of it instead
 // of note. The kernel's formats become theirs unless --weight-format and --head-format ask for others. A quantised LM
-// head is not rounded once more: it has its own codes, or becomes bf16, or is refused.
+// head is not rounded once more: it has its own codes, or becomes bf16, or is refused. So is a profile of other formats
+// than the kernel then has.
 func (c *choice) withCodes(cmd *cobra.Command, t megakernel.Tensors, note string) (megakernel.Tensors, string, error) {
+	t, note, err := c.ownCodes(cmd, t, note)
+	if err == nil {
+		err = c.profileOfFormats()
+	}
+	return t, note, err
+}
+
+// ownCodes is withCodes without a look at the profile.
+func (c *choice) ownCodes(cmd *cobra.Command, t megakernel.Tensors, note string) (megakernel.Tensors, string, error) {
 	q, ok := t.(*quant.Model)
 	if !ok {
 		return t, note, nil

@@ -11,7 +11,7 @@ import (
 )
 
 // profiled takes over what the profile chose, where no flag says other. A profile of
-// another model, or of other rows, is a wrong call; a file that is none, or none to be
+// another model, of other rows, or of other formats of weights, is a wrong call; a file that is none, or none to be
 // read, is not.
 func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 	given := cmd.Flags().Changed
@@ -32,6 +32,27 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 			row.Copy(&c.opts, chosen)
 			c.chose.flags[row.Flag] = true
 		}
+	}
+	if c.weightsFollow(cmd) {
+		return nil
+	}
+	return c.profileOfFormats()
+}
+
+// weightsFollow reports whether the command opens weights behind its options, whose codes then decide what formats
+// flags leave open (withCodes).
+func (c *choice) weightsFollow(cmd *cobra.Command) bool {
+	given := cmd.Flags().Changed
+	return cmd.Flags().Lookup("image-cache") != nil || given("checkpoint") && !given("reference")
+}
+
+// profileOfFormats refuses a profile of other formats of weights than the kernel's.
+func (c *choice) profileOfFormats() error {
+	if c.chose == nil {
+		return nil
+	}
+	if err := c.chose.profile.FitsFormats(c.opts.Weights, c.opts.Head); err != nil {
+		return usagef("--profile %s: %w", c.chose.file, err)
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Format is the version of the files that this package writes and reads; 1 had no leads and
@@ -91,6 +92,19 @@ func (p *Profile) Fits(c models.Config, rows int, launch megakernel.Launching) e
 	one := megakernel.LaunchSingle
 	if found, want := cmp.Or(p.Setup.Options.Launch, one), cmp.Or(launch, one); found != want {
 		return fmt.Errorf("it is of steps launched as %q, want %q", found, want)
+	}
+	return nil
+}
+
+// FitsFormats refuses a profile of layers or of an LM head in other formats ("" is bf16, as in files that say nothing):
+// stages, chunks held and vectors are chosen by what a stage holds and how long its product takes.
+func (p *Profile) FitsFormats(weights, head pipeline.Format) error {
+	bf16, of := pipeline.FormatBF16, p.Setup.Options
+	if !megakernel.SameFormats(of.Weights, weights) {
+		return fmt.Errorf("it is of weights in %s, want %s", cmp.Or(of.Weights, bf16), cmp.Or(weights, bf16))
+	}
+	if found, want := cmp.Or(of.Head, bf16), cmp.Or(head, bf16); found != want {
+		return fmt.Errorf("it is of an LM head in %s, want %s", found, want)
 	}
 	return nil
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/lab/tune"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -109,6 +110,35 @@ func TestAProfileFitsItsShapeAndRows(t *testing.T) {
 	big, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	require.Error(t, p.Fits(big, 1, ""))
+}
+
+// A file that names no format is of bf16.
+func TestAProfileFitsItsFormatsOfWeights(t *testing.T) {
+	profile := func(weights, head pipeline.Format) *tune.Profile {
+		return &tune.Profile{Setup: tune.Setup{Options: megakernel.Options{Weights: weights, Head: head}}}
+	}
+	for _, x := range []struct {
+		of            *tune.Profile
+		weights, head pipeline.Format
+		want          string
+	}{
+		{profile("", ""), "", "", ""},
+		{profile("", ""), "bf16", "bf16", ""},
+		{profile("i4g128", "i8"), "i4g128", "i8", ""},
+		{profile("i4g128,o=i8,down=bf16", ""), "i4g128,down=bf16,o=i8", "", ""},
+		{profile("", ""), "i4g128", "", "it is of weights in bf16, want i4g128"},
+		{profile("i4g128", ""), "", "", "it is of weights in i4g128, want bf16"},
+		{profile("i4g128", ""), "i4g128,down=i8", "", "it is of weights in i4g128, want i4g128,down=i8"},
+		{profile("i4g128", ""), "i4g128-zeros", "", "it is of weights in i4g128, want i4g128-zeros"},
+		{profile("i4g128", ""), "i4g128", "i8", "it is of an LM head in bf16, want i8"},
+	} {
+		err := x.of.FitsFormats(x.weights, x.head)
+		if x.want == "" {
+			require.NoError(t, err)
+		} else {
+			require.EqualError(t, err, x.want)
+		}
+	}
 }
 
 func TestTheTableSaysWhatWasTriedAndChosen(t *testing.T) {
