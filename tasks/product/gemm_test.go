@@ -150,6 +150,9 @@ func TestGEMMOfIntegers(t *testing.T) {
 		{gemvCase{rows: 40, k: 1024, sms: 2, consumers: 4, format: "i4g32-zeros-f16", wide: 2}, 8, 6, 4},
 		{gemvCase{rows: 40, k: 1024, sms: 2, consumers: 4, format: "nvfp4", wide: 2}, 8, 8, 4},
 		{gemvCase{rows: 13, k: 352, sms: 1, consumers: 3, format: "nvfp4", wide: 1}, 16, 11, 3},
+		{gemvCase{rows: 40, k: 1024, sms: 2, consumers: 4, format: "mxfp4", wide: 2}, 8, 8, 4},
+		{gemvCase{rows: 13, k: 352, sms: 1, consumers: 3, format: "mxfp4", wide: 1}, 16, 11, 3},
+		{gemvCase{rows: 96, k: 4096, sms: 2, consumers: 8, stage: 18432, format: "mxfp4", wide: 1}, 16, 12, 10},
 		{gemvCase{rows: 24, k: 640, sms: 1, consumers: 3, format: "i4g64-zeros", wide: 2}, 11, 11, 3},
 		{gemvCase{rows: 24, k: 384, sms: 1, consumers: 3, format: "i4g128-zeros", wide: 1}, 3, 3, 3},
 		// two blocks a warp
@@ -172,46 +175,68 @@ func TestGEMMOfIntegers(t *testing.T) {
 	}
 }
 
-// Whole numbers as input, and as weights of integers whose scales are 1, make whole numbers, exactly: whatever type and
-// order the input comes in.
-func TestGEMMOfIntegersIsExact(t *testing.T) {
-	i8 := func(most int, of pipeline.Format) columns {
-		return columns{gemvCase{rows: 24, k: 352, sms: 1, consumers: 3, format: "i8", wide: 1, of: of}, most, most - 1, 2}
+// wholes are the whole numbers that a format has as weights where its scales are 1, or a power of two with which the
+// codes are exact. The last is in every 16 columns, so that scales of all groups are that.
+func wholes(f pipeline.Format) (list []int) {
+	most := 127
+	switch {
+	case f.E2M1():
+		return []int{0, 1, 2, 3, 4, 6}
+	case f.Bits() == 4:
+		most = 7
+	case f == pipeline.FormatE4M3 || f.Blocks(): // of four digits
+		most = 14
+	}
+	for i := range most + 1 {
+		list = append(list, i)
+	}
+	return list
+}
+
+// Whole numbers as input and as weights make whole numbers, exactly, in every format: whatever type and order the input
+// comes in.
+func TestGEMMOfWholeNumbersIsExact(t *testing.T) {
+	wide := func(most int, f, of pipeline.Format) columns {
+		return columns{gemvCase{rows: 24, k: 352, sms: 1, consumers: 3, format: f, wide: 1, of: of}, most, most - 1, 2}
 	}
 	i4 := func(most, wide, batch int, f pipeline.Format) columns { // stages of several tiles, and a last of fewer
-		return columns{gemvCase{rows: 56, k: 2048, sms: 1, consumers: 4, stage: 8448, format: f, of: f, wide: wide}, most,
+		stage := f.StageOf(8192)
+		return columns{gemvCase{rows: 56, k: 2048, sms: 1, consumers: 4, stage: stage, format: f, of: f, wide: wide}, most,
 			most - 1, batch}
 	}
-	for i, c := range []columns{i8(8, "bf16"), i8(16, "e4m3"), i8(8, "i4g32"), i8(16, "i8"), i4(8, 2, 28, "i4g128"),
-		i4(16, 1, 12, "i4g128"), i4(16, 1, 4, "i4g64"), i4(8, 1, 3, "i4g32"), i4(16, 1, 12, "i4g32")} {
-		rng := rig.Rand(uint64(70 + i))
-		whole := func(n, limit int) (v []half.BF16) {
-			for range n {
-				v = append(v, reference.ToBF16(float64(rng.IntN(2*limit+1)-limit)))
-			}
-			return v
-		}
-		largest, group := 127, c.k
-		if c.format.Bits() == 4 {
-			largest, group = 7, 32
-		}
-		w := whole(c.rows*c.k, largest)
-		for at := 0; at < len(w); at += group {
-			w[at] = reference.ToBF16(float64(largest))
-		}
-		var x [][]half.BF16
-		for token := range c.n { // of unlike sums
-			x = append(x, whole(c.k, 100))
-			for j := range x[token] {
-				if j%3 == 0 {
-					x[token][j] = reference.ToBF16(float64(5 * token))
+	for i, c := range []columns{wide(8, "i8", "bf16"), wide(16, "i8", "e4m3"), wide(8, "i8", "i4g32"),
+		wide(16, "i8", "i8"), wide(8, "i8g32-zeros", "i8"), wide(8, "e4m3", "e4m3"), wide(16, "e4m3", "i4g32"), wide(16, "e4m3b128", "e4m3b128"),
+		i4(8, 2, 28, "i4g128"), i4(16, 1, 12, "i4g128"), i4(16, 1, 4, "i4g64"), i4(8, 1, 3, "i4g32"), i4(16, 1, 12, "i4g32"),
+		i4(8, 2, 14, "i4"), i4(16, 1, 4, "i4"), i4(8, 1, 4, "i4g64-zeros"), i4(16, 1, 12, "i4g32-zeros-f16"),
+		i4(8, 2, 14, "mxfp4"), i4(16, 1, 4, "mxfp4"), i4(8, 2, 14, "nvfp4"), i4(16, 1, 4, "nvfp4")} {
+		t.Run(c.String(), func(t *testing.T) {
+			rng, list := rig.Rand(uint64(70+i)), wholes(c.format)
+			var w []half.BF16
+			for at := range c.rows * c.k {
+				v := list[rng.IntN(len(list))] * (1 - 2*rng.IntN(2))
+				if at%16 == 0 {
+					v = list[len(list)-1]
 				}
+				w = append(w, reference.ToBF16(float64(v)))
 			}
-		}
-		got := rig.F32s(gemmRig(t, c, w, x).Run()["y"])
-		for token, v := range x {
-			require.Equal(t, reference.MatVec(w, rig.Wide(v)), got[token*c.rows:][:c.rows], "token %d of %s", token, c)
-		}
+			require.Equal(t, w, c.rounded(w))
+			var x [][]half.BF16
+			for token := range c.n { // of unlike sums
+				var row []half.BF16
+				for j := range c.k {
+					v := rng.IntN(201) - 100
+					if j%3 == 0 {
+						v = 5 * token
+					}
+					row = append(row, reference.ToBF16(float64(v)))
+				}
+				x = append(x, row)
+			}
+			got := rig.F32s(gemmRig(t, c, w, x).Run()["y"])
+			for token, v := range x {
+				require.Equal(t, reference.MatVec(w, rig.Wide(v)), got[token*c.rows:][:c.rows], "token %d", token)
+			}
+		})
 	}
 }
 
