@@ -60,10 +60,21 @@ func (o *Options) completeFormats() error {
 			continue
 		}
 		if !slices.Contains(slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), *f.of) {
-			return refuse(f.option, "found %q, want %s", string(*f.of), plural.Or(pipeline.Formats()))
+			matrices := ""
+			if f.of == &o.Weights {
+				matrices = ", and of single matrices (i4g128,down=i8)"
+			}
+			return refuse(f.option, "found %q, want %s%s", string(*f.of), knownFormats(), matrices)
 		}
 	}
 	return nil
+}
+
+// knownFormats lists the formats that a matrix can have, and says where those of a checkpoint's own codes are
+// described.
+func knownFormats() string {
+	return plural.Or(pipeline.Formats()) +
+		"; docs/weight-formats.md has those of checkpoints' codes (i8g32, i4g128-zeros-f16)"
 }
 
 // severalFormats refuses formats of single matrices that a kernel cannot have beside each other. The first is one of
@@ -85,7 +96,7 @@ func severalFormats(f pipeline.Format) error {
 				"found %q in %q, want a format, and behind it MATRIX=FORMAT with each of qkv, o, gate_up and down once at most",
 				part, string(f))
 		case !slices.Contains(known, g):
-			return refuse("Weights", "found %q in %q, want %s", format, string(f), plural.Or(pipeline.Formats()))
+			return refuse("Weights", "found %q in %q, want %s", format, string(f), knownFormats())
 		case i == 0 && !g.Integers():
 			return refuse("Weights", "found %q first in %q, want a format of integers, mxfp4 or nvfp4 first where matrices "+
 				"differ, and bf16 and e4m3 behind it", format, string(f))
