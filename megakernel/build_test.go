@@ -25,8 +25,9 @@ func TestEveryRegisteredModelBuildsInEveryFormat(t *testing.T) {
 	formats := []pipeline.Format{"i4g128", "mxfp4", "i8", "e4m3", "e4m3b128", "i4", "nvfp4"}
 	for _, c := range models.All() {
 		for _, f := range deep.Most(formats, 1) {
-			_, err := Build(c, Options{SMs: 132, Weights: f})
+			mk, err := Build(c, Options{SMs: 132, Weights: f})
 			require.NoError(t, err, "%s in %s", c.Name, f)
+			require.LessOrEqual(t, mk.Plan.Efficiency().Step, 1.0, "%s in %s", c.Name, f)
 		}
 	}
 }

@@ -71,12 +71,21 @@ type Efficiency struct {
 func (p *Plan) Efficiency() Efficiency {
 	e := Efficiency{LayerMatrix: p.evenness(p.Layer), FinalMatrix: p.evenness(p.Final), Final: 1}
 	layer, final := p.MaxSMBytes(0), p.MaxSMBytes(FinalLayer)
-	e.Layer = float64(p.LayerBytes) / float64(p.SMs) / float64(layer)
+	ofLayer, ofFinal := streamed(p.Layer), streamed(p.Final)
+	e.Layer = ofLayer / float64(p.SMs) / float64(layer)
 	if final > 0 {
-		e.Final = float64(p.FinalBytes) / float64(p.SMs) / float64(final)
+		e.Final = ofFinal / float64(p.SMs) / float64(final)
 	}
-	e.Step = float64(p.PackedBytes) / float64(p.SMs) / (float64(p.Layers)*float64(layer) + float64(final))
+	e.Step = (float64(p.Layers)*ofLayer + ofFinal) / float64(p.SMs) / (float64(p.Layers)*float64(layer) + float64(final))
 	return e
+}
+
+// streamed is what goes through the ring of matrices; scales of rows do not.
+func streamed(ms []MatrixPlan) (n float64) {
+	for i := range ms {
+		n += float64(ms[i].StreamedBytes())
+	}
+	return n
 }
 
 func (p *Plan) evenness(ms []MatrixPlan) []float64 {

@@ -196,6 +196,7 @@ func (b *benchFlags) ablated(of *tune.Ablation, on *tune.Pairs, weights string) 
 			on.Made = b.made
 		}
 	}
+	_, of.Codes = on.Weights.(megakernel.Coded)
 	of.Pairer, of.Driver, of.CUDA = on, facts.Driver, facts.CUDA
 	of.Setup.GPU, of.Setup.Commit, of.Setup.Arch, of.Setup.Weights = facts.GPU, revision.String(), b.arch, weights
 	of.Save = func(r *tune.Ablated) error { return r.WriteFile(b.ablate.output) }

@@ -17,6 +17,7 @@ import (
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
 )
@@ -346,6 +347,16 @@ func (b *benchFlags) load(cmd *cobra.Command) (models.Config, error) {
 	}
 	_, _, err = b.withCodes(cmd, m, note)
 	return config, errors.Join(err, m.Close())
+}
+
+// build is choice.build of what load makes of a checkpoint.
+func (b *benchFlags) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
+	config, err := b.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	mk, err := megakernel.Build(config, b.chosen(config))
+	return mk, b.inFlags(err)
 }
 
 // describable refuses to make a record with a program that no commit describes.

@@ -27,6 +27,8 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"mkgen": main
 func TestScripts(t *testing.T) {
 	configs, err := filepath.Abs("../../models/testdata/configs")
 	require.NoError(t, err)
+	codes, err := filepath.Abs("../../models/bundled/tiny-i4g32")
+	require.NoError(t, err)
 	written := t.TempDir()
 	require.NoError(t, enginecases.WriteCheckpoint(written, 5))
 	testscript.Run(t, testscript.Params{
@@ -34,6 +36,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(e *testscript.Env) error {
 			e.Setenv("CONFIGS", configs)
 			e.Setenv("CHECKPOINT", written)
+			e.Setenv("CODES", codes)
 			return nil
 		},
 		Condition: func(name string) (bool, error) {

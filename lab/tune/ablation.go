@@ -39,6 +39,7 @@ type Launcher interface {
 type Ablation struct {
 	Kernel   *megakernel.Kernel
 	Most     int   // variants of a group at most; 0: all
+	Codes    bool  // weights are a checkpoint's codes, which no other format has: there are no variants of formats
 	Setup    Setup // as Search's
 	Driver   string
 	CUDA     string
@@ -67,7 +68,7 @@ func (a *Ablation) Run(ctx context.Context) (*Ablated, error) {
 		return nil, fmt.Errorf("the kernel itself is not repeatable, with --%s %s; want %s, of which that is a variant",
 			MLPName, a.Kernel.Options.MLP, megakernel.MLPRows)
 	}
-	all := variants(a.Kernel, a.Most)
+	all := variants(a.Kernel, a.Most, !a.Codes)
 	compiler, err := a.compile(ctx, all)
 	if err != nil {
 		return nil, err

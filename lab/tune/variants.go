@@ -42,8 +42,8 @@ type variant struct {
 // refuses is one without a kernel. Of several rows there are no syncs and splits to
 // choose.
 //
-// most is how many of a group there are at most; 0: all.
-func variants(mk *megakernel.Kernel, most int) []variant {
+// most is how many of a group there are at most; 0: all. others is whether there may be other formats of weights.
+func variants(mk *megakernel.Kernel, most int, others bool) []variant {
 	all := []variant{{group: Control, differs: "the same kernel, loaded again", kernel: mk}}
 	seen := []megakernel.Options{mk.Options}
 	searched := Dimensions(mk.Options.Tokens, mk.Options.Launch)
@@ -68,7 +68,9 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 			all = append(all, variant{group: group, differs: difference(mk.Options, built.Options, said), kernel: built})
 		}
 	}
-	add(FormatsOf, nil, formats(mk)...)
+	if others {
+		add(FormatsOf, nil, formats(mk)...)
+	}
 	any := func(string) bool { return true }
 	if slices.Contains(searched, Queries) {
 		add(AroundAttend, []string{Queries, Merge}, syncs(mk)...)
