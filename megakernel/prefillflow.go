@@ -145,7 +145,7 @@ func (f *prefillFlow) declare() {
 		}
 		if n := f.gemms[i].Parts; n > 1 {
 			f.gemms[i].Sums = dsl.Global[dsl.F32](k, "part_"+f.gemms[i].Name, f.gemms[i].SumsLen(room), dsl.Align(16),
-				bufDoc("[tile][CTA of the cluster][%d parts of the columns][4 sums][thread][4], of a tile's sums as threads have them", n))
+				bufDoc("[tile][CTA of the cluster][%d parts of the columns][fours of a thread's sums][thread][4]", n))
 		}
 		w := f.bufs.weights
 		if f.gemms[i].Late {

@@ -147,8 +147,8 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 // vectors are what phases pass to all SMs: the residual vector, and attention's output.
 type vectors struct{ f *single }
 
-// output is attention's output as packets, with the flag that there was so many changes of it ago; nil behind a
-// barrier.
+// output returns attention's output in packets, nil where it is passed behind a barrier. The packets have the flag that
+// was current before its last ago changes.
 func (v *vectors) output(ago int) *product.VectorPackets {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.handsOn(phaseAttention) {
@@ -158,7 +158,7 @@ func (v *vectors) output(ago int) *product.VectorPackets {
 	return nil
 }
 
-// act is gate_up's output, as output is attention's.
+// act returns gate_up's output as output returns attention's.
 func (v *vectors) act(ago int) *product.VectorPackets {
 	if !v.f.mk.Options.handsOn(phaseGateUp) {
 		return nil
@@ -167,7 +167,8 @@ func (v *vectors) act(ago int) *product.VectorPackets {
 		What: "waits for gate_up's output, word %d"}
 }
 
-// handed is the residual vector behind o or down, as it was passed so many changes of the flag ago.
+// handed returns the packets of the residual vector behind o or down. They have the flag that was current before its
+// last ago changes.
 func (v *vectors) handed(phase string, ago int) *product.VectorPackets {
 	buf := v.f.bufs.vectorWords.o
 	if phase == phaseDown {

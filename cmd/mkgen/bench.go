@@ -355,8 +355,7 @@ func (b *benchFlags) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	mk, err := megakernel.Build(config, b.chosen(config))
-	return mk, b.inFlags(err)
+	return b.built(config)
 }
 
 // describable refuses to make a record with a program that no commit describes.

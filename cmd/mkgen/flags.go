@@ -303,6 +303,11 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.built(config)
+}
+
+// built is the kernel of a configuration that load has made.
+func (c *choice) built(config models.Config) (*megakernel.Kernel, error) {
 	mk, err := megakernel.Build(config, c.chosen(config))
 	return mk, c.inFlags(err)
 }

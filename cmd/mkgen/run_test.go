@@ -129,7 +129,7 @@ func TestAHangIsALineForEachWaitAndOneForTheError(t *testing.T) {
 // Machine code that differs from its program is an error of mkgen compile, and of mkgen run a warning unless --strict;
 // machine code of which nothing is known is an error with --strict only.
 func TestMachineCodeThatDiffersIsAnErrorOrAWarning(t *testing.T) {
-	const both = "a fence, where the program has membar.gpu at grid/barrier.go:109"
+	const both = "a fence, where the program has membar.gpu at grid/barrier.go:108"
 	differs := &compile.Result{Machine: &sass.Report{Findings: []sass.Finding{{Address: 16, Text: both}}}}
 	unknown := &compile.Result{Unchecked: "no nvdisasm"}
 	for _, c := range []struct {

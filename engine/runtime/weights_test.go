@@ -1,7 +1,6 @@
 package runtime_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -337,85 +336,3 @@ func TestCheckNamesTheTensorOfACheckpoint(t *testing.T) {
 const tinyConfig = `{"model_type": "llama", "hidden_size": 96, "intermediate_size": 352, "num_hidden_layers": 2, "num_attention_heads": 6,
 	"num_key_value_heads": 2, "head_dim": 32, "vocab_size": 320, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000,
 	"bos_token_id": 0, "eos_token_id": 1, "tie_word_embeddings": true}`
-
-// coded are tensors with codes of their own, of the LM head, too, not those that their rows would be rounded to.
-type coded struct{ cheap }
-
-func (c coded) Reading(use func(row func(string, int, []half.BF16) ([]byte, error)) error) error {
-	return use(func(tensor string, row int, scratch []half.BF16) ([]byte, error) {
-		err := c.Row(tensor, row, scratch)
-		var out []byte
-		for _, v := range scratch {
-			out = v.Append(out)
-		}
-		return out, err
-	})
-}
-
-func (coded) Int4Row(_ string, row int, codes []int8, scales []float32, zeros []int8) error {
-	for i := range codes {
-		codes[i] = int8((row+i)%16 - 8)
-	}
-	for i := range scales {
-		scales[i], zeros[i] = 0.25, int8((row+i)%16-8)
-	}
-	return nil
-}
-
-func (coded) HeadCoded() bool { return true }
-
-// TestCheckedTensorsKeepTheirCodes: of the LM head, too, which was rounded once more where weights were checked.
-func TestCheckedTensorsKeepTheirCodes(t *testing.T) {
-	c, err := models.Lookup("tiny")
-	require.NoError(t, err)
-	c.TieEmbeddings = false
-	const format = pipeline.Format("i4g32-zeros")
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Weights: format, Head: format})
-	require.NoError(t, err)
-	var images []map[string][]byte
-	for _, check := range []bool{false, true} {
-		dev := newMemory(mk)
-		_, err := runtime.FromTensors(coded{}, runtime.LoadOptions{Check: check}).Load(t.Context(), mk, dev)
-		require.NoError(t, err)
-		images = append(images, dev.bytes)
-	}
-	for name, want := range images[0] {
-		require.True(t, bytes.Equal(want, images[1][name]), name)
-	}
-}
-
-// spoiledCodes are coded, all codes 1, with a NaN of e4m3 in one place.
-type spoiledCodes struct {
-	coded
-	tensor string
-}
-
-func (s spoiledCodes) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
-	err := s.coded.Int4Row(tensor, row, codes, scales, zeros)
-	for i := range codes {
-		codes[i] = 1
-	}
-	if tensor == s.tensor && row == 31 {
-		codes[7] = 0x7f
-	}
-	return err
-}
-
-// A packed matrix has rows of several tensors: the error names the one at fault, and its row.
-func TestCheckRefusesCodesThatAreNotFinite(t *testing.T) {
-	c, err := models.Lookup("tiny")
-	require.NoError(t, err)
-	c.TieEmbeddings = false
-	for _, format := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128} {
-		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Weights: format, Head: format})
-		require.NoError(t, err)
-		for _, tensor := range []string{"model.layers.1.mlp.up_proj.weight", "model.layers.0.self_attn.v_proj.weight",
-			"lm_head.weight"} {
-			w := spoiledCodes{tensor: tensor}
-			_, err := runtime.FromTensors(w, runtime.LoadOptions{Check: true}).Load(t.Context(), mk, newMemory(mk))
-			require.EqualError(t, err, tensor+": found NaN at [31, 7], want finite weights", format)
-			_, err = runtime.FromTensors(w, runtime.LoadOptions{}).Load(t.Context(), mk, newMemory(mk))
-			require.NoError(t, err, format)
-		}
-	}
-}

@@ -121,16 +121,20 @@ func formats(mk *megakernel.Kernel) (all []megakernel.Options) {
 	return all
 }
 
-// syncs are all pairs of how queries reach attention and where states are merged. With a barrier among them vectors are
-// passed otherwise where all are in packets.
+// leaveAll leaves open how vectors are passed where all are in packets, which does not go with every other option.
+func leaveAll(o *megakernel.Options) {
+	if o.Vectors == string(megakernel.VectorsAll) {
+		o.Vectors = ""
+	}
+}
+
+// syncs are all pairs of how queries reach attention and where states are merged.
 func syncs(mk *megakernel.Kernel) (all []megakernel.Options) {
 	for _, queries := range megakernel.Syncs() {
 		for _, merge := range megakernel.Mergings() {
 			all = append(all, with(mk, func(o *megakernel.Options) {
 				o.Queries, o.Merge = queries, merge
-				if o.Vectors == string(megakernel.VectorsAll) {
-					o.Vectors = ""
-				}
+				leaveAll(o)
 			}))
 		}
 	}
@@ -145,9 +149,8 @@ func mlps(mk *megakernel.Kernel) (all []megakernel.Options) {
 			continue
 		}
 		o := with(mk, func(o *megakernel.Options) {
-			if o.MLP = m; o.Vectors == string(megakernel.VectorsAll) {
-				o.Vectors = ""
-			}
+			o.MLP = m
+			leaveAll(o)
 		})
 		deep := o
 		deep.Stages = 0

@@ -96,11 +96,12 @@ func (g *GEMM) Maps(k *dsl.Kernel, weights dsl.Buf[dsl.B128], a Activations, x d
 	}
 	g.w = dsl.NewTensorMap(k, "map_"+g.Name, weights, start, [3]int64{elementsAtom, groups, int64(m.Tiles)},
 		[2]int64{bytesAtom, m.TileBytes()}, [3]int{elementsAtom, atoms, rows / 8},
-		dsl.Doc(fmt.Sprintf("tensor map of the weights: [tile of 8 rows][%d columns of a layer][512 bytes]; a copy takes %d tiles",
-			g.atom(), rows/8)))
+		dsl.Doc(fmt.Sprintf("tensor map of the weights: [tile of 8 rows][group of %d columns][512 bytes]; a copy takes %d × %d",
+			g.atom(), rows/8, atoms)))
 	g.x = dsl.NewTensorMap(k, "map_"+g.Name+"_in", x, 0, [3]int64{elementsAtom, int64(a.K / g.atom()), int64(a.T / 8)},
 		[2]int64{bytesAtom, int64(8 * g.bytes(a.K))}, [3]int{elementsAtom, atoms, tokens / 8},
-		dsl.Doc(fmt.Sprintf("tensor map of the input: [8 tokens][%d columns][512 bytes]; a copy takes %d tokens", g.atom(), tokens)))
+		dsl.Doc(fmt.Sprintf("tensor map of the input: [8 tokens][group of %d columns][512 bytes]; a copy takes %d × %d",
+			g.atom(), tokens/8, atoms)))
 }
 
 // parts is how many rows and how many tokens of a stage a CTA fetches.

@@ -18,8 +18,7 @@ func RowsOf(b dsl.Buf[dsl.BF16], from u32) Rows {
 	}
 }
 
-// Plus is a vector with rows added times a factor: what a projection with
-// biases is added to. rows may be nil.
+// Plus is a vector with rows added times a factor: what a projection with biases is added to. rows may be nil.
 func Plus(e *grid.Env, v Vector, rows Rows, factor float64) Vector {
 	if rows == nil {
 		return v
