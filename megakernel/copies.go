@@ -21,7 +21,9 @@ func (mk *Kernel) plan() error {
 	return mk.planIdle()
 }
 
-// planRing is plan but for zeros. Copies in flight that were left open are chosen here, whatever the leads.
+// planRing is plan but for zeros. Copies in flight that were left open are chosen here, whatever the leads. With
+// several rows and 4 bits leads that were left open are none: such consumers are behind at all times, so that they are
+// says nothing of a sync (docs/RATIONALE.md, "Why does a producer that leads keep fewer copies in flight?").
 func (mk *Kernel) planRing() (err error) {
 	r := mk.request()
 	if mk.Options.InFlight == 0 && !mk.Ragged() {
@@ -37,6 +39,9 @@ func (mk *Kernel) planRing() (err error) {
 	dense := 16 / mk.Options.Weights.Bits()
 	if dense == 4 { // several tiles share a stage
 		dense = 1
+		if mk.Ragged() && r.Throttles == nil {
+			r.Throttles = []pipeline.Throttle{}
+		}
 	}
 	if mk.Ragged() && dense > 1 && r.InFlight == 0 && r.Stages == 0 {
 		few := r

@@ -112,7 +112,7 @@ var optionTable = []Option{
 		Usage:  "bulk copies in flight, up to the stages (default 3, or 4 where every product of the model is long)",
 		Values: func(*Kernel) []string { return numbers(1, 2, 3, 4, 5, 6) }},
 	{Field: "Leads", Flag: "leads", Group: OptionTuning, Searched: everySteps,
-		Usage:  "`chunks:copies`: fewer bulk copies in flight while the consumers are that many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight, 5:2 where 4 are; none in rings of under 8 stages)",
+		Usage:  "`chunks:copies`: fewer bulk copies in flight while the consumers are that many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight, 5:2 where 4 are; none in rings of under 8 stages, and of --rows with 4-bit weights)",
 		Values: func(mk *Kernel) []string { return leadsAround(mk.Options.InFlight) }},
 	{Field: "Held", Flag: "held", Group: OptionTuning, Searched: StepsOfOneRow, Zero: true, Most: MaxHeld,
 		Usage:  "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or 5 with 4 copies in flight and leads where the hidden size is 4096 at most; fewer of large stages or few warps; 0 with 12 warps or --rows)",

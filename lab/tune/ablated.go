@@ -114,12 +114,19 @@ func (a *Ablated) Executor() bool { return a.GPU == bench.Executor{}.Facts().GPU
 // computed, and those that are not repeatable and should be.
 func (a *Ablated) Odd() (all []Row) {
 	for _, r := range a.Rows {
-		if r.Why == "" && r.Bits != SameBits && (slices.Contains(exact, r.Group) || r.Bits == NotRepeatable &&
-			r.Options.MLP != megakernel.MLPFused) {
+		exactly := slices.Contains(exact, r.Group) && !a.splitsOtherwise(r)
+		if r.Why == "" && r.Bits != SameBits && (exactly || r.Bits == NotRepeatable && r.Options.MLP != megakernel.MLPFused) {
 			all = append(all, r)
 		}
 	}
 	return all
+}
+
+// splitsOtherwise reports whether a row's kernel splits KV heads at a context at which the kernel that it differs from
+// does not: no head is left whole where a phase merges partial states.
+func (a *Ablated) splitsOtherwise(r Row) bool {
+	return r.Options.Merge != a.Kernel.Merge && a.Setup.Options.Unsplit > 0 &&
+		slices.Min(a.Contexts) <= a.Setup.Options.Unsplit
 }
 
 // Count is how many rows have figures.

@@ -329,6 +329,22 @@ func TestAblationOfAGatedKernelSaysSo(t *testing.T) {
 	require.NotNil(t, r.Judged)
 }
 
+// Where a phase merges states every KV head is split, and no others are at contexts that are short.
+func TestAblationExpectsOtherBitsWhereHeadsAreSplitOtherwise(t *testing.T) {
+	f := &field{micros: level, bits: func(o megakernel.Options, _ int) string { return string(o.Merge) }}
+	for _, c := range []struct {
+		contexts []int
+		odd      int
+	}{{[]int{128, 1024}, 0}, {[]int{1024}, 2}} {
+		a, _ := ablation(t, f)
+		a.Setup.Contexts = c.contexts
+		r, err := a.Run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, tune.OtherBits, rowOf(t, r, "--queries words --merge phase").Bits)
+		require.Len(t, r.Odd(), c.odd, c.contexts)
+	}
+}
+
 func TestAnAblationsFileIsReadAsItWasWritten(t *testing.T) {
 	deep.Only(t)
 	a, _ := ablation(t, &field{micros: level})
