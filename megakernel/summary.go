@@ -211,7 +211,7 @@ func (mk *Kernel) reportReads(r *report) {
 	weights := mk.Plan.WeightBytes()
 	t.Row("weights", FormatBytes(weights), "every matrix once")
 	if padding := mk.Plan.PackedBytes - weights; padding > 0 {
-		t.Row("padding", FormatBytes(padding), "of rows and columns of the packed matrices")
+		t.Row("padding", FormatBytes(padding), "of rows, columns and scales of the packed matrices")
 	}
 	for _, n := range mk.contexts() {
 		t.Row(fmt.Sprintf("KV of %d tokens", n), FormatBytes(mk.KVBytes(n)),

@@ -40,7 +40,8 @@ func (p *Plan) WeightBytes() int64 {
 	return n
 }
 
-// WeightBytes is what the matrix takes unpadded, scales included.
+// WeightBytes is what the matrix takes in its format, unpadded, with scales and zero points. Packed it may take more: an
+// E8M0 is a bf16 then, and a zero point, which has as many bits as a code, 16.
 func (m *Matrix) WeightBytes() int64 {
 	n := int64(m.Rows) * int64(m.K) * int64(m.Format.Bits()) / 8
 	if m.Format.ScaleBytes() > 0 {
@@ -50,7 +51,14 @@ func (m *Matrix) WeightBytes() int64 {
 		n += 4 * int64(CeilDiv(m.Rows, BlockSize)*CeilDiv(m.K, BlockSize))
 	}
 	if shape, ok := m.Format.Int4(m.K); ok && shape.PerBlock() > 0 {
-		n += int64(m.Rows) * int64(CeilDiv(m.K, shape.Group)*shape.EntryBytes())
+		bits := 16
+		if m.Format.E2M1() {
+			bits = 8
+		}
+		if shape.Zeros {
+			bits += shape.Bits()
+		}
+		n += int64(m.Rows) * int64(CeilDiv(m.K, shape.Group)*bits) / 8
 	}
 	return n
 }
