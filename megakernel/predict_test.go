@@ -176,25 +176,74 @@ func TestPredictionOfWindowsCountsWhatIsSeen(t *testing.T) {
 		build(t, "gemma-3-4b", Options{Tokens: 8, Attention: "causal"}).Predict(m, 32768, 8).Total/2)
 }
 
-// The factors of formats against the shares of the ceiling of the runs that they were fitted to, at 1024 tokens on
-// H200s; a prediction is of the H200 that is built in.
+// The factors of formats against the runs that they were fitted to, of llama3-8b at 1024 tokens on H200s: shares of
+// each run's own ceiling are within 1 %. i4g128-f16, whose factor is its base's, is held against its own runs.
 func TestPredictionsOfFormatsFollowTheirRuns(t *testing.T) {
+	rows8, rows16 := 1/.987, 1/.993 // without leads, which 4 bits had
 	for _, c := range []struct {
-		format pipeline.Format
-		rows   int
-		share  float64 // of docs/weight-formats.md and bench/results/h200
+		format         pipeline.Format
+		rows           int
+		share, ceiling float64 // % of GB/s, of bench/results/h200
 	}{
-		{"e4m3", 1, 93.3}, {"e4m3", 8, 77.8}, {"e4m3b128", 1, 93.0}, {"e4m3b128", 8, 74.9}, {"i8", 1, 95.1}, {"i8", 8, 80.1},
-		{"i4g128", 1, 89.4}, {"i4g128", 8, 71.0}, {"i4g128", 16, 62.2}, {"mxfp4", 1, 70.0},
-		{"mxfp4", 16, 49.9}, {"nvfp4", 1, 71.3}, {"nvfp4", 16, 44.2},
+		{"e4m3", 1, 93.3, 4608}, {"e4m3b128", 1, 93.0, 4612}, {"i8", 1, 95.0, 4711}, // 29 November
+		{"e4m3", 8, 77.8, 4610}, {"e4m3b128", 8, 74.9, 4610}, {"i8", 8, 80.1, 4610}, // 25 November
+
+		// 30 November: figures of formats and rows, and the record of i4g128
+		{"i4g128", 1, 89.4, 4705}, {"i4g64", 1, 89.2, 4714}, {"i4g32", 1, 88.7, 4712}, {"i4", 1, 86.8, 4707},
+		{"i4g128-zeros", 1, 88.2 * .983, 4712}, {"i4g128-f16", 1, 89.4, 4694}, {"i8g128", 1, 95.1, 4699},
+		{"i4g128", 8, 70.6 * rows8, 4705}, {"i4g128", 16, 63.6 * rows16, 4700},
+
+		// its ablations of 4 bits. Shares of mxfp4 and of zero points were of what is packed: times what is read of it
+		{"i4g128", 1, 88.7, 4713}, {"mxfp4", 1, 73.0 * .957, 4713}, {"nvfp4", 1, 70.9, 4713},
+		{"i4g128", 8, 70.2 * rows8, 4716}, {"i4g64", 8, 70.3 * rows8, 4716}, {"i4g32", 8, 68.2 * rows8, 4716},
+		{"i4", 8, 67.2 * rows8, 4716}, {"i4g128-zeros", 8, 69.1 * rows8 * .986, 4716}, {"i4g128-f16", 8, 70.4 * rows8, 4716},
+		{"mxfp4", 8, 58.3 * rows8 * .964, 4716}, {"nvfp4", 8, 54.2 * rows8, 4716},
+		{"i4g128", 16, 63.4 * rows16, 4678}, {"i4g64", 16, 61.9 * rows16, 4678}, {"i4g32", 16, 59.5 * rows16, 4678},
+		{"i4", 16, 59.9 * rows16, 4678}, {"i4g128-zeros", 16, 63.3 * rows16 * .988, 4678}, {"i4g128-f16", 16, 63.6 * rows16, 4678},
+		{"mxfp4", 16, 56.2 * rows16 * .969, 4678}, {"nvfp4", 16, 50.4 * rows16, 4678},
 	} {
-		p := build(t, "llama3-8b", Options{Weights: c.format, Tokens: c.rows}).Predict(machine.H200(), 1024, c.rows)
-		require.InDelta(t, c.share, 100*p.Floor/p.Total, 0.5, "%s, %d rows", c.format, c.rows)
+		mk := build(t, "llama3-8b", Options{Weights: c.format, Tokens: c.rows})
+		p := mk.Predict(machine.H200().At(c.ceiling*1e9), 1024, c.rows)
+		t.Logf("%s, %d rows: %.1f %% predicted, %.1f measured", c.format, c.rows, 100*p.Floor/p.Total, c.share)
+		require.InEpsilon(t, c.share, 100*p.Floor/p.Total, 0.01, "%s, %d rows", c.format, c.rows)
 	}
-	p := build(t, "llama3-8b", Options{Weights: "i4g32", Vectors: string(SyncCounted)}).Predict(machine.H200(), 1024, 1)
-	require.InDelta(t, 80.6, 100*p.Floor/p.Total, 0.5, "i4g32, whose run had gate_up's output behind a barrier")
-	mixed := build(t, "llama3-8b", Options{Weights: "i4g128,down=i4g64"})
-	require.Equal(t, " Consumers take for a chunk of i4g128 1.6 times as long as one of bf16, for a chunk of i4g64 as long as "+
-		"one of bf16, which was not measured.", mixed.drainAssumed())
+}
+
+// Every format but bf16 has a factor with every number of rows, its own or a neighbour's, which is above 1 and grows.
+func TestEveryFormatHasADrainFactor(t *testing.T) {
+	for _, f := range append(pipeline.Formats(), pipeline.OwnFormats()...) {
+		for column := range 3 {
+			if f == pipeline.FormatBF16 {
+				continue
+			}
+			times, of := drainFactor(f, column)
+			require.Greater(t, times, 1., f)
+			for _, from := range of {
+				require.NotContains(t, from, "-f16", f)
+				measured := drainFactors[pipeline.Format(from)]
+				require.True(t, measured[column] > 0 || column == 2 && measured[1] > 0, "%s of %s", f, from)
+			}
+			if i := column - 1; column > 0 {
+				fewer, _ := drainFactor(f, i)
+				require.Greater(t, times, fewer, f)
+			}
+		}
+	}
+	for f, want := range map[pipeline.Format][]string{"i4g128": {"i4g128"}, "i4g128-f16": {"i4g128"},
+		"i4g128-zeros-f16": {"i4g128", "i4g128-zeros"}, "i4g32-zeros": {"i4g32", "i4g128-zeros"}, "i8g32-f16": {"i8g128"}} {
+		_, of := drainFactor(f, 0)
+		require.Equal(t, want, of, f)
+	}
+	_, of := drainFactor("i8g64-zeros", 2)
+	require.Equal(t, []string{"i8", "i4g128", "i4g128-zeros"}, of)
+	zeros, _ := drainFactor("i4g128-zeros-f16", 0)
+	require.InEpsilon(t, drainFactors["i4g128-zeros"][0], zeros, 1e-12)
+}
+
+// What a prediction took for formats is said, and of which measurement it is.
+func TestPredictionsNameTheFactorsThatTheyTook(t *testing.T) {
+	mixed := build(t, "llama3-8b", Options{Weights: "i4g128,down=i4g64-zeros"})
+	require.Equal(t, " Consumers take for a chunk of i4g128 1.5 times as long as one of bf16, for a chunk of i4g64-zeros "+
+		"1.8 times as long as one of bf16, not measured but by i4g64 and i4g128-zeros.", mixed.drainAssumed())
 	require.Empty(t, build(t, "llama3-8b", Options{}).drainAssumed())
 }
