@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -32,30 +33,20 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
 	wide := tiny // rows of several blocks of 4 bits, and runs
 	wide.Hidden, wide.Intermediate, wide.Layers = 512, 1096, 1
+	var own []pipeline.Format
 	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide, wide, odd, wide,
-		odd, odd, tiny, odd, odd, wide} {
+		odd, odd, tiny, odd, odd, wide, tiny, odd, wide} {
 		for j, sms := range []int{1, 4, 23} {
-			if i < 19 && (i%2 != 0 || (i+j)%3 != 1) && !deep.On() { // every model with one of the numbers
+			// of every model one of the numbers, and the last one with all
+			if i != 19 && (i > 19 || i%2 != 0 || (i+j)%3 != 1) && !deep.On() {
 				continue
 			}
-			o := megakernel.Options{SMs: sms}
-			if i == 19 {
-				o.Weights = "i4g32,qkv=nvfp4,down=i8"
-			} else if i > 14 {
-				o.Head = []pipeline.Format{pipeline.FormatE4M3B128, pipeline.FormatI8, pipeline.FormatE4M3,
-					pipeline.FormatI4G32}[i-15]
+			o := randomOptions(i, j, sms)
+			if of := o.Weights; slices.Contains(pipeline.OwnFormats(), of) {
+				own = append(own, of)
+			}
+			if o.Head != "" {
 				c.Vocab = 80 // rows of codes are made in whole tiles
-			} else if i > 12 {
-				o.Weights = pipeline.FormatE4M3B128
-			} else if i > 6 {
-				o.Weights = pipeline.Formats()[2+(i-7)%7]
-				if j > 0 {
-					o.Weights = pipeline.OwnFormats()[(4*i+j)%21]
-				}
-			} else if i > 4 {
-				o.Weights = pipeline.FormatE4M3
-			} else if i > 2 {
-				o.MLP = megakernel.MLPFused
 			}
 			mk, err := megakernel.Build(c, o)
 			require.NoError(t, err)
@@ -82,6 +73,35 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+	if deep.On() {
+		require.ElementsMatch(t, pipeline.OwnFormats(), own)
+	}
+}
+
+// randomOptions are those of model i of TestRandomWeightsAreSynthsBitForBit with the j-th number of SMs.
+func randomOptions(i, j, sms int) megakernel.Options {
+	own := pipeline.OwnFormats()
+	o := megakernel.Options{SMs: sms}
+	switch {
+	case i > 19:
+		o.Weights = own[(16+3*(i-20)+j)%len(own)]
+	case i == 19:
+		o.Weights = "i4g32,qkv=nvfp4,down=i8"
+	case i > 14:
+		o.Head = []pipeline.Format{pipeline.FormatE4M3B128, pipeline.FormatI8, pipeline.FormatE4M3,
+			pipeline.FormatI4G32}[i-15]
+	case i > 12:
+		o.Weights = pipeline.FormatE4M3B128
+	case i > 6 && j > 0:
+		o.Weights = own[4+2*(i-7)+j-1]
+	case i > 6:
+		o.Weights = pipeline.Formats()[2+(i-7)%7]
+	case i > 4:
+		o.Weights = pipeline.FormatE4M3
+	case i > 2:
+		o.MLP = megakernel.MLPFused
+	}
+	return o
 }
 
 // requireRandomInBatches makes and compares the weights as a kernel for several
