@@ -86,6 +86,20 @@ func Own(bits, group int, zeros, f16 bool) (Format, bool) {
 	return f, f != "" && int4Groups[f.Base()] == group
 }
 
+// OwnFloats is the format of floats of 4 or 8 bits with a scale for each group of n columns, of 8 bits for each block
+// of a tensor; 0 stands for a scale a row.
+func OwnFloats(bits, group int) Format {
+	switch {
+	case bits == 4 && group == nvfp4Group:
+		return FormatNVFP4
+	case bits == 4:
+		return FormatMXFP4
+	case group > 0:
+		return FormatE4M3B128
+	}
+	return FormatE4M3
+}
+
 // Base is the format without what OwnFormats add, and without those of single matrices.
 func (f Format) Base() Format {
 	base, _, _ := strings.Cut(string(f), ",")

@@ -68,25 +68,15 @@ func formsOf(m *quant.Model, c *quant.Coded) func(tensor string) *quant.Coded {
 	}
 	forms, _ := m.Mixed()
 	own := map[string]*quant.Coded{}
-	of := map[models.Role]string{models.RoleQ: "qkv", models.RoleK: "qkv", models.RoleV: "qkv", models.RoleO: "o",
-		models.RoleGate: "gate_up", models.RoleUp: "gate_up", models.RoleDown: "down"}
 	for _, stored := range m.Config().Stored() {
-		own[stored.Name] = forms[of[stored.First.Role]]
+		own[stored.Name] = forms[quant.MatrixOf(stored.First.Role)]
 	}
 	return func(tensor string) *quant.Coded { return own[tensor] }
 }
 
 // formatOf is the kernel's format of codes.
 func formatOf(t *testing.T, c *quant.Coded, dir string) pipeline.Format {
-	format, ok := pipeline.FormatE4M3, true
-	switch {
-	case c.Bits == 4 && c.Group == 16:
-		format = pipeline.FormatNVFP4
-	case c.Bits == 4:
-		format = pipeline.FormatMXFP4
-	case c.Group > 0:
-		format = pipeline.FormatE4M3B128
-	}
+	format, ok := pipeline.OwnFloats(c.Bits, c.Group), true
 	if !c.Float {
 		format, ok = pipeline.Own(c.Bits, c.Group, c.Zeros, c.F16)
 	}

@@ -124,16 +124,10 @@ func formatOf(coded *quant.Coded) (pipeline.Format, bool) {
 	switch {
 	case coded == nil:
 		return "", false
-	case !coded.Float:
-		return pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
-	case coded.Bits == 4 && coded.Group == 16:
-		return pipeline.FormatNVFP4, true
-	case coded.Bits == 4:
-		return pipeline.FormatMXFP4, true
-	case coded.Group > 0:
-		return pipeline.FormatE4M3B128, true
+	case coded.Float:
+		return pipeline.OwnFloats(coded.Bits, coded.Group), true
 	}
-	return pipeline.FormatE4M3, true
+	return pipeline.Own(coded.Bits, coded.Group, coded.Zeros, coded.F16)
 }
 
 // widened is what a user is told of quantised weights that become bf16.

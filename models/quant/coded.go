@@ -45,13 +45,26 @@ func (m *Model) Coded() (c *Coded, why string) {
 // Matrices are the matrices of a layer that a kernel multiplies, of one tensor or of several below each other.
 var Matrices = []string{"qkv", "o", "gate_up", "down"}
 
+// MatrixOf returns which of Matrices has the rows of a tensor with this role; "" for others.
+func MatrixOf(role models.Role) string {
+	switch role {
+	case models.RoleQ, models.RoleK, models.RoleV:
+		return "qkv"
+	case models.RoleO:
+		return "o"
+	case models.RoleGate, models.RoleUp:
+		return "gate_up"
+	case models.RoleDown:
+		return "down"
+	}
+	return ""
+}
+
 // matrices are the names of the tensors of each in all layers, in the order of the layers.
 func (m *Model) matrices() map[string][]string {
-	of := map[models.Role]string{models.RoleQ: "qkv", models.RoleK: "qkv", models.RoleV: "qkv", models.RoleO: "o",
-		models.RoleGate: "gate_up", models.RoleUp: "gate_up", models.RoleDown: "down"}
 	all := map[string][]string{}
 	for _, stored := range m.config.Stored() {
-		if matrix, ok := of[stored.First.Role]; ok {
+		if matrix := MatrixOf(stored.First.Role); matrix != "" {
 			all[matrix] = append(all[matrix], stored.Name)
 		}
 	}
