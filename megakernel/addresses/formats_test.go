@@ -33,8 +33,8 @@ var coded = []struct {
 	{pipeline.FormatE4M3B128, "llama3.2-1b", "llama3.2-1b", 9},
 	{"i4g64-zeros", "qwen3-8b", "gemma-3-4b", 2},
 	{"i8g128", "llama3.2-1b", "llama3-8b", 8},
-	{"i8g32-zeros-f16", "gemma-3-4b", "qwen3-8b", 4},
-	{"i4g128-zeros-f16", "llama3-8b", "llama3.2-3b", 16},
+	{"i8g32-zeros-f16", "llama3-8b", "qwen3-8b", 4},
+	{"i4g128-zeros-f16", "gemma-3-4b", "llama3.2-3b", 16},
 	{"i8g64-f16", "qwen3-8b", "llama3.2-1b", 2},
 }
 
