@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks/attention"
 )
 
@@ -33,7 +34,7 @@ const (
 	FaultPostNorm Fault = "post-norm" // what attention adds is not normalised, but for gains
 	FaultGrowth   Fault = "growth"    // scores do not grow with the position
 
-	// high and low bytes of down's input have changed places, where weights are integers
+	// high and low bytes of down's input have changed places, or of a matrix's before it, where weights are integers
 	FaultInputBytes Fault = "input-bytes"
 
 	// down's products of a token get the scale of the token beside it, in prefill kernels whose inputs are e4m3
@@ -86,7 +87,7 @@ func featureFaults(c *models.Config, o *Options) []Fault {
 
 // withFixed are faults and that of fixed point where products have it.
 func withFixed(list []Fault, o *Options) []Fault {
-	if o.Weights.Integers() {
+	if o.faultMatrix(pipeline.Format.Integers) >= 0 {
 		list = append(list, FaultInputBytes)
 	}
 	return list
@@ -150,7 +151,20 @@ func (b *builder) blind(v *attention.Variant) *attention.Variant {
 	})
 }
 
+// FaultMatrix returns the matrix of a layer in which a fault is planted that concerns a format: down where has reports
+// it of down's format, or else the nearest before it of which it does; -1 where there is none.
+func (mk *Kernel) FaultMatrix(has func(pipeline.Format) bool) int { return mk.Options.faultMatrix(has) }
+
+func (o *Options) faultMatrix(has func(pipeline.Format) bool) int {
+	for i, format := range slices.Backward(o.layerFormats()) {
+		if has(format) {
+			return i
+		}
+	}
+	return -1
+}
+
 // exchanged is whether matrix i has FaultInputBytes.
 func (mk *Kernel) exchanged(i int) bool {
-	return mk.Options.Fault == FaultInputBytes && i == MatrixDown
+	return mk.Options.Fault == FaultInputBytes && i == mk.FaultMatrix(pipeline.Format.Integers)
 }

@@ -11,7 +11,8 @@ import (
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
-// Faults of weights of 4 and 8 bits, of the middle layer's down projection.
+// Faults of weights of 4 and 8 bits, of the middle layer's down projection, or where that has other weights of the
+// nearest matrix before it that can have the fault.
 const (
 	// each group has the scale of the group beside it; a row of one group the row's beside it; of an f32 twice its own
 	// where the two are alike
@@ -21,36 +22,41 @@ const (
 	ScalesNotCopied = "scales_not_copied"
 	NibblesSwapped  = "nibbles_swapped" // low and high nibbles have changed places
 	HalvesSwapped   = "halves_swapped"  // of 8 bits: the halves of each block have
-	// high and low bytes of its input have: in the kernel, of all layers; with several rows of 4 bits, whose input is
+	// high and low bytes of the input of integers have: in the kernel, of all layers; with several rows of 4 bits, whose input is
 	// f16, the input of both halves of each block
 	BytesExchanged = "bytes_exchanged"
 )
 
 // formatFaults lists those that are planted in the packed weights of a kernel.
 func formatFaults(mk *megakernel.Kernel) (names []string) {
-	format := mk.Options.Weights.For("down")
-	shape, ok := format.Int4(mk.Config.Intermediate)
-	switch {
-	case format == pipeline.FormatE4M3, format.Blocks():
-		return []string{ScaleOfNeighbour, ScalesNotCopied}
-	case !ok:
-		return nil
-	}
-	names = []string{ScaleOfNeighbour, ScalesNotCopied, NibblesSwapped}
-	if shape.Wide {
-		names[2] = HalvesSwapped
-	}
-	if shape.Zeros {
-		names = append(names, ZeroPointOff)
+	for _, name := range []string{ScaleOfNeighbour, ScalesNotCopied, NibblesSwapped, HalvesSwapped, ZeroPointOff} {
+		if mk.FaultMatrix(canHave(name)) >= 0 {
+			names = append(names, name)
+		}
 	}
 	return names
+}
+
+// canHave returns which formats can have one of formatFaults.
+func canHave(name string) func(f pipeline.Format) bool {
+	return func(f pipeline.Format) bool {
+		switch name {
+		case NibblesSwapped:
+			return f.Integers() && f.Bits() == 4
+		case HalvesSwapped:
+			return f.Integers() && f.Bits() == 8
+		case ZeroPointOff:
+			return f.Zeros()
+		}
+		return f.Bits() < 16
+	}
 }
 
 // spoilWeights plants one of formatFaults while run runs.
 func spoilWeights(mk *megakernel.Kernel, w megakernel.Tensors,
 	write func(buffer string, offset int64, src []byte) error, name string,
 	run func() (Result, error)) (r Result, err error) {
-	layer, m := mk.Config.Layers/2, &mk.Plan.Layer[megakernel.MatrixDown]
+	layer, m := mk.Config.Layers/2, &mk.Plan.Layer[mk.FaultMatrix(canHave(name))]
 	image := make([]byte, mk.Plan.LayerBytes)
 	if err := mk.PackLayer(image, layer, w); err != nil {
 		return r, err
