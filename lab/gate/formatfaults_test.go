@@ -46,8 +46,8 @@ func TestFaultsOfFormatsArePlantedInAnyMatrix(t *testing.T) {
 			requireFaultsShow(t, mk, list)
 		}
 	}
-	o := megakernel.Options{Weights: "i4,qkv=bf16,o=bf16,gate_up=bf16,down=bf16", SMs: 2, Fault: megakernel.FaultInputBytes}
-	_, err := megakernel.Build(variantOf(t, megakernel.Options{}).Config, o)
+	_, err := megakernel.Build(variantOf(t, megakernel.Options{}).Config, megakernel.Options{SMs: 2,
+		Weights: "i4,qkv=bf16,o=bf16,gate_up=bf16,down=bf16", Fault: megakernel.FaultInputBytes})
 	require.ErrorContains(t, err, "fault")
 }
 

@@ -22,8 +22,8 @@ const (
 	ScalesNotCopied = "scales_not_copied"
 	NibblesSwapped  = "nibbles_swapped" // low and high nibbles have changed places
 	HalvesSwapped   = "halves_swapped"  // of 8 bits: the halves of each block have
-	// high and low bytes of the input of integers have: in the kernel, of all layers; with several rows of 4 bits, whose input is
-	// f16, the input of both halves of each block
+	// high and low bytes of the input of integers have: in the kernel, of all layers; with several rows of 4 bits, whose
+	// input is f16, the input of both halves of each block
 	BytesExchanged = "bytes_exchanged"
 )
 
