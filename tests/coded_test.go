@@ -20,7 +20,7 @@ import (
 // type. Kernels of one row compute on the executor what float64 does with the package's numbers; those of several
 // have the same image. Of the smallest fixtures, whose heads no kernel has, each tensor is packed alone.
 func TestCodesAreTheCheckpoints(t *testing.T) {
-	formats := map[pipeline.Format]bool{}
+	formats, of := map[pipeline.Format]bool{}, map[string]pipeline.Format{}
 	files, err := filepath.Glob("../models/quant/testdata/*/config.json")
 	require.NoError(t, err)
 	require.Greater(t, len(files), 30)
@@ -48,7 +48,7 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 		}
 		mk, err := megakernel.Build(m.Config(), o)
 		require.NoError(t, err, dir)
-		formats[format] = true
+		formats[format], of[filepath.Base(dir)] = true, format
 		holdsCodes(t, mk, m, c, dir)
 		if o.Tokens == 0 {
 			runsRightOn(t, mk, c, m.Config(), dir)
@@ -58,6 +58,13 @@ func TestCodesAreTheCheckpoints(t *testing.T) {
 	for _, f := range []pipeline.Format{pipeline.FormatNVFP4, pipeline.FormatMXFP4, pipeline.FormatE4M3,
 		pipeline.FormatE4M3B128, pipeline.FormatI8, pipeline.FormatI4G32, pipeline.FormatI4G128, "i4g128-f16"} {
 		require.True(t, formats[f], "no fixture has %s", f)
+	}
+	for name, want := range map[string]pipeline.Format{ // both versions of GPTQ, whose zero points differ by one
+		"gptq_i4g32": "i4g32-f16", "gptq_i4g32_zero": "i4g32-zeros-f16", "gptq_v2_i4g32_zero_in_order": "i4g32-zeros-f16",
+		"gptq_i8_row": "i8", "gptq_i8g32_zero": "i8g32-zeros-f16", "gptq_v2_i8g32_zero": "i8g32-zeros-f16",
+		"gptq_i8g32_act_order": "", "gptq_v2_i4g32_zero": "", // of columns in any order no kernel has the codes
+	} {
+		require.Equal(t, want, of[name], name)
 	}
 }
 

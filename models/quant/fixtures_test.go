@@ -125,3 +125,31 @@ func TestOneMatrixIsNoMatrices(t *testing.T) {
 	defer m.Close()
 	require.Equal(t, "gptq: 1 matrix of i4g128 with f16 scales, 6 matrices of i4 a row with f16 scales", m.Summary())
 }
+
+// TestVersionsOfGPTQStoreZeroPointsOneApart has the same model in both versions: the files differ in their zero points,
+// and read as the other version every quantised tensor is another.
+func TestVersionsOfGPTQStoreZeroPointsOneApart(t *testing.T) {
+	first, second := "testdata/gptq_i4g32_zero", "testdata/gptq_v2_i4g32_zero_in_order"
+	require.Equal(t, expected(t, first), expected(t, second))
+	a, b := open(t, first), open(t, second)
+	require.Equal(t, a.Names(), b.Names())
+	for _, name := range a.Names() {
+		zeros, same := make([]int8, a.Matrix(name).Blocks()), make([]int8, b.Matrix(name).Blocks())
+		if a.Matrix(name).Format.Quantised() {
+			require.NoError(t, a.Matrix(name).Zeros(0, zeros))
+			require.NoError(t, b.Matrix(name).Zeros(0, same))
+		}
+		require.Equal(t, zeros, same, name)
+	}
+	for dir, other := range map[string][2]string{first: {`"gptq"`, `"gptq_v2"`}, second: {`"gptq_v2"`, `"gptq"`}} {
+		files := load(t, dir)
+		const field = `"checkpoint_format": `
+		text := string(files["config.json"].Data)
+		require.Contains(t, text, field+other[0])
+		files["config.json"].Data = []byte(strings.Replace(text, field+other[0], field+other[1], 1))
+		c, err := quant.OpenFS(files)
+		require.NoError(t, err)
+		require.Len(t, missed(t, c, expected(t, dir)), 7, dir)
+		require.NoError(t, c.Close())
+	}
+}

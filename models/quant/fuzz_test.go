@@ -122,7 +122,8 @@ func packEnds(t *testing.T, c, form *quant.Coded, w *quant.Matrix) {
 
 // one of each method, with one file, and those that a kernel has formats of their own for.
 var methods = []string{"gptq_dynamic", "gptq_v2_i4g32_zero", "awq_i4g32", "ct_i4_row_i8_mixed", "ct_nvfp4",
-	"fp8_block_exponents", "modelopt_nvfp4", "ct_mxfp4", "ct_e4m3_block", "modelopt_fp8"}
+	"fp8_block_exponents", "modelopt_nvfp4", "ct_mxfp4", "ct_e4m3_block", "modelopt_fp8", "gptq_i4g32_zero",
+	"gptq_v2_i8g32_zero", "gptq_i8g32_act_order"}
 
 // seed is the configuration and the weights of one of methods.
 func seed(f *testing.F, i int) (config, content []byte) {

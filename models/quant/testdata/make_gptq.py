@@ -27,7 +27,13 @@ from fixture import DEEP, SMALL, finish, fresh, model
 CASES = {
     "gptq_i4g32": {"bits": 4, "group_size": 32, "desc_act": False, "act_group_aware": False},
     "gptq_i4g32_act_order_sharded": {"bits": 4, "group_size": 32, "desc_act": True},
+    "gptq_i4g32_zero": {"bits": 4, "group_size": 32, "desc_act": False, "act_group_aware": False, "sym": False},
+    "gptq_i8g32_act_order": {"bits": 8, "group_size": 32, "desc_act": True},
     "gptq_v2_i4g32_zero": {"bits": 4, "group_size": 32, "desc_act": True, "sym": False, "format": "gptq_v2"},
+    "gptq_v2_i4g32_zero_in_order": {
+        "bits": 4, "group_size": 32, "desc_act": False, "act_group_aware": False, "sym": False, "format": "gptq_v2"},
+    "gptq_v2_i8g32_zero": {
+        "bits": 8, "group_size": 32, "desc_act": False, "act_group_aware": False, "sym": False, "format": "gptq_v2"},
     "gptq_i8_row": {"bits": 8, "group_size": -1, "desc_act": False, "act_group_aware": False},
     "gptq_i8g32_zero": {"bits": 8, "group_size": 32, "desc_act": False, "act_group_aware": False, "sym": False},
     "gptq_dynamic": {"bits": 4, "group_size": 32, "desc_act": False, "act_group_aware": False, "dynamic": {
