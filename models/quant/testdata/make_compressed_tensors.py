@@ -127,6 +127,7 @@ def main():
     write("ct_e4m3_block", BF16, PARTIAL, preset("FP8_BLOCK"))
     write("ct_nvfp4", BF16, SMALL, preset("NVFP4A16"))
     write("ct_nvfp4_f16", F16, TINY, preset("NVFP4"), seed=2)
+    write("ct_nvfp4_sharded", BF16, SMALL, preset("NVFP4A16"), seed=3, layers=2, max_shard_size="20KB")
     write("ct_mxfp4", BF16, SMALL, preset("MXFP4A16"))
 
 
