@@ -4,7 +4,7 @@
     CUDA_VISIBLE_DEVICES= python make_gptq.py [name ...]
 
 gptqmodel quantises with a calibration of random tokens, saves, loads what it saved, and its torch kernel dequantises. It wants
-more threads than two processors give it, so the script claims eight.
+more threads than two processors give it, so the script claims eight. It leaves a directory logs where it is run.
 """
 
 import os
