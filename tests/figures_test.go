@@ -376,3 +376,15 @@ func TestFiguresHaveTheNamesOfTheirRecords(t *testing.T) {
 	}
 	require.Greater(t, found, 15)
 }
+
+// A figure of another attention or cache has a reference of it, in a folder of its own.
+func TestFiguresOfOtherAttentions(t *testing.T) {
+	f := newFigures(t)
+	said, err := f.run("--dry-run prefill-llama3.2-1b-kv-e4m3 prefill-llama3.2-1b-window")
+	require.NoError(t, err, said)
+	for _, want := range []string{" --case case:causal,kv=e4m3\n", " --case case:window=200+sinks=4\n",
+		" --attention causal --kv e4m3 --prefill 1024 ", " --attention window=200+sinks=4 --prefill 1024 ",
+		" --reference " + f.work + "/reference/case\n"} {
+		require.Contains(t, said, want)
+	}
+}
