@@ -2,10 +2,13 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"testing"
 
+	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
 )
 
 // TestPrefillByDefault says where prefill kernels are built without --prefill, and that the flag decides where it is
@@ -55,5 +58,29 @@ func TestPrefillByDefault(t *testing.T) {
 	}
 	if code, _, stderr := mkgen("run", "--model", "tiny", "--prefill", "none", "--max-tokens", "1", "x"); code != 0 {
 		t.Errorf("--prefill none: %s", stderr)
+	}
+}
+
+// TestPrefillChunkReachesTheEngine says that --prefill-chunk decides the tokens of launches beside others, whatever
+// they generate, and that without it the engine's options have the prediction of --machine, or nothing.
+func TestPrefillChunkReachesTheEngine(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 2})
+	require.NoError(t, err)
+	for _, chunk := range []count{0, 3, 24, 64} {
+		r, o := runFlags{device: deviceSim, prefill: 64, prefillChunk: chunk}, engine.Options{}
+		require.NoError(t, r.addPrefill(t.Context(), io.Discard, mk, nil, deviceOptions{}, &o))
+		require.NotEmpty(t, o.Prefill)
+		for _, m := range o.Prefill {
+			require.NoError(t, m.Device.Close())
+		}
+		if chunk == 0 {
+			require.Nil(t, o.PrefillChunk)
+			continue
+		}
+		for _, cached := range []int{0, 400} {
+			require.Equal(t, int(chunk), o.PrefillChunk(cached, 9*cached, cached > 0))
+		}
 	}
 }
