@@ -199,3 +199,30 @@ func TestABundleOfOneRow(t *testing.T) {
 	require.Equal(t, want, alone(4, 1))
 	require.Equal(t, want, alone(5))
 }
+
+// A launch of a prompt takes the smallest prefill kernel that holds its tokens, whatever order they were added in.
+func TestABundleTakesTheSmallestPrefillKernel(t *testing.T) {
+	ofValues(t)
+	all := members(t, megakernel.Options{Page: 16}, 2)
+	b, err := openBundle(t, all, runtime.Options{Steps: 1})
+	require.NoError(t, err)
+	var long []runtime.Member
+	for _, tokens := range []int{128, 64} {
+		p, err := megakernel.BuildPrefill(all[0].Kernel, megakernel.PrefillOptions{Tokens: tokens, Groups: 1})
+		require.NoError(t, err)
+		sim, err := runtime.NewSim(p.IR, 3)
+		require.NoError(t, err)
+		require.NoError(t, b.AddPrefill(p, sim))
+		long = append(long, runtime.Member{Device: sim})
+	}
+	for _, c := range []struct {
+		tokens int
+		large  bool
+	}{{40, false}, {64, false}, {65, true}, {100, true}} {
+		_, err := b.Run(t.Context(), batch.StepRequest{Steps: 1, Quiet: true,
+			Sequences: []batch.Sequence{{New: synth.Tokens(5, 0, c.tokens, 320), Pages: []uint32{6, 2, 9, 4, 0, 1, 3}}}})
+		require.NoError(t, err)
+		require.Equal(t, []bool{c.large, !c.large}, []bool{ran(long[0]), ran(long[1])}, "%d tokens", c.tokens)
+	}
+	require.False(t, ran(all[0]))
+}
