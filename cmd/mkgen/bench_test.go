@@ -73,6 +73,23 @@ func passed() *gate.Report {
 		Passed: true}}
 }
 
+// Of prefill kernels a gate says what launches it judged.
+func TestAGateOfPromptsSaysWhatLaunchesItJudged(t *testing.T) {
+	text := func(l *gate.PrefillLaunches) string {
+		var out strings.Builder
+		g := passed().Gate
+		g.Launches = l
+		reportGate(&out, &g)
+		return strings.ReplaceAll(out.String(), "\n", " ")
+	}
+	require.NotContains(t, text(nil), "Launches")
+	l := gate.PrefillLaunches{One: 300, Several: 12, Mixed: 10, Tokens: 1024, Sequences: 16, Chunks: []int{17, 256, 512}}
+	require.Contains(t, text(&l), "Launches of prefill kernels: 300 of one sequence, 12 of several, 10 of these beside "+
+		"sequences that decode; up to 1024 tokens; chunks of 17, 256, 512.")
+	l.Chunks = nil
+	require.Contains(t, text(&l), "chunks of no fixed size.")
+}
+
 func TestAnInterruptedBenchmarkSaysSo(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

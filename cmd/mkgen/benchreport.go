@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -90,6 +91,10 @@ func reportGate(w io.Writer, g *gate.Record) {
 		g.WorstSeq.Sequence, float64(g.WorstSeq.KLOurs), float64(g.WorstSeq.Limit), g.WorstPos.Place(),
 		float64(g.WorstPos.KLOurs), float64(g.WorstPos.Limit),
 		g.Flips, g.Sure, float64(g.WidestFlip), strings.Join(g.FaultsCaught, ", "))
+	if l := g.Launches; l != nil {
+		table.Text(w, "", "Launches of prefill kernels: %d of one sequence, %d of several, %d of these beside sequences that decode; up to %d tokens; chunks of %s.",
+			l.One, l.Several, l.Mixed, l.Tokens, cmp.Or(counts(l.Chunks), "no fixed size"))
+	}
 }
 
 // counts are numbers with commas between.

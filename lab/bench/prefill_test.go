@@ -87,4 +87,9 @@ func TestPrefillKernelsAreJudgedWithPlantedFaults(t *testing.T) {
 	require.Equal(t, 40+26, out.Gate.Gate.Positions)
 	require.Equal(t, []string{gate.MergeWeightWrong}, out.Gate.Gate.FaultsAbsent)
 	require.Len(t, out.Gate.Gate.FaultsCaught, 4)
+	l := out.Gate.Gate.Launches
+	require.Positive(t, l.Mixed)
+	require.GreaterOrEqual(t, l.Several, l.Mixed)
+	require.Equal(t, 2, l.Sequences)
+	require.Greater(t, l.Tokens, 20, "the smaller kernel takes no more")
 }

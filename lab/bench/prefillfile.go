@@ -189,6 +189,10 @@ func (f *PrefillFile) Check() error {
 			bad("case %d: time_over_mkgen is %v, from the times %v", i, c.Over, c.First/ours)
 		case f.Gated && c.System == SystemMkgen && (c.Gate == nil || !c.Gate.Passed):
 			bad("case %d: it did not pass the gate", i)
+		case f.Gated && c.Gate != nil && c.Gate.Launches != nil:
+			for _, problem := range c.Gate.Launches.Problems() {
+				bad("case %d: %s", i, problem)
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -45,12 +45,16 @@ func TestAFileOfPromptsWhoseFiguresDisagreeIsRefused(t *testing.T) {
 		return &bench.PrefillFile{What: bench.PrefillWhat, GPU: "NVIDIA H100", Commit: "abc", Gated: true, Peak: 1000,
 			Options: bench.PrefillOptions{Compiler: "none"}, Cases: []bench.PrefillFigures{
 				{System: bench.SystemMkgen, Model: "m", Prompt: 1000, First: 2000, Rate: 5e5, FLOP: 1e12, TFLOPS: 500, Share: 0.5,
-					Rounds: []float64{2000}, Gate: &gate.Record{Passed: true}},
+					Rounds: []float64{2000}, Gate: &gate.Record{Passed: true,
+						Launches: &gate.PrefillLaunches{One: 3, Several: 2, Mixed: 1, Sequences: 4}}},
 				{System: "other", Model: "m", Prompt: 1000, First: 4000, Rate: 2.5e5, FLOP: 1e12, TFLOPS: 250, Share: 0.25, Over: 2,
 					Rounds: []float64{4500, 3500}}}}
 	}
 	require.NoError(t, good().Check())
 	for want, spoil := range map[string]func(f *bench.PrefillFile){
+		"case 0: no launch of a prefill kernel has sequences that decode": func(f *bench.PrefillFile) {
+			f.Cases[0].Gate.Launches.Mixed = 0
+		},
 		"commit \"\"":        func(f *bench.PrefillFile) { f.Commit = "" },
 		"there are no cases": func(f *bench.PrefillFile) { f.Cases = nil },
 		"case 1: first_token_us is 4000, the rounds'": func(f *bench.PrefillFile) {

@@ -16,11 +16,12 @@ import (
 // decode kernels, over one cache, whose rows are compared, too. Faults are planted in the prefill kernels alone.
 func (r *prefillRun) judge(ctx context.Context) (*gate.Report, error) {
 	owner := r.devices[0]
-	runner, before := &prefillGateRunner{run: r, most: map[uint32]bool{}}, r.bundle.PrefillSplits()
+	runner, before := newPrefillGateRunner(r), r.bundle.PrefillSplits()
 	subject := gate.RaggedSubject{Kernel: r.s.Decode[0], Weights: r.s.Tensors, Runner: runner,
 		Rows: r.bundle.PrefillRows(), Pages: len(r.pages) + 1, Prefill: true, Write: owner.Write, Read: owner.Read,
-		Merges: func() bool { return r.bundle.PrefillSplits() > before },
-		Plant:  r.plant, Progress: func(what string) { r.s.say("gate: " + what) }}
+		Merges:   func() bool { return r.bundle.PrefillSplits() > before },
+		Launches: func() gate.PrefillLaunches { return runner.launches },
+		Plant:    r.plant, Progress: func(what string) { r.s.say("gate: " + what) }}
 	r.s.say("gate: compiling kernels with faults")
 	if r.s.coded() {
 		subject.Inputs = gate.TokenE4M3
@@ -30,7 +31,7 @@ func (r *prefillRun) judge(ctx context.Context) (*gate.Report, error) {
 	}
 	defer r.bundle.SplitMost(false)
 	report, err := subject.Judge(ctx, r.s.Reference, r.s.Rules)
-	if err == nil && runner.prompts == 0 {
+	if l := &runner.launches; err == nil && l.One+l.Several == 0 {
 		err = fmt.Errorf("no step of the reference's sequences has more than the %d tokens that go through the decode kernels: want longer sequences", r.bundle.Rows())
 	}
 	return report, err
@@ -97,11 +98,30 @@ func (r *prefillRun) plant(ctx context.Context, fault megakernel.Fault) (func(),
 // last token of each sequence alone, so that a part of n tokens takes steps of 1 to n of them, each from the part's
 // first token on. In the end all parts run in one launch, where the kernels take several sequences.
 type prefillGateRunner struct {
-	run     *prefillRun
-	logits  [][]float32 // what Run returned, to be used again
-	prompts int         // steps of prefill kernels so far
+	run      *prefillRun
+	logits   [][]float32          // what Run returned, to be used again
+	launches gate.PrefillLaunches // so far
 	// most says of a sequence, by its first page, whether its keys and values are in as many parts as there can be.
 	most map[uint32]bool
+}
+
+func newPrefillGateRunner(r *prefillRun) *prefillGateRunner {
+	return &prefillGateRunner{run: r, most: map[uint32]bool{},
+		launches: gate.PrefillLaunches{Sequences: r.bundle.PrefillSequences()}}
+}
+
+// prompt runs a launch, and counts it where it has more tokens than the decode kernels have rows.
+func (g *prefillGateRunner) prompt(ctx context.Context, quiet bool, parts ...batch.Sequence) error {
+	var step []gate.Part
+	n := 0
+	for _, s := range parts {
+		step, n = append(step, gate.Part{From: s.Cached, To: s.Cached + len(s.New)}), n+len(s.New)
+	}
+	if n > g.run.bundle.Rows() {
+		g.launches.Count(step)
+	}
+	_, err := g.run.bundle.Run(ctx, batch.StepRequest{Sequences: parts, Steps: 1, Quiet: quiet})
+	return err
 }
 
 // Run runs one step. Up to as many tokens as the decode kernels have rows go through these.
@@ -153,8 +173,7 @@ func (g *prefillGateRunner) split(s batch.Sequence) {
 // are its own then.
 func (g *prefillGateRunner) mixed(ctx context.Context, parts []batch.Sequence, rows [][][]float32) error {
 	g.split(parts[0])
-	g.prompts++
-	if _, err := g.run.bundle.Run(ctx, batch.StepRequest{Sequences: parts, Steps: 1}); err != nil {
+	if err := g.prompt(ctx, false, parts...); err != nil {
 		return err
 	}
 	for i := range parts {
@@ -195,12 +214,10 @@ func (g *prefillGateRunner) part(ctx context.Context, s batch.Sequence, silent i
 		}
 	}
 	if silent == n {
-		_, err := b.Run(ctx, batch.StepRequest{Sequences: []batch.Sequence{s}, Steps: 1, Quiet: true})
-		return err
+		return g.prompt(ctx, true, s)
 	}
 	for end := max(silent, small) + 1; end <= n; end++ {
-		g.prompts++
-		_, err := b.Run(ctx, batch.StepRequest{Sequences: []batch.Sequence{first(end)}, Steps: 1})
+		err := g.prompt(ctx, false, first(end))
 		if err := errors.Join(err, b.Logits(0, rows[end-1])); err != nil {
 			return err
 		}

@@ -40,6 +40,8 @@ type RaggedSubject struct {
 	// Merges reports, with Prefill, whether a prefill kernel has merged states of attention in a step that ran; nil: none
 	// has.
 	Merges func() bool
+	// Launches returns, with Prefill, what launches prefill kernels have had so far; nil: they are not counted.
+	Launches func() PrefillLaunches
 	// Inputs is how prefill kernels round inputs of products: TokenE4M3, or as for weights of a format; "": of bf16.
 	Inputs pipeline.Format
 	Pages  int // of the cache; all sequences of the reference must fit
@@ -102,6 +104,7 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 	if err != nil {
 		return nil, err
 	}
+	launches := s.launches(ref, steps)
 	checked, err := s.compareRows(ref)
 	if err != nil {
 		return nil, err
@@ -127,6 +130,7 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 	}
 	r.Gate = NewRecord(ours, lengths(ref), s.faults(), planted)
 	r.Gate.withLocal(checked)
+	r.Gate.withLaunches(launches)
 	return r, nil
 }
 
@@ -271,24 +275,6 @@ func (p *raggedPass) settle() error {
 		}
 	}
 	return nil
-}
-
-func lengths(ref *Reference) (all []int) {
-	for _, q := range ref.Sequences {
-		all = append(all, q.Length)
-	}
-	return all
-}
-
-// dealt are the pages of each sequence, of a cache of n, in an order in which no page
-// follows its neighbour.
-func dealt(ref *Reference, page, pages int) (all [][]uint32) {
-	free := ShuffledTable(pages)
-	for _, q := range ref.Sequences {
-		n := (q.Length + page - 1) / page
-		all, free = append(all, free[:n]), free[n:]
-	}
-	return all
 }
 
 // open reads the tokens and deals pages out.

@@ -46,6 +46,8 @@ type Record struct {
 	Passed       bool     `json:"passed"`
 	Reasons      []string `json:"reasons,omitempty"`
 	Local        *Local   `json:"local,omitempty"` // absent: the reference has no rows of the cache
+	// absent: not of prefill kernels, or a record up to 2026-11-30
+	Launches *PrefillLaunches `json:"launches,omitempty"`
 }
 
 // NewRecord joins the verdict on the kernel with those on the same kernel with planted faults. It passes when the

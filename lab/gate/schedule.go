@@ -106,3 +106,22 @@ func scramble(x uint32) uint32 {
 	x = (x ^ x>>13) * 0xc2b2ae35
 	return x ^ x>>16
 }
+
+// lengths are those of the sequences.
+func lengths(ref *Reference) (all []int) {
+	for _, q := range ref.Sequences {
+		all = append(all, q.Length)
+	}
+	return all
+}
+
+// dealt are the pages of each sequence, of a cache of n, in an order in which no page
+// follows its neighbour.
+func dealt(ref *Reference, page, pages int) (all [][]uint32) {
+	free := ShuffledTable(pages)
+	for _, q := range ref.Sequences {
+		n := (q.Length + page - 1) / page
+		all, free = append(all, free[:n]), free[n:]
+	}
+	return all
+}
