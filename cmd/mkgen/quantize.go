@@ -92,9 +92,6 @@ type perplexities struct {
 // computedBy says what perplexities are computed by.
 const computedBy = "the float64 reference on the CPU, weights rounded to bf16"
 
-// window is how many tokens a sequence has at most whose perplexity is computed.
-const window = 512
-
 func (q *quantizeFlags) run(cmd *cobra.Command) error {
 	for _, required := range []struct{ flag, value string }{
 		{"checkpoint", q.checkpoint}, {"format", q.format}, {"out", q.out},
@@ -180,18 +177,14 @@ func (q *quantizeFlags) measure(ctx context.Context, cmd *cobra.Command, what, d
 	if err != nil {
 		return nil, fmt.Errorf("--text: %w", err)
 	}
-	ids, err := tok.Encode(string(text), false)
+	config := c.Config()
+	windows, err := perplexity.Cut(config, tok, string(text))
 	if err != nil {
 		return nil, fmt.Errorf("--text %s: %w", q.text, err)
 	}
-	config := c.Config()
-	m := measured{window: min(window, config.MaxPositions), bytes: len(text)}
-	bos, ok := tok.BOS()
-	if !ok {
-		bos = config.BOS
-	}
+	m := measured{window: perplexity.Length(config), bytes: len(text)}
 	bar := progress.Start(cmd.ErrOrStderr(), what)
-	m.Result, err = perplexity.Measure(ctx, config, c, perplexity.Windows(ids, bos, m.window),
+	m.Result, err = perplexity.Measure(ctx, config, c, windows,
 		func(done, total int) { bar.Set(int64(done), int64(total)) })
 	bar.End(-1)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/half"
+	"github.com/mkgen/mkgen/models/tokenizer"
 )
 
 // Tensors delivers weights as bf16 patterns, as checkpoint.Checkpoint and quant.Model do.
@@ -31,6 +32,25 @@ type Result struct {
 
 // Perplexity is e to the mean cross entropy of a token.
 func (r Result) Perplexity() float64 { return math.Exp(r.Nats / float64(r.Tokens)) }
+
+// Length returns how many tokens a sequence of a text has at most: 512, or as many as the model has positions.
+func Length(c models.Config) int { return min(512, c.MaxPositions) }
+
+// Cut returns the sequences of a text, of Length tokens each but for the last, the first token of each the tokenizer's
+// bos, or the model's where the tokenizer names none.
+//
+// Errors: those of the tokenizer.
+func Cut(c models.Config, tok *tokenizer.Tokenizer, text string) (windows [][]int, err error) {
+	ids, err := tok.Encode(text, false)
+	if err != nil {
+		return nil, err
+	}
+	bos, ok := tok.BOS()
+	if !ok {
+		bos = c.BOS
+	}
+	return Windows(ids, bos, Length(c)), nil
+}
 
 // Windows cuts a text's tokens into sequences: bos and as many tokens as fit the length, and no sequence of less than
 // two.

@@ -45,6 +45,31 @@ func TestCrossEntropyIsThatOfTransformers(t *testing.T) {
 	require.Greater(t, r.Perplexity(), 1.5)
 }
 
+// A text's sequences are of 512 tokens, the first of each bos; without these they are the text's tokens.
+func TestATextIsCutIntoSequences(t *testing.T) {
+	text, err := os.ReadFile("testdata/tale.txt")
+	require.NoError(t, err)
+	tok, _, err := bundled.Tokenizer("tiny")
+	require.NoError(t, err)
+	ids, err := tok.Encode(string(text), false)
+	require.NoError(t, err)
+	bos, ok := tok.BOS()
+	require.True(t, ok)
+	config := models.Config{BOS: bos + 1, MaxPositions: 1000}
+	windows, err := perplexity.Cut(config, tok, string(text))
+	require.NoError(t, err)
+	require.Equal(t, perplexity.Windows(ids, bos, 512), windows)
+	require.Len(t, windows, 4)
+	for i, w := range windows {
+		require.Equal(t, bos, w[0])
+		require.True(t, i == 3 || len(w) == 512)
+	}
+	config.MaxPositions = 100
+	windows, err = perplexity.Cut(config, tok, string(text))
+	require.NoError(t, err)
+	require.Len(t, windows[0], 100)
+}
+
 func TestRefused(t *testing.T) {
 	c, _, err := bundled.Checkpoint("tiny")
 	require.NoError(t, err)
