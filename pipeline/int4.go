@@ -150,12 +150,13 @@ func (f Format) int4Group(codes []int8, group []half.BF16, factor float32) (scal
 	} else {
 		scale = f.int4Scale(most)
 	}
+	floats := f.E2M1()
 	for i, v := range group {
 		const round = 0x1.8p23 // adding it to what is small leaves the nearest integer in the low bits
 		codes[i] = 0
 		switch q := v.Float32() / (scale * factor); {
 		case q != q:
-		case f.E2M1():
+		case floats:
 			codes[i] = ToE2M1(q)
 		default:
 			codes[i] = int8(math.Float32bits(q+round) - math.Float32bits(round))

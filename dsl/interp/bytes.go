@@ -36,45 +36,52 @@ func redux(s *ir.Instr) (stepFn, error) {
 //	B  v4: rows 4t … 4t+3, column g        v5: rows 4t+16 … 4t+19
 //	C  v6, v7: row g, columns 2t, 2t+1     v8, v9: row g+8; D the same
 func byteProduct(s *ir.Instr) (stepFn, error) {
-	wide := func(x uint64) int32 { return int32(int8(x)) }
-	wideA := wide
-	if s.Args[0].Type == ir.U32 {
-		wideA = func(x uint64) int32 { return int32(uint8(x)) }
-	}
+	unsigned := s.Args[0].Type == ir.U32
 	return func(m *machine, w *warp, in *inst) {
 		if m.converged(w, in) {
-			multiplyBytes(m, w, in, wideA, wide)
+			multiplyBytes(m, w, in, unsigned)
 		}
 	}, nil
 }
 
-func multiplyBytes(m *machine, w *warp, in *inst, wideA, wideB func(uint64) int32) {
-	var a [16][32]int32
-	var bt [8][32]int32
+// multiplyBytes multiplies two columns of B at a time: one in the low half of an int64, the other in the high half. A
+// column's sum takes 21 bits, and what the low one borrows of the high one is given back.
+func multiplyBytes(m *machine, w *warp, in *inst, unsigned bool) {
+	var a [16][32]int64
+	var pairs [4][32]int64
 	for i := range 4 {
 		src := m.in(w, in.a[i])
 		for l := range 32 {
-			for b := range 4 {
-				a[l/4+8*(i&1)][l%4*4+16*(i>>1)+b] = wideA(src[l] >> (8 * b))
+			to := a[l/4+8*(i&1)][l%4*4+16*(i>>1):][:4]
+			for b := range to {
+				if x := src[l] >> (8 * b); unsigned {
+					to[b] = int64(uint8(x))
+				} else {
+					to[b] = int64(int8(x))
+				}
 			}
 		}
 	}
 	for i := range 2 {
 		src := m.in(w, in.a[4+i])
 		for l := range 32 {
-			for b := range 4 {
-				bt[l/4][l%4*4+16*i+b] = wideB(src[l] >> (8 * b))
+			to := pairs[l/8][l%4*4+16*i:][:4]
+			for b := range to {
+				to[b] += int64(int8(src[l]>>(8*b))) << (l / 4 % 2 * 32)
 			}
 		}
 	}
-	for i := range 4 {
-		c, d := m.in(w, in.a[6+i]), &w.regs[in.r[i]]
+	for half := range 2 {
+		c0, c1 := m.in(w, in.a[6+2*half]), m.in(w, in.a[7+2*half])
+		d0, d1 := &w.regs[in.r[2*half]], &w.regs[in.r[2*half+1]]
 		for l := range 32 {
-			row, col, sum := &a[l/4+8*(i>>1)], &bt[l%4*2+i&1], int32(uint32(c[l]))
+			row, two, sum := &a[l/4+8*half], &pairs[l%4], int64(0)
 			for k := range row {
-				sum += row[k] * col[k]
+				sum += row[k] * two[k]
 			}
-			d[l] = uint64(uint32(sum))
+			low := int32(sum)
+			high := int32((sum - int64(low)) >> 32)
+			d0[l], d1[l] = uint64(uint32(c0[l])+uint32(low)), uint64(uint32(c1[l])+uint32(high))
 		}
 	}
 }

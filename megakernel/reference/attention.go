@@ -44,10 +44,8 @@ func AttentionOf(a *models.Attn, q []float64, keys, values [][]float64) []State 
 // attendHead attends with one query head to the KV head that starts at element at of every token.
 func attendHead(a *models.Attn, q []float64, keys, values [][]float64, at int) State {
 	scores := make([]float64, len(keys))
-	for t, k := range keys {
-		for i, x := range q {
-			scores[t] += x * k[at+i]
-		}
+	dots(scores, q, keys, at)
+	for t := range scores {
 		scores[t] *= a.Scale
 	}
 	scores = SoftCap(scores, a.SoftCap)
@@ -63,8 +61,8 @@ func attendHead(a *models.Attn, q []float64, keys, values [][]float64, at int) S
 	for t, score := range scores {
 		w := math.Exp(score - top)
 		sum += w
-		for i := range s.Out {
-			s.Out[i] += w * values[t][at+i]
+		for i, v := range values[t][at:][:len(s.Out)] {
+			s.Out[i] += w * v
 		}
 	}
 	for i := range s.Out {
@@ -72,6 +70,27 @@ func attendHead(a *models.Attn, q []float64, keys, values [][]float64, at int) S
 	}
 	s.LSE = top + math.Log(sum)
 	return s
+}
+
+// dots sets scores to the products of q with every key from element at on, four keys at a time, as MatVec's rows.
+func dots(scores, q []float64, keys [][]float64, at int) {
+	t, n := 0, len(q)
+	for ; t+4 <= len(keys); t += 4 {
+		k0, k1, k2, k3 := keys[t][at:][:n], keys[t+1][at:][:n], keys[t+2][at:][:n], keys[t+3][at:][:n]
+		s0, s1, s2, s3 := 0.0, 0.0, 0.0, 0.0
+		for i, x := range q {
+			s0 += x * k0[i]
+			s1 += x * k1[i]
+			s2 += x * k2[i]
+			s3 += x * k3[i]
+		}
+		scores[t], scores[t+1], scores[t+2], scores[t+3] = s0, s1, s2, s3
+	}
+	for ; t < len(keys); t++ {
+		for i, x := range q {
+			scores[t] += x * keys[t][at+i]
+		}
+	}
 }
 
 // MergeStates returns the State over the union of disjoint sets of keys: the operator ⊕ of FlashInfer (Ye et al., 2025,

@@ -42,14 +42,27 @@ func Multiply(a, b []float64) []float64 {
 	return out
 }
 
-// MatVec returns W·x for W of shape [len(w)/len(x), len(x)]. A len(w) that is no multiple of len(x) panics.
+// MatVec returns W·x for W of shape [len(w)/len(x), len(x)], each row's products added in their order. A len(w) that is
+// no multiple of len(x) panics.
 func MatVec(w []half.BF16, x []float64) []float64 {
-	mustEqual("MatVec's weights modulo its input", len(w)%len(x), 0)
-	out := make([]float64, len(w)/len(x))
-	for r := range out {
-		row := w[r*len(x) : (r+1)*len(x)]
+	n := len(x)
+	mustEqual("MatVec's weights modulo its input", len(w)%n, 0)
+	out := make([]float64, len(w)/n)
+	r := 0
+	for ; r+4 <= len(out); r += 4 { // an addition waits for the one before it: four rows wait together
+		w0, w1, w2, w3 := w[r*n:][:n], w[(r+1)*n:][:n], w[(r+2)*n:][:n], w[(r+3)*n:][:n]
+		s0, s1, s2, s3 := 0.0, 0.0, 0.0, 0.0
+		for i, v := range x {
+			s0 += FromBF16(w0[i]) * v
+			s1 += FromBF16(w1[i]) * v
+			s2 += FromBF16(w2[i]) * v
+			s3 += FromBF16(w3[i]) * v
+		}
+		out[r], out[r+1], out[r+2], out[r+3] = s0, s1, s2, s3
+	}
+	for ; r < len(out); r++ {
 		sum := 0.0
-		for i, b := range row {
+		for i, b := range w[r*n:][:n] {
 			sum += FromBF16(b) * x[i]
 		}
 		out[r] = sum
