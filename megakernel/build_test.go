@@ -23,7 +23,10 @@ func TestEveryRegisteredModelBuilds(t *testing.T) {
 // of all of them.
 func TestEveryRegisteredModelBuildsInEveryFormat(t *testing.T) {
 	formats := []pipeline.Format{"i4g128", "mxfp4", "i8", "e4m3", "e4m3b128", "i4", "nvfp4"}
-	for _, c := range models.All() {
+	for i, c := range models.All() {
+		if i%2 != 0 && !deep.On() {
+			continue
+		}
 		for _, f := range deep.Most(formats, 1) {
 			mk, err := Build(c, Options{SMs: 132, Weights: f})
 			require.NoError(t, err, "%s in %s", c.Name, f)

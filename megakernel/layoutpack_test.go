@@ -24,18 +24,25 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 		"columns of all rows") || strings.HasPrefix(e.Order, "e4m3, scaled by") || isInteger(e.Order))
 	covered := 0
 	row := make([]half.BF16, e.K)
+	var sizes integerSizes
+	if isInteger(e.Order) {
+		sizes = sizesOf(t, e)
+	}
 	for _, run := range e.Sources {
+		tensor, rows := strings.ReplaceAll(run.Tensor, "%d", fmt.Sprint(layer)), 0
+		if strings.Contains(e.Order, "scaled by blocks") {
+			rows = heightOf(w, tensor)
+		}
 		for i := range run.Count {
 			r := run.Row + i*run.RowStep
-			tensor := strings.ReplaceAll(run.Tensor, "%d", fmt.Sprint(layer))
 			require.NoError(t, w.Row(tensor, run.Source+i*run.SourceStep, row))
 			if strings.Contains(e.Order, "columns of all rows") {
 				byColumns(dst, e, layer, r, row)
 				covered++
 				continue
 			}
-			if strings.Contains(e.Order, "scaled by blocks") {
-				blocksByLayout(t, dst, e, layer, r, blockOf{w, tensor, run.Source + i*run.SourceStep}, row)
+			if rows > 0 {
+				blocksByLayout(t, dst, e, layer, r, blockOf{w, tensor, run.Source + i*run.SourceStep, rows}, row)
 				covered++
 				continue
 			}
@@ -45,7 +52,7 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 				continue
 			}
 			if isInteger(e.Order) {
-				integersByLayout(t, dst[e.Base+int64(layer)*e.LayerStride:], e, r, row)
+				integersByLayout(dst[e.Base+int64(layer)*e.LayerStride:], e, sizes, r, row)
 				covered++
 				continue
 			}
@@ -68,18 +75,18 @@ func isInteger(order string) bool {
 // blockOf is the rows of a tensor beside one.
 type blockOf struct {
 	Tensors
-	tensor string
-	row    int
+	tensor    string
+	row, rows int // one, and how many there are
 }
 
-// rows is how many the tensors of the model of TestLayoutIsEnoughToPackTheWeights have.
-func (b blockOf) rows() int {
-	for _, s := range b.Tensors.(shaped).Stored() {
-		if s.Name == b.tensor {
+// heightOf is how many rows a tensor of the model of TestLayoutIsEnoughToPackTheWeights has.
+func heightOf(w Tensors, tensor string) int {
+	for _, s := range w.(shaped).Stored() {
+		if s.Name == tensor {
 			return s.Shape[0]
 		}
 	}
-	panic(b.tensor)
+	panic(tensor)
 }
 
 // blocksByLayout writes a row of e4m3 with blocks.
@@ -87,7 +94,7 @@ func blocksByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer, r int, of
 	value := func(v half.BF16) float32 { return v.Float32() }
 	most := make([]float32, e.K/128+1)
 	other := make([]half.BF16, len(row))
-	for i := of.row / 128 * 128; i < min(of.row/128*128+128, of.rows()); i++ {
+	for i := of.row / 128 * 128; i < min(of.row/128*128+128, of.rows); i++ {
 		require.NoError(t, of.Row(of.tensor, i, other))
 		for k, v := range other {
 			if x := value(v & 0x7fff); !math.IsInf(float64(x), 0) && x == x {
@@ -121,9 +128,15 @@ func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []half.BF16) 
 	binary.LittleEndian.PutUint32(to[8*e.KPadded+4*in:], math.Float32bits(scale))
 }
 
-// integersByLayout writes a row of 4 or 8 bits, to where the matrix begins, by the numbers in Order and the rule of
-// docs/weight-formats.md.
-func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []half.BF16) {
+// integerSizes are the numbers in the Order of a matrix of 4 or 8 bits.
+type integerSizes struct {
+	columns, runBytes, bits, group int
+	tile, behind                   int  // bytes of a tile, and of what stands in it before the factors
+	whole, bytes                   bool // an f32 scale for a row, and e4m3 scales of groups, of nvfp4
+}
+
+func sizesOf(t *testing.T, e emit.PackEntry) (s integerSizes) {
+	t.Helper()
 	number := func(form string) (n int) {
 		m := regexp.MustCompile(form).FindStringSubmatch(e.Order)
 		require.NotNil(t, m, "%s in %s", form, e.Order)
@@ -131,22 +144,31 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []h
 		require.NoError(t, err)
 		return n
 	}
-	columns, runBytes, bits, group := number(`runs of (\d+) columns`), number(`columns, of (\d+) bytes`),
-		number(`^(\d) bits`), e.KPadded
-	tile := e.KPadded / columns * runBytes
-	whole := strings.Contains(e.Order, "the f32 scale")
-	if whole {
-		tile += number(`KPadded\*[48] \+ (\d+) bytes on`)
+	s.columns, s.runBytes = number(`runs of (\d+) columns`), number(`columns, of (\d+) bytes`)
+	s.bits = number(`^(\d) bits`)
+	s.group, s.tile = e.KPadded, e.KPadded/s.columns*s.runBytes
+	s.whole, s.bytes = strings.Contains(e.Order, "the f32 scale"), strings.Contains(e.Order, "the e4m3 scale")
+	if s.whole {
+		s.tile += number(`KPadded\*[48] \+ (\d+) bytes on`)
 	} else {
-		group = number(`group g, of (\d+) columns`)
+		s.group = number(`group g, of (\d+) columns`)
 	}
-	factor, behind := 1.0, tile
-	bytes := strings.Contains(e.Order, "the e4m3 scale") // of nvfp4
+	if s.behind = s.tile; s.bytes {
+		s.tile += number(`the next tile (\d+) bytes behind them`)
+	}
+	return s
+}
+
+// integersByLayout writes a row of 4 or 8 bits, to where the matrix begins, by the numbers in Order and the rule of
+// docs/weight-formats.md.
+func integersByLayout(dst []byte, e emit.PackEntry, s integerSizes, r int, row []half.BF16) {
+	columns, runBytes, bits, group, tile, bytes := s.columns, s.runBytes, s.bits, s.group, s.tile, s.bytes
+	factor := 1.0
 	if bytes {
-		tile += number(`the next tile (\d+) bytes behind them`)
 		factor = nvfp4Factor(row)
-		binary.LittleEndian.PutUint32(dst[r/e.TileRows*tile+behind+4*(r%e.TileRows):], math.Float32bits(float32(factor)))
+		binary.LittleEndian.PutUint32(dst[r/e.TileRows*tile+s.behind+4*(r%e.TileRows):], math.Float32bits(float32(factor)))
 	}
+	floats := strings.Contains(e.Order, "bits, e2m1")
 	at, in := dst[r/e.TileRows*tile:], r%e.TileRows
 	for first := 0; first < len(row); first += group {
 		most, value := 0.0, func(v half.BF16) float64 { return float64(v.Float32()) }
@@ -161,7 +183,6 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []h
 		for bits == 8 && most > 127*scale {
 			scale *= 2
 		}
-		floats := strings.Contains(e.Order, "bits, e2m1")
 		for floats && !bytes && finite && most >= 7*scale {
 			scale *= 2
 		}
@@ -205,7 +226,7 @@ func integersByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []h
 		if !finite {
 			word = 0x7fc00000
 		}
-		if whole {
+		if s.whole {
 			binary.LittleEndian.PutUint32(at[e.KPadded*bits+4*in:], word)
 			continue
 		}

@@ -91,7 +91,7 @@ func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, t
 func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	ofValues(t)
 	formats := deep.Most([]pipeline.Format{pipeline.FormatBF16, pipeline.FormatI4G32, pipeline.FormatE4M3,
-		pipeline.FormatI8, pipeline.FormatMXFP4, pipeline.FormatNVFP4, "i4g32-zeros-f16"}, 3)
+		pipeline.FormatI8, pipeline.FormatMXFP4, pipeline.FormatNVFP4, "i4g32-zeros-f16"}, 2)
 	for _, format := range formats {
 		t.Run(string(format), func(t *testing.T) { promptThroughPrefill(t, format) })
 	}
@@ -106,8 +106,11 @@ func promptThroughPrefill(t *testing.T, format pipeline.Format) {
 		table[i] = uint32((5*i + 3) % pages)
 	}
 	r.SplitMost = format != pipeline.FormatBF16 // the last step sees two blocks of attention
-	cached := 0
-	for _, n := range []int{64, 17, len(tokens) - 81} {
+	cached, steps := 0, []int{64, 17, len(tokens) - 81}
+	if format != pipeline.FormatBF16 && !deep.On() {
+		steps = []int{81, len(tokens) - 81}
+	}
+	for _, n := range steps {
 		_, err := r.Run(t.Context(), tokens[cached:cached+n], cached, table, cached+n < len(tokens))
 		require.NoError(t, err)
 		t.Logf("%d tokens: %d instructions of warps", n, wide.Last.Steps)

@@ -33,12 +33,15 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
 	wide := tiny // rows of several blocks of 4 bits, and runs
 	wide.Hidden, wide.Intermediate, wide.Layers = 512, 1096, 1
+	if !deep.On() {
+		wide.Intermediate = 584
+	}
 	var own []pipeline.Format
 	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide, wide, odd, wide,
 		odd, odd, tiny, odd, odd, wide, tiny, odd, wide} {
 		for j, sms := range []int{1, 4, 23} {
-			// of every model one of the numbers, and the last one with all
-			if i != 19 && (i > 19 || i%2 != 0 || (i+j)%3 != 1) && !deep.On() {
+			// of every model one of the numbers
+			if (i > 19 || i < 19 && i%2 != 0 || (i+j)%3 != 1) && !deep.On() {
 				continue
 			}
 			o := randomOptions(i, j, sms)

@@ -125,7 +125,11 @@ func TestAProbedKernelIsRightLayerByLayer(t *testing.T) {
 	for _, format := range deep.Most(pipeline.Formats(), 2) {
 		d := open(t, megakernel.Options{Probe: true, Weights: format}, 1)
 		var samples []*probe.Sample
-		for _, p := range []int{0, 1, 15, 35} {
+		positions := []int{0, 1, 15, 35}
+		if !deep.On() && format != pipeline.FormatBF16 {
+			positions = positions[:3] // what formats differ in is the same at each
+		}
+		for _, p := range positions {
 			samples = append(samples, d.feed(t, p))
 		}
 		f, err := (&probe.Checker{Kernel: d.mk, Weights: d.mk.Rounded(d.weights)}).Check([]int{0, 1}, samples, d.store)

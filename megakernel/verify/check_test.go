@@ -36,16 +36,17 @@ func hasFact(r *Report, name string) bool {
 	return false
 }
 
-// Kernels of e4m3, of one row and of several, and of integers.
+// Kernels of e4m3, of one row and of several, and of integers. Without -deep there is one, of one row with a head of
+// another format: formats of layers and of heads with several rows are in TestFormatsAttentionAndRowsCrossed.
 func TestFormatsOfWeightsPass(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, o := range deep.Most([]megakernel.Options{{Weights: "i4g32-zeros-f16"},
+	for _, o := range deep.Most([]megakernel.Options{{Weights: "i4g32-zeros-f16", Head: pipeline.FormatI8},
 		{Tokens: 9, Weights: pipeline.FormatI8}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatE4M3B128},
 		{Tokens: 3, Weights: "i4g64-zeros"}, {Weights: pipeline.FormatI8}, {Tokens: 4,
 			Weights: pipeline.FormatE4M3}, {Tokens: 9, Weights: pipeline.FormatE4M3B128}, {Tokens: 3,
 			Weights: pipeline.FormatE4M3B128}, {Weights: pipeline.FormatI4G32},
-		{Tokens: 10, Weights: pipeline.FormatI4G32, KV: attention.KVE4M3}}, 2) {
+		{Tokens: 10, Weights: pipeline.FormatI4G32, KV: attention.KVE4M3}}, 1) {
 		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())
@@ -53,19 +54,26 @@ func TestFormatsOfWeightsPass(t *testing.T) {
 }
 
 // Kernels of integers in which each warp stages the columns that it multiplies, several groups side by side, the LM
-// head's among them; one has a residual vector of its own.
+// head's among them; one has a residual vector of its own. Without -deep it is a smaller one, under one schedule.
 func TestKernelsWhoseWarpsStageWhatTheyMultiplyPass(t *testing.T) {
 	for _, name := range deep.Most([]string{"tiny", "gemma-3-4b"}, 1) {
 		c, err := models.Lookup(name)
 		require.NoError(t, err)
 		c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab = 2, 1024, 512, 16, 2, 64, 320
+		if !deep.On() {
+			c.Layers, c.Heads, c.Vocab = 1, 8, 72
+		}
 		o := megakernel.Options{Weights: pipeline.FormatI4G128, Head: pipeline.FormatI8, Consumers: 2, SMs: 3}
 		mk, err := megakernel.Build(c, o)
 		require.NoError(t, err)
-		for i, stride := range []int{4, 4, 4, 2} {
+		for i, stride := range []int{4, c.Heads / 4, 4, 2} {
 			require.Equal(t, stride, mk.OwnGroups(i), mk.Plan.Layer[i].Name)
 		}
 		require.Greater(t, mk.OwnGroups(4), 1, "the LM head")
+		if !deep.On() {
+			oneRunOf(t, mk)
+			continue
+		}
 		twoRunsOf(t, mk)
 	}
 }

@@ -26,14 +26,16 @@ const crossedRows = 16
 // crossing is a level of each factor: format of weights, attention, KV format and rows less one.
 type crossing [4]int
 
+// options has a head of a format, too: another one for each number of rows.
 func (x crossing) options() megakernel.Options {
+	heads := pipeline.Formats()
 	return megakernel.Options{SMs: 3, Consumers: 2, Page: 4, Weights: crossedFormats[x[0]],
-		Attention: crossedAttention[x[1]], KV: crossedKV[x[2]], Tokens: x[3] + 1}
+		Attention: crossedAttention[x[1]], KV: crossedKV[x[2]], Tokens: x[3] + 1, Head: heads[(x[0]+2*x[3])%len(heads)]}
 }
 
 func (x crossing) String() string {
 	o := x.options()
-	return fmt.Sprintf("%s %s KV %s %d rows", o.Weights, o.Attention, o.KV, o.Tokens)
+	return fmt.Sprintf("%s %s KV %s %d rows, head %s", o.Weights, o.Attention, o.KV, o.Tokens, o.Head)
 }
 
 // can is whether there is such a kernel: a step of one row has no mask. Factors of -1 are open.
@@ -108,14 +110,7 @@ func (x crossing) check(t *testing.T) {
 	mk, err := megakernel.Build(c, x.options())
 	require.NoError(t, err)
 	if !mk.Ragged() {
-		trial, err := NewTrial(mk, 2)
-		require.NoError(t, err)
-		run, err := trial.Run(t.Context(), mk.IR, 1)
-		require.NoError(t, err)
-		require.Empty(t, run.Findings)
-		for _, c := range []Comparison{trial.compareLogits(run, ""), trial.compareCache(run, "")} {
-			require.True(t, c.OK(), "%+v", c)
-		}
+		oneRunOf(t, mk)
 		return
 	}
 	trial := newRaggedTrial(mk, 0, 0)
@@ -128,6 +123,19 @@ func (x crossing) check(t *testing.T) {
 	}
 	logits := trial.raggedLogits(s.run)
 	require.True(t, logits.OK(), "%+v", logits)
+}
+
+// oneRunOf compares what one schedule of two steps writes with float64.
+func oneRunOf(t *testing.T, mk *megakernel.Kernel) {
+	t.Helper()
+	trial, err := NewTrial(mk, 2)
+	require.NoError(t, err)
+	run, err := trial.Run(t.Context(), mk.IR, 1)
+	require.NoError(t, err)
+	require.Empty(t, run.Findings)
+	for _, c := range []Comparison{trial.compareLogits(run, ""), trial.compareCache(run, "")} {
+		require.True(t, c.OK(), "%+v", c)
+	}
 }
 
 // Formats of weights, kinds of attention, KV formats and numbers of rows by pairs; some of them in the quick run.

@@ -66,11 +66,11 @@ func multipliesHead(t *testing.T, format pipeline.Format, rows, columns int) {
 	mem.Bind("logits", make([]byte, 4*(rows+8)))
 	_, err = program.Run(mem, interp.Options{Seed: 1, Params: map[string]uint64{"token": token}})
 	require.NoError(t, err)
-	got := mem.Bytes("logits")
+	got, vector := mem.Bytes("logits"), rig.Wide(v)
 	for row := range rows {
 		want, size := 0.0, 0.0
 		for i, w := range weights[row*columns:][:columns] {
-			product := w * rig.Wide(v)[i]
+			product := w * vector[i]
 			want, size = want+product, size+math.Abs(product)
 		}
 		have := math.Float32frombits(uint32(got[4*row]) | uint32(got[4*row+1])<<8 | uint32(got[4*row+2])<<16 |

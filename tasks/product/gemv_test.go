@@ -71,8 +71,8 @@ func asInput(t testing.TB, f pipeline.Format, x []half.BF16) (data []byte) {
 	}
 	for _, v := range rig.Wide(x) {
 		bits := uint16(half.F16Of(v / 16))
-		if !math.IsNaN(v) {
-			require.Equal(t, v, product.InputValue(f, bits))
+		if got := product.InputValue(f, bits); got != v && !math.IsNaN(v) {
+			require.Equal(t, v, got)
 		}
 		data = binary.LittleEndian.AppendUint16(data, bits)
 	}
