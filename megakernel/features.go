@@ -37,7 +37,7 @@ func (mk *Kernel) ropes() (list []models.Rope, turns attention.Turns) { return r
 func ropesOf(a *models.Arch) (list []models.Rope, turns attention.Turns) {
 	for l := range a.Layers() {
 		r := a.Layer(l).Attn.Rope
-		i := slices.IndexFunc(list, func(o models.Rope) bool { return o.String() == r.String() })
+		i := slices.IndexFunc(list, func(o models.Rope) bool { return o == r || o.String() == r.String() })
 		if i < 0 {
 			i, list = len(list), append(list, r)
 		}
