@@ -115,6 +115,8 @@ func int4Order(f pipeline.Format, s i4.Shape) string {
 	switch {
 	case f.F16Scales():
 		scale = "f16"
+	case s.Exponents():
+		scale = "e8m0"
 	case s.EntryBytes() == 1:
 		scale = "e4m3"
 	}

@@ -132,7 +132,7 @@ func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []half.BF16) 
 type integerSizes struct {
 	columns, runBytes, bits, group int
 	tile, behind                   int  // bytes of a tile, and of what stands in it before the factors
-	whole, bytes                   bool // an f32 scale for a row, and e4m3 scales of groups, of nvfp4
+	whole, bytes, exponents        bool // an f32 scale for a row; e4m3 scales of groups, of nvfp4; e8m0, of mxfp4
 }
 
 func sizesOf(t *testing.T, e emit.PackEntry) (s integerSizes) {
@@ -148,6 +148,7 @@ func sizesOf(t *testing.T, e emit.PackEntry) (s integerSizes) {
 	s.bits = number(`^(\d) bits`)
 	s.group, s.tile = e.KPadded, e.KPadded/s.columns*s.runBytes
 	s.whole, s.bytes = strings.Contains(e.Order, "the f32 scale"), strings.Contains(e.Order, "the e4m3 scale")
+	s.exponents = strings.Contains(e.Order, "the e8m0 scale")
 	if s.whole {
 		s.tile += number(`KPadded\*[48] \+ (\d+) bytes on`)
 	} else {
@@ -236,8 +237,12 @@ func integersByLayout(dst []byte, e emit.PackEntry, s integerSizes, r int, row [
 			continue
 		}
 		place := map[int]int{128: g, 64: g%2*(columns/128) + g/2, 32: g%4/2*(columns/64) + g/4*2 + g%2}[group]
-		binary.LittleEndian.PutUint16(at[first/columns*runBytes+columns/128*512+2*(in*(columns/group)+place):],
-			uint16(word>>16))
+		scales, entry := at[first/columns*runBytes+columns/128*512:], in*(columns/group)+place
+		if s.exponents {
+			scales[entry] = byte(word >> 23)
+			continue
+		}
+		binary.LittleEndian.PutUint16(scales[2*entry:], uint16(word>>16))
 	}
 }
 

@@ -193,7 +193,8 @@ func TestPredictionsOfFormatsFollowTheirRuns(t *testing.T) {
 		{"i4g128-zeros", 1, 88.2 * .983, 4712}, {"i4g128-f16", 1, 89.4, 4694}, {"i8g128", 1, 95.1, 4699},
 		{"i4g128", 8, 70.6 * rows8, 4705}, {"i4g128", 16, 63.6 * rows16, 4700},
 
-		// its ablations of 4 bits. Shares of mxfp4 and of zero points were of what is packed: times what is read of it
+		// its ablations of 4 bits. Shares of mxfp4, whose scales took two bytes, and of zero points were of what is packed:
+		// times what the format has of it
 		{"i4g128", 1, 88.7, 4713}, {"mxfp4", 1, 73.0 * .957, 4713}, {"nvfp4", 1, 70.9, 4713},
 		{"i4g128", 8, 70.2 * rows8, 4716}, {"i4g64", 8, 70.3 * rows8, 4716}, {"i4g32", 8, 68.2 * rows8, 4716},
 		{"i4", 8, 67.2 * rows8, 4716}, {"i4g128-zeros", 8, 69.1 * rows8 * .986, 4716}, {"i4g128-f16", 8, 70.4 * rows8, 4716},

@@ -40,8 +40,8 @@ func (p *Plan) WeightBytes() int64 {
 	return n
 }
 
-// WeightBytes is what the matrix takes in its format, unpadded, with scales and zero points. Packed it may take more:
-// an E8M0 is a bf16 then, and a zero point, which has as many bits as a code, 16.
+// WeightBytes is what the matrix takes in its format, unpadded, with scales and zero points. Packed it may take more: a
+// zero point, which has as many bits as a code, takes 16.
 func (m *Matrix) WeightBytes() int64 {
 	n := int64(m.Rows) * int64(m.K) * int64(m.Format.Bits()) / 8
 	if m.Format.ScaleBytes() > 0 {

@@ -192,7 +192,8 @@ func (f Format) roundInt4(row []half.BF16, group int) {
 type Int4Row struct {
 	Codes []int8 // of each column, −8 to 7, or of 8 bits any; of e4m3 and e2m1 bits
 	// of each scale group, one where a row is one, or of each of a row's blocks, as many as Format.Scales; as 16 bits of
-	// the format, or of nvfp4 as an e4m3, exact, and behind them the factor of the row's tensor
+	// the format, of mxfp4 as a power of two, or of nvfp4 as an e4m3, exact, and behind them the factor of the row's
+	// tensor
 	Scales []float32
 	Zeros  []int8 // of each scale group, −8 to 8, or of 8 bits any, in formats with zero points
 }
@@ -244,7 +245,7 @@ func (m *MatrixPlan) PackCoded(dst []byte, rows *[TileRows]*Int4Row) error {
 		}
 		for g, scale := range row.Scales {
 			factor := shape.Group == i4.Whole || m.Format == FormatNVFP4 && g == groups-1 // any f32
-			if back := m.Format.scaleOf(m.Format.scaleBits(scale)); !factor && back != scale && scale == scale {
+			if !factor && !m.Format.holds(scale) {
 				return fmt.Errorf("pipeline: scale %v of row %d of a tile of %q, want one that %s can hold", scale, r, m.Name,
 					m.Format)
 			} else if shape.Zeros && (int(row.Zeros[g]) < -zero || int(row.Zeros[g]) > zero) {
@@ -292,9 +293,17 @@ func (m *MatrixPlan) packInt4(dst []byte, shape i4.Shape, rows *[TileRows]*Int4R
 	}
 }
 
-// scaleBits are the 16 bits of a scale of a group, of nvfp4 the 8, and scaleOf what they mean.
+// holds reports whether a scale of a group is a number of the format, or NaN. Of mxfp4 2⁻¹²⁷ is one, which is packed as
+// 0: checkpoints have it where all codes are 0.
+func (f Format) holds(scale float32) bool {
+	return f.scaleOf(f.scaleBits(scale)) == scale || scale != scale || f == FormatMXFP4 && scale == 0x1p-127
+}
+
+// scaleBits are the 16 bits of a scale of a group, of mxfp4 and nvfp4 the 8, and scaleOf what they mean.
 func (f Format) scaleBits(scale float32) uint16 {
 	switch {
+	case f == FormatMXFP4:
+		return uint16(math.Float32bits(scale) >> 23 & 0xff)
 	case f == FormatNVFP4:
 		return uint16(ToE4M3(scale))
 	case f.F16Scales():
@@ -305,6 +314,10 @@ func (f Format) scaleBits(scale float32) uint16 {
 
 func (f Format) scaleOf(bits uint16) float32 {
 	switch {
+	case f == FormatMXFP4 && bits == 255:
+		return float32(math.NaN())
+	case f == FormatMXFP4:
+		return math.Float32frombits(uint32(bits) << 23)
 	case f == FormatNVFP4:
 		return FromE4M3(byte(bits))
 	case f.F16Scales():

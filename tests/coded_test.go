@@ -256,7 +256,7 @@ func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
 		}
 		entry := tile[shape.Entry(row, in/shape.Group):]
 		if shape.E2M1 {
-			number, by := float64(shape.Halves(code))/2, float64(math.Float32frombits(uint32(shape.ScaleBits(entry))<<16))
+			number, by := float64(shape.Halves(code))/2, math.Ldexp(1, int(entry[0])-127)
 			if shape.Group == 16 {
 				by = float64(quant.FromE4M3(byte(shape.ScaleBits(entry))))
 				number *= by

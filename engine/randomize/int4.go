@@ -83,13 +83,22 @@ func (b *builder) int4(m matrix) {
 				} else {
 					b.codes(shape, v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, store)
 				}
-				if sixteen { // a word of four, of 16 lanes
-					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(4))
+				if shape.EntryBytes() == 1 { // 16 lanes have half a block: of groups of 16 a word, of 32 half of one
+					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
 					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K)
-					word := dsl.Butterfly(dsl.Select(there, scale, k.U32(0)).Shl(group.RemC(4).MulC(8)), 16, u32.Or)
+					code := scale
+					if shape.Exponents() {
+						code = scale.ShrC(7)
+					}
+					together := shape.PerBlock() / 2
+					word := dsl.Butterfly(dsl.Select(there, code, k.U32(0)).Shl(group.RemC(together).MulC(8)), 16, u32.Or)
 					k.If(k.Lane().RemC(16).EqC(0), func() {
-						entry := b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes()).DivC(4)
-						words.Store(run.Add(dsl.Cast[dsl.U64](entry)), word)
+						entry := b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes()).DivC(together)
+						if sixteen {
+							words.Store(run.Add(dsl.Cast[dsl.U64](entry)), word)
+						} else {
+							entries.Store(run.MulC(2).Add(dsl.Cast[dsl.U64](entry)), dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](word)))
+						}
 					})
 				} else if !whole {
 					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))

@@ -2,6 +2,8 @@ package runtime_test
 
 import (
 	"bytes"
+	"fmt"
+	"math"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/runtime"
@@ -58,10 +60,11 @@ func TestCheckedTensorsKeepTheirCodes(t *testing.T) {
 	}
 }
 
-// spoiledCodes are coded, all codes 1, with a NaN of e4m3 in one place.
+// spoiledCodes are coded, all codes 1, with a NaN of e4m3 in one place, or where exponents is set a NaN of E8M0.
 type spoiledCodes struct {
 	coded
-	tensor string
+	tensor    string
+	exponents bool
 }
 
 func (s spoiledCodes) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
@@ -69,7 +72,11 @@ func (s spoiledCodes) Int4Row(tensor string, row int, codes []int8, scales []flo
 	for i := range codes {
 		codes[i] = 1
 	}
-	if tensor == s.tensor && row == 31 {
+	switch {
+	case tensor != s.tensor || row != 31:
+	case s.exponents:
+		scales[1] = float32(math.NaN())
+	default:
 		codes[7] = 0x7f
 	}
 	return err
@@ -80,14 +87,18 @@ func TestCheckRefusesCodesThatAreNotFinite(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.TieEmbeddings = false
-	for _, format := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128} {
+	for _, format := range []pipeline.Format{pipeline.FormatE4M3, pipeline.FormatE4M3B128, pipeline.FormatMXFP4} {
+		exponents, column := format == pipeline.FormatMXFP4, 7
+		if exponents {
+			column = 32
+		}
 		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Weights: format, Head: format})
 		require.NoError(t, err)
 		for _, tensor := range []string{"model.layers.1.mlp.up_proj.weight", "model.layers.0.self_attn.v_proj.weight",
 			"lm_head.weight"} {
-			w := spoiledCodes{tensor: tensor}
+			w := spoiledCodes{tensor: tensor, exponents: exponents}
 			_, err := runtime.FromTensors(w, runtime.LoadOptions{Check: true}).Load(t.Context(), mk, newMemory(mk))
-			require.EqualError(t, err, tensor+": found NaN at [31, 7], want finite weights", format)
+			require.EqualError(t, err, fmt.Sprintf("%s: found NaN at [31, %d], want finite weights", tensor, column), format)
 			_, err = runtime.FromTensors(w, runtime.LoadOptions{}).Load(t.Context(), mk, newMemory(mk))
 			require.NoError(t, err, format)
 		}

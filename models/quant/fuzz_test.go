@@ -3,9 +3,11 @@ package quant_test
 import (
 	"encoding/binary"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/fstest"
 
@@ -181,6 +183,23 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
+// lastScale is where the last scale of the first matrix by name lies in the data that a header describes.
+func lastScale(f *testing.F, header []byte) int {
+	var tensors map[string]struct {
+		At [2]int `json:"data_offsets"`
+	}
+	if err := json.Unmarshal(header, &tensors); err != nil {
+		f.Fatal(err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(tensors)) {
+		if strings.HasSuffix(name, ".weight_scale") {
+			return tensors[name].At[1] - 1
+		}
+	}
+	f.Fatal("no scales")
+	return 0
+}
+
 // FuzzTensors changes the header of the weights of each method, and a byte and the length of their data.
 func FuzzTensors(f *testing.F) {
 	var configs, data [][]byte
@@ -189,6 +208,13 @@ func FuzzTensors(f *testing.F) {
 		n := 8 + int(binary.LittleEndian.Uint64(content))
 		configs, data = append(configs, config), append(data, content[n:])
 		f.Add(uint8(i), content[8:n], uint16(0), byte(255), uint16(0))
+		if methods[i] != "ct_mxfp4" {
+			continue
+		}
+		at := lastScale(f, content[8:n])
+		for _, exponent := range []byte{0, 1, 254, 255} {
+			f.Add(uint8(i), content[8:n], uint16(len(content)-n-1-at), content[n+at]^exponent, uint16(0))
+		}
 	}
 	f.Fuzz(func(t *testing.T, which uint8, header []byte, at uint16, value byte, cut uint16) {
 		i := int(which) % len(methods)

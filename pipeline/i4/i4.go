@@ -29,8 +29,9 @@
 // entries, in order of row, half of a block where a scale group is smaller than a block, block,
 // and scale group in the half where that is 32. An entry is a scale's 16 bits (binary16 or
 // bfloat16) or, with zero points, a word: the scale in the low half, −16 times the zero point, or of 8 bits −1
-// times, in the high one. So a lane reads the scales of its row for several blocks at once. Of scale groups of 16
-// columns an entry is a byte, the bits of an e4m3, and four of half a block are a word.
+// times, in the high one. So a lane reads the scales of its row for several blocks at once. Of E2M1 an entry is a byte,
+// of scale groups of 16 columns an e4m3, of 32 an E8M0: 2 to the byte − 127, and of byte 255 no number. Byte 0 is a
+// scale of 0, where E8M0 has 2⁻¹²⁷.
 //
 // Where a whole row is one scale group, runs have no scales: they lie elsewhere.
 package i4
@@ -51,7 +52,7 @@ const Whole = 0
 
 // Shape says how the weights of a matrix lie.
 type Shape struct {
-	Group int  // columns of a scale group: 32, 64, 128 or Whole; of E2M1 32, or 16, whose scales are e4m3
+	Group int  // columns of a scale group: 32, 64, 128 or Whole; of E2M1 32, whose scales are powers of two, or 16, e4m3
 	Run   int  // blocks in a run
 	Zeros bool // whether there are zero points
 	Wide  bool // whether codes have 8 bits, and not 4
@@ -121,13 +122,16 @@ func (s Shape) PerBlock() int {
 // EntryBytes is the size of an entry.
 func (s Shape) EntryBytes() int {
 	switch {
-	case s.Group == 16:
+	case s.Group == 16 || s.Exponents():
 		return 1
 	case s.Zeros:
 		return 4
 	}
 	return 2
 }
+
+// Exponents reports whether an entry is an E8M0.
+func (s Shape) Exponents() bool { return s.E2M1 && s.Group == 32 }
 
 // RowEntries is how many entries a row of a run has.
 func (s Shape) RowEntries() int { return s.Run * s.PerBlock() }
@@ -174,7 +178,7 @@ func (s Shape) Entry(row, group int) int {
 // Run is what the bytes of a run mean.
 type Run struct {
 	Codes  [Rows][]int8   // of each column, in Shape.Range
-	Scales [Rows][]uint16 // of each scale group, the bits of a binary16 or bfloat16, or of 16 columns of an e4m3
+	Scales [Rows][]uint16 // of each scale group, the bits of a binary16 or bfloat16, or where an entry is a byte the byte
 	Zeros  [Rows][]int8   // of each scale group, in Shape.Range; only if the shape has zero points
 }
 

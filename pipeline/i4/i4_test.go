@@ -105,6 +105,11 @@ func TestLayoutIsThis(t *testing.T) {
 	} {
 		require.Equal(t, c.at, i4.Shape{Group: 16, Run: 4, E2M1: true}.Entry(c.row, c.g), "%+v", c)
 	}
+	for _, c := range []struct{ row, g, at int }{
+		{0, 0, 2048}, {0, 1, 2049}, {0, 2, 2048 + 8}, {0, 4, 2048 + 2}, {1, 0, 2048 + 16}, {7, 15, 2048 + 7*16 + 15},
+	} {
+		require.Equal(t, c.at, i4.Shape{Group: 32, Run: 4, E2M1: true}.Entry(c.row, c.g), "%+v", c)
+	}
 	for _, c := range []struct{ row, column, at int }{{0, 0, 0}, {0, 4, 16}, {0, 63, 63}, {0, 64, 512},
 		{3, 127, 512 + 3*64 + 63}, {7, 128 + 21, 1024 + 7*64 + 16 + 4 + 1}} {
 		at, high := i4.Shape{Group: i4.Whole, Run: 2, Wide: true}.Code(c.row, c.column)
@@ -115,6 +120,7 @@ func TestLayoutIsThis(t *testing.T) {
 	require.Equal(t, 8*512+128, i4.Shape{Group: 128, Run: 8}.RunBytes())
 	require.Equal(t, 8*512+256, i4.Shape{Group: 128, Run: 8, Zeros: true}.RunBytes())
 	require.Equal(t, 8*512, i4.Shape{Group: i4.Whole, Run: 8}.RunBytes())
+	require.Equal(t, 8*512+8*32, i4.Shape{Group: 32, Run: 8, E2M1: true}.RunBytes())
 }
 
 func TestBeyondTheirRangesIsRefused(t *testing.T) {

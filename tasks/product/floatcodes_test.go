@@ -128,3 +128,55 @@ func TestGEMMOfFloatsOfFourBitsSeesWhatIsOff(t *testing.T) {
 		}
 	}
 }
+
+// exponentCase multiplies one run of mxfp4 whose scales of a kind are all one byte: code 2, which is 1, and input x.
+func exponentCase(n int, x float32) (int4Case, *int4Data) {
+	c := int4Case{shape: i4.Shape{Group: 32, Run: 2, E2M1: true}, bf16: true, runs: 1, warps: 1, n: n}
+	d := c.random(rig.Rand(7))
+	alike(2, 0, x)(d, nil)
+	return c, d
+}
+
+func (d *int4Data) exponents(group int, code uint16) {
+	for row := range i4.Rows {
+		d.runs[0].Scales[row][group] = code
+	}
+}
+
+// TestExponentsAreExactToBothEnds multiplies by the least and the largest scales that E8M0 has beside 2⁻¹²⁷.
+func TestExponentsAreExactToBothEnds(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		for code, x := range map[uint16]float32{1: 0x1p40, 2: 0x1p20, 127: 1, 253: 0x1p-30, 254: 0x1p-40} {
+			c, d := exponentCase(n, x)
+			for group := range c.shape.RowEntries() {
+				d.exponents(group, code)
+			}
+			c.check(t, d)
+		}
+	}
+}
+
+// TestExponentsOfNoScale: byte 0 adds nothing of its group, and 255 makes the rows' sums infinite, or of codes of 0 no
+// numbers.
+func TestExponentsOfNoScale(t *testing.T) {
+	for _, n := range []int{1, 2} {
+		for group := range 8 {
+			c, d := exponentCase(n, 1)
+			for g := range c.shape.RowEntries() {
+				d.exponents(g, 127)
+			}
+			d.exponents(group, 0)
+			for _, got := range rig.F32s(int4Rig(t, c, d).Run()["y"]) {
+				require.Equal(t, 7*32.0, got, "group %d, %d blocks at once", group, n)
+			}
+			d.exponents(group, 255)
+			for _, got := range rig.F32s(int4Rig(t, c, d).Run()["y"]) {
+				require.True(t, math.IsInf(got, 1), "group %d, %d blocks at once", group, n)
+			}
+			alike(0, 0, 1)(d, nil)
+			for _, got := range rig.F32s(int4Rig(t, c, d).Run()["y"]) {
+				require.True(t, math.IsNaN(got), "group %d, %d blocks at once", group, n)
+			}
+		}
+	}
+}

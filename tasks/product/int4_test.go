@@ -126,6 +126,9 @@ func (c int4Case) scaleOf(bits uint16) float32 {
 	if c.shape.Group == 16 {
 		return pipeline.FromE4M3(byte(bits))
 	}
+	if c.shape.Exponents() {
+		return math.Float32frombits(uint32(bits) << 23)
+	}
 	if c.bf16 {
 		return math.Float32frombits(uint32(bits) << 16)
 	}
@@ -147,6 +150,9 @@ func (c int4Case) random(rng *rand.Rand) *int4Data {
 				return uint16(1 + rng.IntN(7)) // subnormal
 			}
 			return uint16(40 + rng.IntN(32))
+		}
+		if c.shape.Exponents() {
+			return uint16(116 + rng.IntN(8))
 		}
 		if c.bf16 {
 			return uint16(120+rng.IntN(4))<<7 | uint16(rng.IntN(128))

@@ -87,7 +87,7 @@ func (p *Int4) scaleOf(i, m int) int {
 type Int4Weights struct {
 	codes   [][]u32
 	Entries [][]u32 // of the lane's row and half where weights are A, else of row r and half h at 2r + h
-	Many    int     // entries in each, two to a word unless there are zero points
+	Many    int     // entries in each, see Int4.entryWords
 }
 
 // Load reads n blocks of a run from block first on, a multiple of n: run is where the run begins in Data.
@@ -137,8 +137,14 @@ func (p *Int4) many(n int) int {
 	return n
 }
 
-// entryWords are the words that n entries take.
-func (p *Int4) entryWords(many int) int { return pipeline.CeilDiv(many*p.Shape.EntryBytes(), 4) }
+// entryWords are the words in which a lane has n entries. Of 4 bytes one is a word, of 2 two are, and of a byte four,
+// or two where n is no multiple of four.
+func (p *Int4) entryWords(many int) int {
+	if p.Shape.EntryBytes() == 1 && many%4 != 0 {
+		return many / 2
+	}
+	return pipeline.CeilDiv(many*p.Shape.EntryBytes(), 4)
+}
 
 // entries reads the entries of n blocks from first on.
 func (p *Int4) entries(e *grid.Env, run, first u32, n int) *Int4Weights {
@@ -175,19 +181,28 @@ func (p *Int4) entries(e *grid.Env, run, first u32, n int) *Int4Weights {
 	return w
 }
 
-// EntriesAt are n entries of a run from entry at on, which is even where they are.
+// EntriesAt are n entries of a run from entry at on: where n is a multiple of two, or of bytes of four, at is one, too.
+// Of bytes both are even.
 func EntriesAt[I dsl.Elem](p *Int4, run, at dsl.Val[I], many int) []u32 {
 	behind := p.Shape.Run * p.Shape.BlockBytes()
+	half := func(at dsl.Val[I]) u32 {
+		return dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](dsl.View[dsl.BF16](p.Data).Load(at)))
+	}
 	switch words := dsl.View[dsl.U32](p.Data); {
 	case p.Shape.Zeros:
 		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at), many)
-	case p.Sixteen():
+	case p.Shape.EntryBytes() == 1 && many%4 == 0:
 		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at.DivC(4)), many/4)
+	case p.Shape.EntryBytes() == 1:
+		var twos []u32
+		for i := range many / 2 {
+			twos = append(twos, half(run.MulC(8).AddC(behind/2).Add(at.DivC(2)).AddC(i)))
+		}
+		return twos
 	case many%2 == 0:
 		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at.DivC(2)), many/2)
 	}
-	one := dsl.View[dsl.BF16](p.Data).Load(run.MulC(8).AddC(behind / 2).Add(at))
-	return []u32{dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](one))}
+	return []u32{half(run.MulC(8).AddC(behind / 2).Add(at))}
 }
 
 // byteScales are scales in e4m3: all four of a word, or where weights are A those of the lane's two groups. Lanes 0 and
@@ -233,6 +248,28 @@ func (p *Int4) spreadScales(e *grid.Env, w *Int4Weights) [][]Scale {
 	return [][]Scale{list}
 }
 
+// exponentScales are scales in E8M0: all entries', or of sums that are spread the lane's of each block, see
+// spreadScales. Byte 0 becomes 0, and 255 an infinity.
+func (p *Int4) exponentScales(e *grid.Env, w *Int4Weights) (all [][]Scale) {
+	for _, words := range w.Entries {
+		each := w.Many / len(words) // entries in a word
+		scale := func(exponent u32) Scale { return Scale{Scale: dsl.Bits[dsl.F32](exponent.ShlC(23))} }
+		var list []Scale
+		if p.Spread() {
+			second := e.Lane.ShrC(1).AndC(1)
+			for i := 0; i < w.Many; i += 2 {
+				list = append(list, scale(dsl.PermuteBy(words[i/each], e.K.U32(0), second.AddC(0x4440+i%each))))
+			}
+		} else {
+			for i := range w.Many {
+				list = append(list, scale(dsl.Permute(words[i/each], e.K.U32(0), uint16(0x4440+i%each))))
+			}
+		}
+		all = append(all, list)
+	}
+	return all
+}
+
 // Scales are what the entries say.
 func (p *Int4) Scales(e *grid.Env, w *Int4Weights) (all [][]Scale) {
 	if w.Many == 0 {
@@ -246,6 +283,9 @@ func (p *Int4) Scales(e *grid.Env, w *Int4Weights) (all [][]Scale) {
 	}
 	if p.Sixteen() {
 		return p.byteScales(e, w)
+	}
+	if p.Shape.Exponents() {
+		return p.exponentScales(e, w)
 	}
 	if p.Spread() {
 		return p.spreadScales(e, w)
