@@ -62,42 +62,72 @@ func (x *fragments) fetch(c u32) {
 	parts := m.Format.Parts()
 	whole, total := m.ChunkK/m.Format.Columns(), m.KPadded/m.Format.Columns()
 	each := len(x.next) * 8 / x.g.In.Padded() / parts
+	first := c.MulC(whole).Add(e.Warp.MulC(x.piece)).MulC(parts)
+	from := dsl.Cast[dsl.U64](first.MulC(x.groupPairs()).Add(x.inGroup()))
 	for half := range x.g.In.Padded() / 8 {
 		token := e.Lane.DivC(4).AddC(8 * half)
 		k.If(token.Lt(x.n), func() {
 			for i := range each {
 				n := x.piece
-				in := e.Warp.AddC(i / n * e.Consumers).MulC(n).AddC(i % n)
-				group := c.MulC(whole).Add(in)
+				in := func() u32 { return e.Warp.AddC(i / n * e.Consumers).MulC(n).AddC(i % n) }
+				group := func() u32 { return c.MulC(whole).Add(in()) }
 				load := func() {
 					for part := range parts {
-						x.load(x.next[(half*each+i)*parts+part], group.MulC(parts).AddC(part), half)
+						behind := ((i/n*e.Consumers*n+i%n)*parts+part)*x.groupPairs() + half*8*pipeline.GroupK/2
+						x.load(x.next[(half*each+i)*parts+part], func() u32 { return group().MulC(parts).AddC(part) },
+							from.AddC(behind))
 					}
 				}
 				switch inside := (i/n+1)*e.Consumers*n <= whole; {
 				case inside && m.TailK == m.ChunkK:
 					load()
 				case inside:
-					k.If(group.LtC(total), load)
+					k.If(group().LtC(total), load)
 				default:
-					k.If(in.LtC(whole).And(group.LtC(total)), load)
+					k.If(in().LtC(whole).And(group().LtC(total)), load)
 				}
 			}
 		})
 	}
 }
 
-// load reads 8 tokens of a k group: lane l the 8 elements from 8·(l%4) on of token
-// l/4. Elements beyond K, which nobody has written, are zeros.
-func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
+// groupPairs is how many pairs of elements a k group has, of all tokens.
+func (x *fragments) groupPairs() int { return x.g.In.Padded() * pipeline.GroupK / 2 }
+
+// otherOrder is whether the input lies in the order of the other formats, that of integers or the plain one.
+func (x *fragments) otherOrder() bool { return inFixed(x.g.In.Format) != inFixed(x.g.M.Format) }
+
+// inGroup is where the lane's pairs of a k group begin: those of the 8 elements from 8·(l%4) on of token l/4 for lane l,
+// and of integers those of the elements from 4·(l%4) on, and 16 behind them. In the other order these are in two places.
+func (x *fragments) inGroup() u32 {
+	lane := x.e.Lane
+	if !x.otherOrder() {
+		return lane.MulC(4)
+	}
+	each := 8
+	if inFixed(x.g.M.Format) {
+		each = 4
+	}
+	return x.g.In.At(lane.DivC(4), lane.RemC(4).MulC(each)).DivC(2)
+}
+
+// load reads the lane's pairs of a k group, the first of which is at at. Elements beyond K, which nobody has written,
+// are zeros. Places of groups are constant distances apart, which nvcc does not see of their numbers, as they might
+// wrap.
+func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group func() u32, at dsl.Val[dsl.U64]) {
 	k, e, in := x.e.K, x.e, x.g.In
 	get := func() {
-		if inFixed(in.Format) != inFixed(x.g.M.Format) {
-			x.reordered(to, group, half)
-			return
+		pairs := dsl.View[dsl.BF16x2](x.g.X)
+		var words []pair
+		switch {
+		case !x.otherOrder():
+			words = pairs.LoadN(at, 4)
+		case inFixed(x.g.M.Format):
+			words = append(pairs.LoadN(at, 2), pairs.LoadN(at.AddC(8), 2)...)
+		default:
+			words = append(pairs.LoadN(at, 2), pairs.LoadN(at.AddC(4), 2)...)
 		}
-		at := group.MulC(in.Padded() * pipeline.GroupK / 2).AddC(half * 8 * pipeline.GroupK / 2).Add(e.Lane.MulC(4))
-		for i, v := range dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 4) {
+		for i, v := range words {
 			to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
 		}
 	}
@@ -107,30 +137,15 @@ func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	}
 	there := func() dsl.Pred {
 		if in.K%pipeline.GroupK == 0 {
-			return group.LtC(in.K / pipeline.GroupK)
+			return group().LtC(in.K / pipeline.GroupK)
 		}
-		return group.MulC(pipeline.GroupK).Add(e.Lane.AndC(3).MulC(8)).LtC(in.K)
+		return group().MulC(pipeline.GroupK).Add(e.Lane.AndC(3).MulC(8)).LtC(in.K)
 	}
 	k.IfElse(there(), get, func() {
 		for _, v := range to {
 			v.Set(dsl.Lit[dsl.BF16x2](k, 0))
 		}
 	})
-}
-
-// reordered is load from the other order of the two, that of integers' inputs or the plain one: what a lane wants of a
-// k group, 8·t to 8·t + 7, or for integers 4·t to 4·t + 3 and those 16 further on, is in two places there.
-func (x *fragments) reordered(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
-	k, e, in := x.e.K, x.e, x.g.In
-	token, t, each, apart := e.Lane.DivC(4).AddC(8*half), e.Lane.RemC(4), 8, 4
-	if inFixed(x.g.M.Format) {
-		each, apart = 4, 8
-	}
-	at := in.At(token, group.MulC(pipeline.GroupK).Add(t.MulC(each))).DivC(2)
-	pairs := dsl.View[dsl.BF16x2](x.g.X)
-	for i, v := range append(pairs.LoadN(at, 2), pairs.LoadN(at.AddC(apart), 2)...) {
-		to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
-	}
 }
 
 // advance makes the fetched chunk, c, the one to multiply with and fetches the next:
