@@ -16,7 +16,7 @@ const (
 )
 
 // movesRegisters reports whether the producer's warp is one of a warpgroup whose registers the consumers get: in
-// kernels of several rows with products of 4 bits.
+// kernels of several rows with products of 4 bits or of e4m3 with scales of blocks.
 func (o *Options) movesRegisters() bool {
 	return o.Tokens > 1 && o.Consumers == DefaultConsumers && slices.ContainsFunc(o.formats(), product.ManyRegisters)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/attention"
 )
 
 // PrefillSuite measures the time to a prompt's first token, which goes through prefill kernels.
@@ -65,6 +66,10 @@ type PrefillOutcome struct {
 // they hand on, 2 % of the logits of a whole model; a wrong tile, token or scale by as much as the logits.
 const MaxPrefillError = 0.05
 
+// MaxCachedError is MaxPrefillError with a KV cache in e4m3, where a code that such a rounding turns the other way is an
+// eighth off: 4 % of the logits of a model of 4 layers, 5 of one of 16 and of one of 32.
+const MaxCachedError = 0.15
+
 // MaxCodedError is MaxPrefillError where the prefill kernels' inputs are e4m3, which has 3 bits behind the first.
 const MaxCodedError = 0.5
 
@@ -85,8 +90,11 @@ func (s *PrefillSuite) inputs() pipeline.Format {
 
 // most is the largest error that passes.
 func (s *PrefillSuite) most() float64 {
-	if s.coded() {
+	switch {
+	case s.coded():
 		return MaxCodedError
+	case s.Decode[0].Options.KV == attention.KVE4M3:
+		return MaxCachedError
 	}
 	return MaxPrefillError
 }
