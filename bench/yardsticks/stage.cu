@@ -1,11 +1,12 @@
-// A yardstick, not a piece of the product: cycles that a stage of 4-bit weights takes the eight consumer warps of a CTA
-// with 8 or 16 tokens, where memory costs nothing. The ring's protocol is there, its copies are not. It answers what
+// A yardstick, not a piece of the product: cycles that a stage of 4-bit weights takes the 8 (or 4, or 16) consumer warps
+// of a CTA with 8 or 16 tokens, where memory costs nothing. The ring's protocol is there, its copies are not. It answers what
 // bounds a stage: the size of its code, the masks that make nibbles f16, or neither.
 //
 //   nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a stage.cu && ./a.out
 //
 // mode 0: 8 tokens, a stage of two tiles of 2048 columns; 1: 16 tokens, four tiles of 1024 columns; 2: 8 tokens, two
-// stages of a tile of 4096 columns. how 0: top bits turned by an xor for all masks; 1: in each mask (lop3); 2: so, and
+// stages of a tile of 4096 columns; 3 and 4: 8 and 16 tokens, 16 warps, four tiles of 1024 columns, of which a warp has a
+// block of two tiles. how 0: top bits turned by an xor for all masks; 1: in each mask (lop3); 2: so, and
 // shifts as high halves of products. unroll: stages that have accumulators, and so code, of their own.
 // acc: accumulators in registers or in shared memory. reload 1: the input is set anew after that many stages.
 #include <cstdio>
@@ -65,32 +66,32 @@ __device__ __forceinline__ float bf(uint32_t v, int hi) { return __uint_as_float
 // U stages have accumulators of their own; CH: chunks whose input is set anew after each U stages (X from L2, one ahead) if RELOAD
 // MODE 0: 8 tokens, 2 tiles x 2 blocks a warp; 1: 16 tokens, 4 tiles x 1 block; 2: 8 tokens, two stages of a tile x 4 blocks
 // ACC 0 registers; 1 shared memory
-template <int MODE, int HOW, int U, int ACC, int RELOAD> __global__ void __launch_bounds__(288, 1) k(const uint32_t *in, float *out, long long *cyc, int iters, uint32_t eights) {
+template <int MODE, int HOW, int U, int ACC, int RELOAD, int W = 8> __global__ void __launch_bounds__(W * 32 + 32, 1) k(const uint32_t *in, float *out, long long *cyc, int iters, uint32_t eights) {
   extern __shared__ __align__(1024) unsigned char ring[];
-  __shared__ __align__(16) float part[8 * 32 * 16];
+  __shared__ __align__(16) float part[W * 32 * 16];
   __shared__ __align__(8) uint64_t full[STAGES], empty[STAGES];
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-  for (int i = threadIdx.x; i < STAGES * SB / 4; i += 288) ((uint32_t *)ring)[i] = (i % (RUN / 4) >= 512) ? 0x3c003c00u : i * 2654435761u;
-  for (int i = threadIdx.x; i < 8 * 32 * 16; i += 288) part[i] = 0;
+  for (int i = threadIdx.x; i < STAGES * SB / 4; i += blockDim.x) ((uint32_t *)ring)[i] = (i % (RUN / 4) >= 512) ? 0x3c003c00u : i * 2654435761u;
+  for (int i = threadIdx.x; i < W * 32 * 16; i += blockDim.x) part[i] = 0;
   if (threadIdx.x == 0) for (int i = 0; i < STAGES; i++) {
     asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(sm(&full[i])));
-    asm volatile("mbarrier.init.shared.b64 [%0], 8;" :: "r"(sm(&empty[i])));
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(sm(&empty[i])), "r"(W));
   }
   __syncthreads();
   constexpr int PER = MODE == 2 ? 2 : 1; // stages an iteration of U
   int total = iters * U * PER;
-  if (warp == 8) {
+  if (warp == W) {
     if (lane == 0) for (int i = 0; i < total; i++) {
       if (i >= STAGES) wait(sm(&empty[i % STAGES]), (i / STAGES - 1) & 1);
       arrive(sm(&full[i % STAGES]));
     }
     return;
   }
-  constexpr int SETS = MODE == 1 ? 2 : 1, BL = MODE == 1 ? 1 : MODE == 2 ? 4 : 2, PAIRS = MODE == 1 ? 2 : 1;
+  constexpr int SETS = MODE == 1 || MODE == 4 ? 2 : 1, BL = MODE == 1 || MODE >= 3 ? 1 : MODE == 2 ? 4 : 2, PAIRS = MODE == 1 ? 2 : 1;
   X x[BL][SETS]; uint4 nx[BL][SETS][4];
   auto fetch = [&](int c) {
     for (int b = 0; b < BL; b++) for (int t = 0; t < SETS; t++) for (int q = 0; q < 4; q++)
-      nx[b][t][q] = ((const uint4 *)in)[(((c * 8 + warp) * BL + b) * SETS + t) * 128 + q * 32 + lane];
+      nx[b][t][q] = ((const uint4 *)in)[(((c * W + warp) * BL + b) * SETS + t) * 128 + q * 32 + lane];
   };
   auto set = [&]() {
 #pragma unroll
@@ -108,7 +109,7 @@ template <int MODE, int HOW, int U, int ACC, int RELOAD> __global__ void __launc
   };
   fetch(0); set(); fetch(1);
   float acc[U * PAIRS * SETS][4] = {};
-  asm volatile("bar.sync 1, 256;");
+  asm volatile("bar.sync 1, %0;" :: "n"(W * 32));
   long long t0 = clock64();
   uint32_t st = 0, ph = 0;
   auto next = [&]() { if (++st == STAGES) { st = 0; ph ^= 1; } };
@@ -122,7 +123,7 @@ template <int MODE, int HOW, int U, int ACC, int RELOAD> __global__ void __launc
       if constexpr (ACC == 1) {
         a = sa;
 #pragma unroll
-        for (int i = 0; i < PAIRS * SETS; i++) { float4 v = *(float4 *)(mine + i * 1024); sa[i][0] = v.x; sa[i][1] = v.y; sa[i][2] = v.z; sa[i][3] = v.w; }
+        for (int i = 0; i < PAIRS * SETS; i++) { float4 v = *(float4 *)(mine + i * W * 128); sa[i][0] = v.x; sa[i][1] = v.y; sa[i][2] = v.z; sa[i][3] = v.w; }
       }
       if constexpr (MODE == 0) {
         wait(sm(&full[st]), ph);
@@ -142,6 +143,13 @@ template <int MODE, int HOW, int U, int ACC, int RELOAD> __global__ void __launc
 #pragma unroll
         for (int i = 0; i < 4; i += 2) block<HOW, 2>(w[i], w[i + 1], bf(s[i], 0), bf(s[i + 1], 0), x[0], a + i, eights);
         __syncwarp(); if (lane == 0) arrive(sm(&empty[st])); next();
+      } else if constexpr (MODE >= 3) { // 4 tiles of 1024 columns: a warp a block of a pair
+        wait(sm(&full[st]), ph);
+        int blk = warp % 8, pr = warp / 8;
+        uint32_t b = sm(ring) + st * SB + (blk / 4) * RUN + pr * 2 * 4224, sc = b + 2048 + lane / 4 * 8 + blk % 4 * 2 & ~3u, c = b + blk % 4 * 512 + lane * 16;
+        uint32_t s0 = lds(sc), s1 = lds(sc + 4224); uint4 w0 = lds4(c), w1 = lds4(c + 4224);
+        block<HOW, SETS>(w0, w1, bf(s0, 0), bf(s1, 0), x[0], a, eights);
+        __syncwarp(); if (lane == 0) arrive(sm(&empty[st])); next();
       } else {
         uint4 w[2][4]; uint32_t s[2][2];
 #pragma unroll
@@ -158,25 +166,25 @@ template <int MODE, int HOW, int U, int ACC, int RELOAD> __global__ void __launc
       }
       if constexpr (ACC == 1)
 #pragma unroll
-        for (int i = 0; i < PAIRS * SETS; i++) *(float4 *)(mine + i * 1024) = make_float4(sa[i][0], sa[i][1], sa[i][2], sa[i][3]);
+        for (int i = 0; i < PAIRS * SETS; i++) *(float4 *)(mine + i * W * 128) = make_float4(sa[i][0], sa[i][1], sa[i][2], sa[i][3]);
     }
   }
-  asm volatile("bar.sync 1, 256;");
+  asm volatile("bar.sync 1, %0;" :: "n"(W * 32));
   long long t1 = clock64();
   float s = part[threadIdx.x];
   for (int i = 0; i < U * PAIRS * SETS; i++) s += acc[i][0] + acc[i][1] + acc[i][2] + acc[i][3];
-  out[blockIdx.x * 256 + threadIdx.x] = s;
+  out[blockIdx.x * 512 + threadIdx.x] = s;
   if (threadIdx.x == 0) cyc[blockIdx.x] = t1 - t0;
 }
 uint32_t *in; float *out; long long *cyc;
-template <int MODE, int HOW, int U, int ACC, int RELOAD> void go(const char *what) {
-  auto f = k<MODE, HOW, U, ACC, RELOAD>;
+template <int MODE, int HOW, int U, int ACC, int RELOAD, int W = 8> void go(const char *what) {
+  auto f = k<MODE, HOW, U, ACC, RELOAD, W>;
   cudaFuncSetAttribute(f, cudaFuncAttributeMaxDynamicSharedMemorySize, STAGES * SB);
   int iters = 2000 / U; cudaFuncAttributes at; cudaFuncGetAttributes(&at, f);
-  for (int r = 0; r < 2; r++) f<<<132, 288, STAGES * SB>>>(in, out, cyc, iters, 0x88888888u);
+  for (int r = 0; r < 2; r++) f<<<132, W * 32 + 32, STAGES * SB>>>(in, out, cyc, iters, 0x88888888u);
   long long c[132]; cudaError_t e = cudaMemcpy(c, cyc, sizeof c, cudaMemcpyDeviceToHost);
   std::sort(c, c + 132);
-  printf("mode %d how %d unroll %2d acc %s reload %d: %7.1f cycles a stage of 16 KiB; %d registers, %zu local %s %s\n", MODE, HOW, U, ACC ? "smem" : "regs", RELOAD,
+  printf("%2d warps mode %d how %d unroll %2d acc %s reload %d: %7.1f cycles a stage of 16 KiB; %d registers, %zu local %s %s\n", W, MODE, HOW, U, ACC ? "smem" : "regs", RELOAD,
          double(c[66]) / iters / U / (MODE == 2 ? 2 : 1), at.numRegs, at.localSizeBytes, what, cudaGetErrorString(e));
 }
 // straight code of N instructions, W warps a scheduler: cycles an instruction of a warp
@@ -208,5 +216,8 @@ int main() {
   go<2, 0, 1, 0, 0>(""); go<2, 1, 1, 0, 0>(""); go<2, 2, 1, 0, 0>(""); go<2, 1, 1, 1, 0>("");
   go<1, 0, 1, 0, 0>(""); go<1, 0, 2, 0, 0>(""); go<1, 0, 2, 0, 1>("8 tiles"); go<1, 1, 1, 0, 0>(""); go<1, 2, 1, 0, 0>(""); go<1, 1, 2, 0, 1>("");
   go<1, 0, 1, 1, 0>(""); go<1, 1, 1, 1, 0>(""); go<1, 2, 1, 1, 0>("");
+  go<0, 1, 7, 0, 1>(""); go<0, 1, 1, 0, 0, 4>("half a stage"); go<0, 1, 1, 1, 0, 4>("half a stage");
+  go<3, 1, 1, 0, 0, 16>(""); go<3, 1, 1, 1, 0, 16>(""); go<3, 1, 3, 0, 1, 16>(""); go<3, 1, 7, 0, 1, 16>("");
+  go<1, 1, 3, 0, 1>(""); go<4, 1, 1, 0, 0, 16>(""); go<4, 1, 1, 1, 0, 16>(""); go<4, 1, 2, 0, 1, 16>(""); go<4, 1, 3, 0, 1, 16>(""); go<4, 1, 7, 0, 1, 16>("");
   printf("%s\n", cudaGetErrorString(cudaDeviceSynchronize()));
 }
