@@ -179,7 +179,8 @@ func TestPredictionOfWindowsCountsWhatIsSeen(t *testing.T) {
 // The factors of formats against the runs that they were fitted to, of llama3-8b at 1024 tokens on H200s: shares of
 // each run's own ceiling are within 1 %. i4g128-f16, whose factor is its base's, is held against its own runs.
 func TestPredictionsOfFormatsFollowTheirRuns(t *testing.T) {
-	rows8, rows16 := 1/.987, 1/.993 // without leads, which 4 bits had
+	// What i4g128 takes since, on another H200, of what it took in the ablations, which read inputs by slower addresses.
+	rows8, rows16 := 74.4*4610/(70.2*4716), 65.7*4610/(63.4*4678)
 	for _, c := range []struct {
 		format         pipeline.Format
 		rows           int
@@ -188,18 +189,18 @@ func TestPredictionsOfFormatsFollowTheirRuns(t *testing.T) {
 		{"e4m3", 1, 93.3, 4608}, {"e4m3b128", 1, 93.0, 4612}, {"i8", 1, 95.0, 4711}, // 29 November
 		{"e4m3", 8, 77.8, 4610}, {"e4m3b128", 8, 74.9, 4610}, {"i8", 8, 80.1, 4610}, // 25 November
 
-		// 30 November: figures of formats and rows, and the record of i4g128
+		// 30 November: figures of formats and rows, and the records of i4g128 and mxfp4
 		{"i4g128", 1, 89.4, 4705}, {"i4g64", 1, 89.2, 4714}, {"i4g32", 1, 88.7, 4712}, {"i4", 1, 86.8, 4707},
 		{"i4g128-zeros", 1, 88.2 * .983, 4712}, {"i4g128-f16", 1, 89.4, 4694}, {"i8g128", 1, 95.1, 4699},
-		{"i4g128", 8, 70.6 * rows8, 4705}, {"i4g128", 16, 63.6 * rows16, 4700},
+		{"mxfp4", 1, 71.0, 4614}, {"i4g128", 8, 74.4, 4610}, {"i4g128", 16, 65.7, 4610}, {"e4m3b128", 16, 70.3, 4609},
 
 		// its ablations of 4 bits. Shares of mxfp4, whose scales took two bytes, and of zero points were of what is packed:
 		// times what the format has of it
-		{"i4g128", 1, 88.7, 4713}, {"mxfp4", 1, 73.0 * .957, 4713}, {"nvfp4", 1, 70.9, 4713},
-		{"i4g128", 8, 70.2 * rows8, 4716}, {"i4g64", 8, 70.3 * rows8, 4716}, {"i4g32", 8, 68.2 * rows8, 4716},
+		{"i4g128", 1, 88.7, 4713}, {"nvfp4", 1, 70.9, 4713},
+		{"i4g64", 8, 70.3 * rows8, 4716}, {"i4g32", 8, 68.2 * rows8, 4716},
 		{"i4", 8, 67.2 * rows8, 4716}, {"i4g128-zeros", 8, 69.1 * rows8 * .986, 4716}, {"i4g128-f16", 8, 70.4 * rows8, 4716},
 		{"mxfp4", 8, 58.3 * rows8 * .964, 4716}, {"nvfp4", 8, 54.2 * rows8, 4716},
-		{"i4g128", 16, 63.4 * rows16, 4678}, {"i4g64", 16, 61.9 * rows16, 4678}, {"i4g32", 16, 59.5 * rows16, 4678},
+		{"i4g64", 16, 61.9 * rows16, 4678}, {"i4g32", 16, 59.5 * rows16, 4678},
 		{"i4", 16, 59.9 * rows16, 4678}, {"i4g128-zeros", 16, 63.3 * rows16 * .988, 4678},
 		{"i4g128-f16", 16, 63.6 * rows16, 4678},
 		{"mxfp4", 16, 56.2 * rows16 * .969, 4678}, {"nvfp4", 16, 50.4 * rows16, 4678},
