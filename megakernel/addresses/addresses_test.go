@@ -34,6 +34,9 @@ func TestModelsOfOneRow(t *testing.T) {
 	t.Run("e4m3", func(t *testing.T) { proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatE4M3}) })
 	t.Run("i4g128", func(t *testing.T) { proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatI4G128}) })
 	t.Run("i4g64-zeros", func(t *testing.T) { proved(t, "tiny", megakernel.Options{Weights: "i4g64-zeros"}) })
+	t.Run("i8g32-zeros", func(t *testing.T) { // an SM has 3 to 4 tiles and holds the first
+		proved(t, "gemma-3-4b", megakernel.Options{Weights: "i8g32-zeros"})
+	})
 	t.Run("graph", func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Launch: megakernel.LaunchGraph}) })
 }
 

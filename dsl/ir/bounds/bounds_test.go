@@ -66,6 +66,15 @@ func TestWhatIsProved(t *testing.T) {
 			})
 		},
 		"a cursor goes round behind branches": func(k *dsl.Kernel, x buf, n u32) { roundBehindBranches(k, x, n, 64) },
+		"an index of long steps has one value": func(k *dsl.Kernel, x buf, n u32) {
+			k.ForStep(k.U32(0), n.MinC(4), 16, func(i u32) { x.Store(i.MulC(30), n) })
+		},
+		"an index of long steps has two values": func(k *dsl.Kernel, x buf, n u32) {
+			k.ForStep(k.U32(1), n.MinC(20), 16, func(i u32) { x.Store(i.MulC(3).AddC(12), n) })
+		},
+		"a cursor behind a loop whose first turn is left out": func(k *dsl.Kernel, x buf, n u32) {
+			behindFirstTurn(k, x, n, 4)
+		},
 		"a sum over two loops": func(k *dsl.Kernel, x buf, n u32) {
 			at := dsl.NewVar(k.U32(0), "at")
 			k.For(k.U32(0), k.U32(8), func(u32) {
@@ -109,6 +118,14 @@ func TestWhatIsFound(t *testing.T) {
 		}},
 		"a cursor that goes past behind branches": {bounds.Outside,
 			func(k *dsl.Kernel, x buf, n u32) { roundBehindBranches(k, x, n, 65) }},
+		"an index whose last of long steps is outside": {bounds.Outside, func(k *dsl.Kernel, x buf, n u32) {
+			k.ForStep(k.U32(1), n.MinC(20), 16, func(i u32) { x.Store(i.MulC(3).AddC(13), n) })
+		}},
+		"an index whose end is the first of long steps beyond": {bounds.Outside, func(k *dsl.Kernel, x buf, n u32) {
+			k.ForStep(k.U32(0), n.MinC(33), 16, func(i u32) { x.Store(i.MulC(2), n) })
+		}},
+		"a cursor past the end behind a loop whose first turn is left out": {bounds.Outside,
+			func(k *dsl.Kernel, x buf, n u32) { behindFirstTurn(k, x, n, 5) }},
 		"a word that nobody knows": {bounds.Outside, func(_ *dsl.Kernel, x buf, n u32) { x.Store(x.Load(n.MinC(63)), n) }},
 	} {
 		t.Run(name, func(t *testing.T) { require.Equal(t, []bounds.Kind{c.want}, analysed(t, c.body)) })
@@ -128,5 +145,21 @@ func roundBehindBranches(k *dsl.Kernel, x buf, n u32, end int) {
 			advance()
 			k.If(x.Load(k.U32(i)).EqC(0), advance)
 		}
+	})
+}
+
+// behindFirstTurn moves a cursor from 56 on by 2 in every turn but the first. There are up to most turns, in batches of
+// 16, and so one batch. A second loop moves the cursor round 64 words. With most of 5 that loop begins at word 64, and
+// the wrap never catches it.
+func behindFirstTurn(k *dsl.Kernel, x buf, n u32, most int) {
+	at, turns := dsl.NewVar(k.U32(56), "at"), n.MinC(most)
+	k.ForStep(k.U32(0), turns, 16, func(batch u32) {
+		first := dsl.Select(batch.EqC(0), k.U32(1), k.U32(0))
+		k.For(first, turns.Sub(batch).MinC(16), func(u32) { at.Set(at.Get().AddC(2)) })
+	})
+	k.For(k.U32(0), n, func(u32) {
+		x.Store(at.Get(), n)
+		next := at.Get().AddC(1)
+		at.Set(dsl.Select(next.EqC(64), k.U32(0), next))
 	})
 }

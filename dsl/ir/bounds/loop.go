@@ -106,15 +106,16 @@ func (a *analysis) carries(s *ir.For) []int {
 	return list
 }
 
-// counter is the loop's index.
+// counter is the loop's index: lo plus a multiple of step, below hi. With a fixed lo it is at most the last such number
+// below all that hi can be, even where hi is not fixed: hi of 3 to 4 and a step of 16 leave only the first turn. The
+// condition keeps lo plus multiples from wrapping: one step beyond the last turn still lies in the index's type.
 func (a *analysis) counter(s *ir.For, lo, hi form, step int64) *symbol {
 	c := a.fresh(index, interval{a.lo(lo), add(a.hi(hi), -1)}.meet(rangeOf(s.I.Type)))
 	c.x, c.y = lo, hi
 	if lo.isConst() {
 		c.mod, c.rem = step, ((lo.k%step)+step)%step
-		// The last one, where the number of turns is known.
-		if hi.isConst() {
-			c.hi = lo.k + (hi.k-1-lo.k)/step*step
+		if add(c.hi, step) <= rangeOf(s.I.Type).hi {
+			c.hi = lo.k + floorDiv(c.hi-lo.k, step)*step
 		}
 	}
 	a.vals[s.I.ID] = a.value(c)
