@@ -14,8 +14,8 @@ import (
 // gate_up (docs/budget.md). 0 is what was not measured: drainFactor says what is taken for it.
 //
 // Those of 4 bits are of 30 November. With several rows they are of ablations, times what i4g128 takes since of what it
-// took in these; mxfp4 had 576 bytes a block there, and has 544. One row of 8 bits is of 29 and 30 November, 8 rows are of
-// 25 November.
+// took in these; mxfp4 had 576 bytes a block there, and has 544. One row of 8 bits is of 29 and 30 November, 8 rows are
+// of 25 November.
 var drainFactors = map[pipeline.Format][3]float64{
 	pipeline.FormatE4M3:     {1.82, 3.03, 0},
 	pipeline.FormatE4M3B128: {1.73, 3.19, 3.77},

@@ -66,8 +66,8 @@ type PrefillOutcome struct {
 // they hand on, 2 % of the logits of a whole model; a wrong tile, token or scale by as much as the logits.
 const MaxPrefillError = 0.05
 
-// MaxCachedError is MaxPrefillError with a KV cache in e4m3, where a code that such a rounding turns the other way is an
-// eighth off: 4 % of the logits of a model of 4 layers, 5 of one of 16 and of one of 32.
+// MaxCachedError is MaxPrefillError with a KV cache in e4m3, where a code that such a rounding turns the other way is
+// an eighth off: 4 % of the logits of a model of 4 layers, 5 of one of 16 and of one of 32.
 const MaxCachedError = 0.15
 
 // MaxCodedError is MaxPrefillError where the prefill kernels' inputs are e4m3, which has 3 bits behind the first.

@@ -22,8 +22,8 @@ import (
 func inNibbles(f pipeline.Format) bool { return inFixed(f) && f.Bits() == 4 }
 
 // ManyRegisters reports whether products of a format and several tokens have use for more registers than the 168 that a
-// ninth warp leaves a thread: those of 4 bits keep chains of sums, input and words of several tiles, those of blocks the
-// input of 256 columns a warp, twice, and sums of a block beside those of a tile.
+// ninth warp leaves a thread. Those of 4 bits keep chains of sums, input and words of several tiles; those of blocks
+// have the input of 256 columns a warp, twice, and sums of a block beside those of a tile.
 func ManyRegisters(f pipeline.Format) bool { return inNibbles(f) || f.Blocks() }
 
 // rowsOfA is whether a GEMM has the weights of two tiles as operand A.

@@ -97,8 +97,9 @@ func (x *fragments) groupPairs() int { return x.g.In.Padded() * pipeline.GroupK 
 // otherOrder is whether the input lies in the order of the other formats, that of integers or the plain one.
 func (x *fragments) otherOrder() bool { return inFixed(x.g.In.Format) != inFixed(x.g.M.Format) }
 
-// inGroup is where the lane's pairs of a k group begin: those of the 8 elements from 8·(l%4) on of token l/4 for lane l,
-// and of integers those of the elements from 4·(l%4) on, and 16 behind them. In the other order these are in two places.
+// inGroup is where the lane's pairs of a k group begin: for lane l those of the 8 elements from 8·(l%4) on of token l/4,
+// and of integers those of the 4 elements from 4·(l%4) on and of 4 that are 16 behind. In the other order these are in
+// two places.
 func (x *fragments) inGroup() u32 {
 	lane := x.e.Lane
 	if !x.otherOrder() {
