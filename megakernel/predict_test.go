@@ -238,7 +238,7 @@ func TestEveryFormatHasADrainFactor(t *testing.T) {
 		require.Equal(t, want, of, f)
 	}
 	_, of := drainFactor("i8g64-zeros", 2)
-	require.Equal(t, []string{"i8", "i4g128", "i4g128-zeros"}, of)
+	require.Equal(t, []string{"i8", "e4m3b128", "i4g128-zeros"}, of)
 	zeros, _ := drainFactor("i4g128-zeros-f16", 0)
 	require.InEpsilon(t, drainFactors["i4g128-zeros"][0], zeros, 1e-12)
 }

@@ -19,6 +19,8 @@ func TestProducersWarpgroupLeavesItsRegistersToTheConsumers(t *testing.T) {
 		{Options{Tokens: 8, Weights: pipeline.FormatI4G128}, true},
 		{Options{Tokens: 16, Weights: pipeline.FormatMXFP4}, true},
 		{Options{Tokens: 2, Weights: "i8,down=i4g128"}, true},
+		{Options{Tokens: 16, Weights: pipeline.FormatE4M3B128}, true},
+		{Options{Tokens: 8, Weights: pipeline.FormatE4M3}, false},
 		{Options{Tokens: 8}, false},
 		{Options{Tokens: 8, Weights: pipeline.FormatI8}, false},
 		{Options{Tokens: 1, Weights: pipeline.FormatI4G128}, false},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -369,7 +370,7 @@ func TestFiguresHaveTheNamesOfTheirRecords(t *testing.T) {
 		require.Equal(t, f.Rows, max(1, r.Options.Tokens), newest)
 		require.Equal(t, f.Extra != "", r.Options.Draws, newest)
 		for _, c := range r.Cases {
-			require.Equal(t, f.Model, strings.TrimSuffix(c.Model, "-3-layers"), newest)
+			require.Equal(t, f.Model, strings.TrimSuffix(c.Model, fmt.Sprintf("-%d-layers", f.Layers)), newest)
 			require.True(t, f.Prefill == 0 || c.Dtype == f.Weight, newest)
 			require.Contains(t, strings.Split(f.Contexts, ","), cmp.Or(c.Context, c.Prompt).String(), newest)
 		}

@@ -13,7 +13,7 @@ func (b *builder) int4(m matrix) {
 	k := b.k
 	shape, _ := m.Format.Int4(m.K)
 	tile, whole, sixteen := int(m.TileBytes()/4), shape.Group == i4.Whole, m.Format == pipeline.FormatNVFP4
-	words, entries := dsl.View[dsl.U32](b.weights), dsl.View[dsl.BF16](b.weights)
+	words := dsl.View[dsl.U32](b.weights)
 	k.For(k.U32(0), k.U32(b.layers(m)), func(l u32) {
 		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).
 			Named("image")
@@ -83,44 +83,62 @@ func (b *builder) int4(m matrix) {
 				} else {
 					b.codes(shape, v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, store)
 				}
-				if shape.EntryBytes() == 1 { // 16 lanes have half a block: of groups of 16 a word, of 32 half of one
-					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
-					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K)
-					code := scale
-					if shape.Exponents() {
-						code = scale.ShrC(7)
-					}
-					together := shape.PerBlock() / 2
-					word := dsl.Butterfly(dsl.Select(there, code, k.U32(0)).Shl(group.RemC(together).MulC(8)), 16, u32.Or)
-					k.If(k.Lane().RemC(16).EqC(0), func() {
-						entry := b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes()).DivC(together)
-						if sixteen {
-							words.Store(run.Add(dsl.Cast[dsl.U64](entry)), word)
-						} else {
-							entries.Store(run.MulC(2).Add(dsl.Cast[dsl.U64](entry)), dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](word)))
-						}
-					})
-				} else if !whole {
-					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
-					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // and not padding alone
-					k.If(k.Lane().RemC(shape.Group/4).EqC(0), func() {
-						bits := scale
-						if m.Format.F16Scales() {
-							bits = dsl.Bits[dsl.U32](dsl.Pack[dsl.F16x2](dsl.Bits[dsl.F32](scale.ShlC(16)), k.F32(0)))
-						}
-						if shape.Zeros {
-							at := b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes() / 4)
-							bits = bits.Or(zero.MulC(shape.Times()).ShlC(16))
-							words.Store(run.Add(dsl.Cast[dsl.U64](at)), dsl.Select(there, bits, k.U32(0)))
-							return
-						}
-						entry := run.MulC(2).Add(dsl.Cast[dsl.U64](b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes() / 2)))
-						entries.Store(entry, dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](dsl.Select(there, bits, k.U32(0)))))
-					})
+				switch {
+				case shape.EntryBytes() == 1:
+					b.byteEntries(m, run, block, r, scale)
+				case !whole:
+					b.scaleEntries(m, run, block, r, scale, zero)
 				}
 			}, dsl.Unroll(1))
 		}, dsl.Unroll(1))
 	}, dsl.Unroll(1))
+}
+
+// byteEntries stores the scales of a block of row r of a tile, an entry of a byte each: the lane's is scale. 16 lanes
+// have half of a block, whose entries are a word in groups of 16 and half of one in groups of 32.
+func (b *builder) byteEntries(m matrix, run dsl.Val[dsl.U64], block, r, scale u32) {
+	k := b.k
+	shape, _ := m.Format.Int4(m.K)
+	group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
+	there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K)
+	if shape.Exponents() {
+		scale = scale.ShrC(7)
+	}
+	together := shape.PerBlock() / 2
+	word := dsl.Butterfly(dsl.Select(there, scale, k.U32(0)).Shl(group.RemC(together).MulC(8)), 16, u32.Or)
+	k.If(k.Lane().RemC(16).EqC(0), func() {
+		entry := dsl.Cast[dsl.U64](b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes()).DivC(together))
+		if together == 4 {
+			dsl.View[dsl.U32](b.weights).Store(run.Add(entry), word)
+		} else {
+			half := dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](word))
+			dsl.View[dsl.BF16](b.weights).Store(run.MulC(2).Add(entry), half)
+		}
+	})
+}
+
+// scaleEntries stores the scales of a block of row r of a tile, an entry of 16 bits each, or with zero points of a
+// word: the lane's are of scale and zero.
+func (b *builder) scaleEntries(m matrix, run dsl.Val[dsl.U64], block, r, scale, zero u32) {
+	k := b.k
+	shape, _ := m.Format.Int4(m.K)
+	group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
+	there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // and not padding alone
+	k.If(k.Lane().RemC(shape.Group/4).EqC(0), func() {
+		bits := scale
+		if m.Format.F16Scales() {
+			bits = dsl.Bits[dsl.U32](dsl.Pack[dsl.F16x2](dsl.Bits[dsl.F32](scale.ShlC(16)), k.F32(0)))
+		}
+		if shape.Zeros {
+			at := b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes() / 4)
+			bits = bits.Or(zero.MulC(shape.Times()).ShlC(16))
+			dsl.View[dsl.U32](b.weights).Store(run.Add(dsl.Cast[dsl.U64](at)), dsl.Select(there, bits, k.U32(0)))
+			return
+		}
+		entry := run.MulC(2).Add(dsl.Cast[dsl.U64](b.entryAt(shape, r, group).AddC(shape.Run * shape.BlockBytes() / 2)))
+		bits = dsl.Select(there, bits, k.U32(0))
+		dsl.View[dsl.BF16](b.weights).Store(entry, dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](bits)))
+	})
 }
 
 // largest is the largest magnitude of v and most.

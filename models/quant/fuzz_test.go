@@ -183,7 +183,7 @@ func FuzzConfig(f *testing.F) {
 	})
 }
 
-// lastScale is where the last scale of the first matrix by name lies in the data that a header describes.
+// lastScale returns where the last scale of the first matrix by name lies in the data that a header describes.
 func lastScale(f *testing.F, header []byte) int {
 	var tensors map[string]struct {
 		At [2]int `json:"data_offsets"`

@@ -91,15 +91,15 @@ func (x *fragments) fetch(c u32) {
 	}
 }
 
-// groupPairs is how many pairs of elements a k group has, of all tokens.
+// groupPairs returns the number of pairs of elements of a k group, of all tokens.
 func (x *fragments) groupPairs() int { return x.g.In.Padded() * pipeline.GroupK / 2 }
 
-// otherOrder is whether the input lies in the order of the other formats, that of integers or the plain one.
+// otherOrder reports whether the input lies in another order than the weights want: the plain one for integers, that of
+// integers for others.
 func (x *fragments) otherOrder() bool { return inFixed(x.g.In.Format) != inFixed(x.g.M.Format) }
 
-// inGroup is where the lane's pairs of a k group begin: for lane l those of the 8 elements from 8·(l%4) on of token l/4,
-// and of integers those of the 4 elements from 4·(l%4) on and of 4 that are 16 behind. In the other order these are in
-// two places.
+// inGroup returns the place in a k group, in pairs, where the elements of lane l begin: 8 of token l/4 from 8·(l%4) on,
+// of integers 4 from 4·(l%4) on and 4 that are 16 behind. In the other order these are in two places.
 func (x *fragments) inGroup() u32 {
 	lane := x.e.Lane
 	if !x.otherOrder() {
@@ -112,8 +112,8 @@ func (x *fragments) inGroup() u32 {
 	return x.g.In.At(lane.DivC(4), lane.RemC(4).MulC(each)).DivC(2)
 }
 
-// load reads the lane's pairs of a k group, the first of which is at at. Elements beyond K, which nobody has written,
-// are zeros. Places of groups are constant distances apart, which nvcc does not see of their numbers, as they might
+// load reads the lane's pairs of a k group from pair at on. Elements beyond K, which nobody has written, are zeros.
+// Callers pass places that are a constant apart: nvcc cannot derive that from numbers of groups in 32 bits, which might
 // wrap.
 func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group func() u32, at dsl.Val[dsl.U64]) {
 	k, e, in := x.e.K, x.e, x.g.In

@@ -137,8 +137,8 @@ func (p *Int4) many(n int) int {
 	return n
 }
 
-// entryWords are the words in which a lane has n entries. Of 4 bytes one is a word, of 2 two are, and of a byte four,
-// or two where n is no multiple of four.
+// entryWords returns how many words hold many entries. A word holds one entry of 4 bytes, two of 2 bytes, four of a
+// byte, or two of a byte where many is no multiple of 4.
 func (p *Int4) entryWords(many int) int {
 	if p.Shape.EntryBytes() == 1 && many%4 != 0 {
 		return many / 2
@@ -181,8 +181,8 @@ func (p *Int4) entries(e *grid.Env, run, first u32, n int) *Int4Weights {
 	return w
 }
 
-// EntriesAt are n entries of a run from entry at on: where n is a multiple of two, or of bytes of four, at is one, too.
-// Of bytes both are even.
+// EntriesAt loads many entries of a run from entry at on. at is even where many is; of entries of a byte both are even,
+// and at is a multiple of 4 where many is.
 func EntriesAt[I dsl.Elem](p *Int4, run, at dsl.Val[I], many int) []u32 {
 	behind := p.Shape.Run * p.Shape.BlockBytes()
 	half := func(at dsl.Val[I]) u32 {
@@ -248,8 +248,8 @@ func (p *Int4) spreadScales(e *grid.Env, w *Int4Weights) [][]Scale {
 	return [][]Scale{list}
 }
 
-// exponentScales are scales in E8M0: all entries', or of sums that are spread the lane's of each block, see
-// spreadScales. Byte 0 becomes 0, and 255 an infinity.
+// exponentScales returns the scales of entries in E8M0: of all, or of sums that are spread the lane's of each block,
+// see spreadScales. Byte 0 becomes 0, and 255 an infinity.
 func (p *Int4) exponentScales(e *grid.Env, w *Int4Weights) (all [][]Scale) {
 	for _, words := range w.Entries {
 		each := w.Many / len(words) // entries in a word
