@@ -1,6 +1,6 @@
 """Writes the fixtures awq_* beside this script with AutoAWQ's own packing code, on the CPU.
 
-    pip install torch==2.15.0 transformers==5.23.0 zstandard==0.25.0 datasets==5.2.0 wheel==0.48.0
+    pip install torch==2.15.0 transformers==5.23.0 accelerate==1.15.0 zstandard==0.25.0 datasets==5.2.0 wheel==0.48.0
     pip install --no-deps --no-build-isolation autoawq==0.2.9
     python make_awq.py [name ...]
 
