@@ -94,13 +94,20 @@ func (b *builder) int4(m matrix) {
 	}, dsl.Unroll(1))
 }
 
+// laneGroup returns the scale group in its run that the lane's four columns of a block are of, and whether they are not
+// padding alone.
+func (b *builder) laneGroup(m matrix, block u32) (group u32, there dsl.Pred) {
+	shape, _ := m.Format.Int4(m.K)
+	group = block.RemC(shape.Run).MulC(shape.PerBlock()).Add(b.k.Lane().DivC(shape.Group / 4))
+	return group, block.MulC(i4.Columns).Add(b.k.Lane().MulC(4)).LtC(m.K)
+}
+
 // byteEntries stores the scales of a block of row r of a tile, an entry of a byte each: the lane's is scale. 16 lanes
 // have half of a block, whose entries are a word in groups of 16 and half of one in groups of 32.
 func (b *builder) byteEntries(m matrix, run dsl.Val[dsl.U64], block, r, scale u32) {
 	k := b.k
 	shape, _ := m.Format.Int4(m.K)
-	group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
-	there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K)
+	group, there := b.laneGroup(m, block)
 	if shape.Exponents() {
 		scale = scale.ShrC(7)
 	}
@@ -122,8 +129,7 @@ func (b *builder) byteEntries(m matrix, run dsl.Val[dsl.U64], block, r, scale u3
 func (b *builder) scaleEntries(m matrix, run dsl.Val[dsl.U64], block, r, scale, zero u32) {
 	k := b.k
 	shape, _ := m.Format.Int4(m.K)
-	group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
-	there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // and not padding alone
+	group, there := b.laneGroup(m, block)
 	k.If(k.Lane().RemC(shape.Group/4).EqC(0), func() {
 		bits := scale
 		if m.Format.F16Scales() {

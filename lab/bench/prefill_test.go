@@ -12,11 +12,12 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
 // prefillSuite is one of tiny on the executor, whose prefill kernel may be of another model than its decode kernels.
-func prefillSuite(t *testing.T, spoil func(c *models.Config)) *bench.PrefillSuite {
+func prefillSuite(t *testing.T, kv attention.KVType, spoil func(c *models.Config)) *bench.PrefillSuite {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -25,7 +26,7 @@ func prefillSuite(t *testing.T, spoil func(c *models.Config)) *bench.PrefillSuit
 			return runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), nil
 		}}
 	for _, rows := range []int{16, 1} {
-		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: rows})
+		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: rows, KV: kv})
 		require.NoError(t, err)
 		s.Decode = append(s.Decode, mk)
 	}
@@ -33,7 +34,7 @@ func prefillSuite(t *testing.T, spoil func(c *models.Config)) *bench.PrefillSuit
 	if spoil != nil {
 		spoil(&other)
 	}
-	of, err := megakernel.Build(other, megakernel.Options{SMs: 2, Tokens: 16})
+	of, err := megakernel.Build(other, megakernel.Options{SMs: 2, Tokens: 16, KV: kv})
 	require.NoError(t, err)
 	for _, tokens := range []int{32, 20} {
 		p, err := megakernel.BuildPrefill(of, megakernel.PrefillOptions{Tokens: tokens, Groups: 1, Sequences: 2})
@@ -44,7 +45,7 @@ func prefillSuite(t *testing.T, spoil func(c *models.Config)) *bench.PrefillSuit
 }
 
 func TestPromptsAreMeasuredThroughThePrefillKernel(t *testing.T) {
-	s := prefillSuite(t, nil)
+	s := prefillSuite(t, attention.KVBF16, nil)
 	out, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.Len(t, out.Cases, 2)
@@ -62,8 +63,10 @@ func TestAPrefillKernelThatIsWrongIsNotMeasured(t *testing.T) {
 		"another rotation":  func(c *models.Config) { c.Rope.Theta = 50 },
 		"another ε of norm": func(c *models.Config) { c.NormEps = 0.5 },
 	} {
-		_, err := prefillSuite(t, spoil).Run(t.Context())
-		require.ErrorContains(t, err, "of those without a prefill kernel, want at most 0.05", name)
+		for kv, most := range map[attention.KVType]string{attention.KVBF16: "0.05", attention.KVE4M3: "0.15"} {
+			_, err := prefillSuite(t, kv, spoil).Run(t.Context())
+			require.ErrorContains(t, err, "of those without a prefill kernel, want at most "+most, "%s, %s", name, kv)
+		}
 	}
 }
 
@@ -71,7 +74,7 @@ func TestAPrefillKernelThatIsWrongIsNotMeasured(t *testing.T) {
 // decode steps, and with each planted fault they are not.
 func TestPrefillKernelsAreJudgedWithPlantedFaults(t *testing.T) {
 	deep.Only(t)
-	s := prefillSuite(t, nil)
+	s := prefillSuite(t, attention.KVBF16, nil)
 	s.Rules, s.Tensors = small(), synth.NewWeights(1, s.Decode[0].Config)
 	var err error
 	s.Reference, err = gate.OpenReference(writeReference(t, s.Decode[0].Config, 1, 40, 26))

@@ -10,12 +10,13 @@ import (
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks/attention"
 	"github.com/stretchr/testify/require"
 )
 
 // What a suite measured makes a file that reads strictly, whose figures agree, and that draws as a curve.
 func TestAFileOfPromptsReadsAsItWasWritten(t *testing.T) {
-	s := prefillSuite(t, nil)
+	s := prefillSuite(t, attention.KVBF16, nil)
 	s.Lengths, s.Rounds = []int{18}, 2
 	out, err := s.Run(t.Context())
 	require.NoError(t, err)
