@@ -1,25 +1,18 @@
 package megakernel
 
-import (
-	"slices"
-
-	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/tasks/product"
-)
+import "github.com/mkgen/mkgen/dsl"
 
 // Beside DefaultConsumers consumer warps a producer warp is the third in one of an SM's four parts, which leaves every
-// thread ampleRegisters. Where that is too little, three idle warps make the producer's a warpgroup: it leaves most of
-// its registers to the two warpgroups of consumers.
+// thread ampleRegisters. Kernels of several rows want more: a consumer thread keeps the input of several columns, twice, and
+// the sums of several tiles. There three idle warps make the producer's a warpgroup, which leaves most of its registers
+// to the two warpgroups of consumers.
 const (
 	consumerRegisters = 224
 	producerRegisters = 56
 )
 
-// movesRegisters reports whether the producer's warp is one of a warpgroup whose registers the consumers get: in
-// kernels of several rows with products of 4 bits or of e4m3 with scales of blocks.
-func (o *Options) movesRegisters() bool {
-	return o.Tokens > 1 && o.Consumers == DefaultConsumers && slices.ContainsFunc(o.formats(), product.ManyRegisters)
-}
+// movesRegisters reports whether the producer's warp is one of a warpgroup whose registers the consumers get.
+func (o *Options) movesRegisters() bool { return o.Tokens > 1 && o.Consumers == DefaultConsumers }
 
 // warps is how many warps a CTA has: the consumers, and the producer's role.
 func (o *Options) warps() int {

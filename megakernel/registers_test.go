@@ -20,9 +20,10 @@ func TestProducersWarpgroupLeavesItsRegistersToTheConsumers(t *testing.T) {
 		{Options{Tokens: 16, Weights: pipeline.FormatMXFP4}, true},
 		{Options{Tokens: 2, Weights: "i8,down=i4g128"}, true},
 		{Options{Tokens: 16, Weights: pipeline.FormatE4M3B128}, true},
-		{Options{Tokens: 8, Weights: pipeline.FormatE4M3}, false},
-		{Options{Tokens: 8}, false},
-		{Options{Tokens: 8, Weights: pipeline.FormatI8}, false},
+		{Options{Tokens: 8, Weights: pipeline.FormatE4M3}, true},
+		{Options{Tokens: 8}, true},
+		{Options{Tokens: 16, Weights: pipeline.FormatI8}, true},
+		{Options{Tokens: 1}, false},
 		{Options{Tokens: 1, Weights: pipeline.FormatI4G128}, false},
 		{Options{Tokens: 8, Weights: pipeline.FormatI4G128, Consumers: 7}, false}, // two warps a part: a thread has 255
 	} {

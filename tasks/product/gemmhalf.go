@@ -21,11 +21,6 @@ import (
 // inNibbles is whether a GEMM multiplies a format so.
 func inNibbles(f pipeline.Format) bool { return inFixed(f) && f.Bits() == 4 }
 
-// ManyRegisters reports whether products of a format and several tokens have use for more registers than the 168 that a
-// ninth warp leaves a thread. Those of 4 bits keep chains of sums, input and words of several tiles; those of blocks
-// have the input of 256 columns a warp, twice, and sums of a block beside those of a tile.
-func ManyRegisters(f pipeline.Format) bool { return inNibbles(f) || f.Blocks() }
-
 // rowsOfA is whether a GEMM has the weights of two tiles as operand A.
 func (g *GEMM) rowsOfA() bool {
 	return g.In.Padded() == 8 && !inFixed(g.M.Format) || inNibbles(g.M.Format)
