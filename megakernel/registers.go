@@ -3,9 +3,9 @@ package megakernel
 import "github.com/mkgen/mkgen/dsl"
 
 // Beside DefaultConsumers consumer warps a producer warp is the third in one of an SM's four parts, which leaves every
-// thread ampleRegisters. Kernels of several rows want more: a consumer thread keeps the input of several columns, twice, and
-// the sums of several tiles. There three idle warps make the producer's a warpgroup, which leaves most of its registers
-// to the two warpgroups of consumers.
+// thread ampleRegisters. Kernels of several rows want more: a thread keeps the input of some columns, twice, and sums
+// of several tiles. There three idle warps make the producer's a warpgroup, which leaves most of its registers to the
+// two warpgroups of consumers.
 const (
 	consumerRegisters = 224
 	producerRegisters = 56
