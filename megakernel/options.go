@@ -137,8 +137,8 @@ const (
 )
 
 // With a producer beside them 8 to 11 consumer warps leave a thread 168
-// registers, up to 7 leave it 255. Attention's fragments of wider heads (192 to
-// 256, nvcc 13) spill in 168.
+// registers (8 of several rows 224: registers.go), up to 7 leave it 255. Attention's
+// fragments of wider heads (192 to 256, nvcc 13) spill in 168.
 const widestHeadOf8Warps = 176
 
 // Two kernels side by side leave a thread 128 registers with 7 consumer warps, as each

@@ -187,12 +187,14 @@ func TestPredictionsOfFormatsFollowTheirRuns(t *testing.T) {
 		share, ceiling float64 // % of GB/s, of bench/results/h200
 	}{
 		{"e4m3", 1, 93.3, 4608}, {"e4m3b128", 1, 93.0, 4612}, {"i8", 1, 95.0, 4711}, // 29 November
-		{"e4m3", 8, 77.8, 4610}, {"e4m3b128", 8, 74.9, 4610}, {"i8", 8, 80.1, 4610}, // 25 November
+		{"e4m3b128", 8, 74.9, 4610}, // 25 November
 
 		// 30 November: figures of formats and rows, and the records of i4g128 and mxfp4
 		{"i4g128", 1, 89.4, 4705}, {"i4g64", 1, 89.2, 4714}, {"i4g32", 1, 88.7, 4712}, {"i4", 1, 86.8, 4707},
 		{"i4g128-zeros", 1, 88.2 * .983, 4712}, {"i4g128-f16", 1, 89.4, 4694}, {"i8g128", 1, 95.1, 4699},
 		{"mxfp4", 1, 71.0, 4614}, {"i4g128", 8, 74.4, 4610}, {"i4g128", 16, 65.7, 4610}, {"e4m3b128", 16, 70.3, 4609},
+
+		{"e4m3", 8, 78.6, 4715}, {"e4m3", 16, 77.1, 4713}, {"i8", 8, 82.1, 4715}, {"i8", 16, 73.7, 4702}, // what bounds rows
 
 		// its ablations of 4 bits. Shares of mxfp4, whose scales took two bytes, and of zero points were of what is packed:
 		// times what the format has of it
@@ -224,7 +226,7 @@ func TestEveryFormatHasADrainFactor(t *testing.T) {
 			for _, from := range of {
 				require.NotContains(t, from, "-f16", f)
 				measured := drainFactors[pipeline.Format(from)]
-				require.True(t, measured[column] > 0 || column == 2 && measured[1] > 0, "%s of %s", f, from)
+				require.Greater(t, measured[column], 0., "%s of %s", f, from)
 			}
 			if i := column - 1; column > 0 {
 				fewer, _ := drainFactor(f, i)
@@ -238,7 +240,7 @@ func TestEveryFormatHasADrainFactor(t *testing.T) {
 		require.Equal(t, want, of, f)
 	}
 	_, of := drainFactor("i8g64-zeros", 2)
-	require.Equal(t, []string{"i8", "e4m3b128", "i4g128-zeros"}, of)
+	require.Equal(t, []string{"i8", "i4g128-zeros"}, of)
 	zeros, _ := drainFactor("i4g128-zeros-f16", 0)
 	require.InEpsilon(t, drainFactors["i4g128-zeros"][0], zeros, 1e-12)
 }

@@ -2,16 +2,17 @@ package megakernel
 
 import "github.com/mkgen/mkgen/dsl"
 
-// Beside DefaultConsumers consumer warps a producer warp is the third in one of an SM's four parts, which leaves every
-// thread ampleRegisters. Kernels of several rows want more: a thread keeps the input of some columns, twice, and sums
-// of several tiles. There three idle warps make the producer's a warpgroup, which leaves most of its registers to the
-// two warpgroups of consumers.
+// Beside DefaultConsumers consumer warps a producer warp is the third in one of an SM's four parts, which leaves
+// every thread ampleRegisters. Kernels of several rows want more: a thread keeps the input of a chunk of columns and
+// of the next one, and sums of several tiles. There three idle warps make the producer's a warpgroup, which leaves
+// most of its registers to the two warpgroups of consumers.
 const (
 	consumerRegisters = 224
 	producerRegisters = 56
 )
 
-// movesRegisters reports whether the producer's warp is one of a warpgroup whose registers the consumers get.
+// movesRegisters reports whether the producer's warp is one of a warpgroup whose registers the consumers get: in
+// kernels of several rows with DefaultConsumers.
 func (o *Options) movesRegisters() bool { return o.Tokens > 1 && o.Consumers == DefaultConsumers }
 
 // warps is how many warps a CTA has: the consumers, and the producer's role.

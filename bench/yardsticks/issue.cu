@@ -1,5 +1,6 @@
 // A yardstick, not a piece of the product: cycles that an mma.sync takes one of an SM's four schedulers, alone and beside
-// lop3 and fma that do not depend on it. It answers whether masks of weights and products overlap.
+// lop3 and fma. An mma reads what lop3 before it have written, and later lop3 write it anew; fma are apart from it. It
+// answers whether masks of weights and products overlap.
 //
 //   nvcc -O3 -std=c++17 -gencode=arch=compute_90a,code=sm_90a issue.cu && ./a.out
 //

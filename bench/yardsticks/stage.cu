@@ -10,7 +10,7 @@
 // shifts as high halves of products. unroll: stages that have accumulators, and so code, of their own.
 // acc: accumulators in registers or in shared memory. reload 1: the input is set anew after that many stages.
 // mode 10 and 11: as 0 and 1, by mma.sync of bytes: weights are s8, and a token's input high and low bytes of fixed point,
-// summed apart from each other in f32's of 1.5 * 2^23. how 0: nibbles at the top of bytes, three instructions a word; 1: whole
+// summed apart from each other in s32 that begin as the bits of 1.5 * 2^23 in f32. how 0: nibbles at the top of bytes, three instructions a word; 1: whole
 // bytes, which are 16 times the high nibble and the low one, and low nibbles: one. reload 2: bytes are made of f16.
 #include <cstdio>
 #include <cstdint>

@@ -42,9 +42,9 @@ type GEMM struct {
 type ColumnEpilogue func(row, token u32, y0, y1 f32)
 
 // DefaultBatchTiles is how many row tiles share a load of their input, of 8 or 16 padded tokens. The registers of a
-// consumer thread, which beside 8 warps has 168, would take twice as many; reading the input from L2 more often costs
-// nothing (bench/yardsticks). Where all matrices of a layer have 4 bits, sums of 8 tokens are in shared memory, and
-// twice as many tiles are one body of code; of 16 tokens the LM head has use for more.
+// consumer thread would take twice as many; reading the input from L2 more often costs nothing (bench/yardsticks).
+// Where all matrices of a layer have 4 bits, sums of 8 tokens are in shared memory, and twice as many tiles are one
+// body of code; of 16 tokens the LM head has use for more.
 func DefaultBatchTiles(padded int, layer []pipeline.Format) int {
 	nibbles := !slices.ContainsFunc(layer, func(f pipeline.Format) bool { return !inNibbles(f) })
 	switch {
