@@ -13,9 +13,9 @@ import (
 // (see TestPredictionsOfFormatsFollowTheirRuns), and says less of its phases: a budget of e4m3b128 has 1.25 times in
 // gate_up (docs/budget.md). 0 is what was not measured: drainFactor says what is taken for it.
 //
-// Those of 4 bits are of 30 November, with several rows of ablations, times what i4g128 takes since of what it took in
-// these; mxfp4 had 576 bytes a block there, and has 544. One row of 8 bits is of 29 and 30 November, several rows are of
-// 30 November, but for 8 of e4m3b128, of 25 November, before its kernels had more registers.
+// Those of 4 bits are of 30 November, with several rows of ablations, times what i4g128 takes since of what it took
+// in these; mxfp4 had 576 bytes a block there, and has 544. One row of 8 bits is of 29 and 30 November, several
+// rows are of 30 November, but for 8 of e4m3b128, of 25 November, before its kernels had more registers.
 var drainFactors = map[pipeline.Format][3]float64{
 	pipeline.FormatE4M3:     {1.82, 2.89, 3.05},
 	pipeline.FormatE4M3B128: {1.73, 3.19, 3.77},
