@@ -194,7 +194,8 @@ func TestPredictionsOfFormatsFollowTheirRuns(t *testing.T) {
 		{"i4g128-zeros", 1, 88.2 * .983, 4712}, {"i4g128-f16", 1, 89.4, 4694}, {"i8g128", 1, 95.1, 4699},
 		{"mxfp4", 1, 71.0, 4614}, {"i4g128", 8, 74.4, 4610}, {"i4g128", 16, 65.7, 4610}, {"e4m3b128", 16, 70.3, 4609},
 
-		{"e4m3", 8, 78.6, 4715}, {"e4m3", 16, 77.1, 4713}, {"i8", 8, 82.1, 4715}, {"i8", 16, 73.7, 4702}, // what bounds rows
+		// its runs of what bounds several rows
+		{"e4m3", 8, 78.6, 4715}, {"e4m3", 16, 77.1, 4713}, {"i8", 8, 82.1, 4715}, {"i8", 16, 73.7, 4702},
 
 		// its ablations of 4 bits. Shares of mxfp4, whose scales took two bytes, and of zero points were of what is packed:
 		// times what the format has of it

@@ -10,8 +10,9 @@
 // shifts as high halves of products. unroll: stages that have accumulators, and so code, of their own.
 // acc: accumulators in registers or in shared memory. reload 1: the input is set anew after that many stages.
 // mode 10 and 11: as 0 and 1, by mma.sync of bytes: weights are s8, and a token's input high and low bytes of fixed point,
-// summed apart from each other in s32 that begin as the bits of 1.5 * 2^23 in f32. how 0: nibbles at the top of bytes, three instructions a word; 1: whole
-// bytes, which are 16 times the high nibble and the low one, and low nibbles: one. reload 2: bytes are made of f16.
+// summed apart from each other in s32 that begin as the bits of 1.5 * 2^23 in f32. how 0: nibbles at the top of bytes, three
+// instructions a word; 1: whole bytes, which are 16 times the high nibble and the low one, and low nibbles: one. reload 2:
+// bytes are made of f16.
 #include <cstdio>
 #include <cstdint>
 #include <cuda_runtime.h>
@@ -41,12 +42,11 @@ template <int HOW> __device__ __forceinline__ void nib(uint32_t w, uint32_t eigh
     asm("lop3.b32 %0, %1, %2, 0xf000f0, 0x28;" : "=r"(hi[1]) : "r"(s), "r"(eights));
   }
 }
-struct __half2 { uint32_t v; };
-#define H2(name, op) __device__ __forceinline__ __half2 name(__half2 a, __half2 b) { __half2 d; asm(op " %0, %1, %2;" : "=r"(d.v) : "r"(a.v), "r"(b.v)); return d; }
-H2(__hmax2, "max.f16x2") H2(__hsub2, "sub.f16x2")
-__device__ __forceinline__ __half2 __habs2(__half2 a) { __half2 d; asm("abs.f16x2 %0, %1;" : "=r"(d.v) : "r"(a.v)); return d; }
-__device__ __forceinline__ __half2 __hneg2(__half2 a) { __half2 d; asm("neg.f16x2 %0, %1;" : "=r"(d.v) : "r"(a.v)); return d; }
-__device__ __forceinline__ __half2 __hfma2(__half2 a, __half2 b, __half2 c) { __half2 d; asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d.v) : "r"(a.v), "r"(b.v), "r"(c.v)); return d; }
+#define H2(name, op) __device__ __forceinline__ uint32_t name(uint32_t a, uint32_t b) { uint32_t d; asm(op " %0, %1, %2;" : "=r"(d) : "r"(a), "r"(b)); return d; }
+H2(hsub2, "sub.f16x2") H2(hmax2, "max.f16x2")
+__device__ __forceinline__ uint32_t habs2(uint32_t a) { uint32_t d; asm("abs.f16x2 %0, %1;" : "=r"(d) : "r"(a)); return d; }
+__device__ __forceinline__ uint32_t hneg2(uint32_t a) { uint32_t d; asm("neg.f16x2 %0, %1;" : "=r"(d) : "r"(a)); return d; }
+__device__ __forceinline__ uint32_t hfma2(uint32_t a, uint32_t b, uint32_t c) { uint32_t d; asm("fma.rn.f16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c)); return d; }
 __device__ __forceinline__ void imma(int (&d)[4], uint32_t a0, uint32_t a1, uint32_t a2, uint32_t a3, uint32_t b0, uint32_t b1, const int (&c)[4]) {
   asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%10,%11,%12,%13};"
       : "=r"(d[0]), "=r"(d[1]), "=r"(d[2]), "=r"(d[3]) : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]));
@@ -74,7 +74,7 @@ template <int HOW, int SETS> __device__ __forceinline__ void block(uint4 w0, uin
       acc[t][i] = fmaf(lo[t][i], s, acc[t][i]); acc[t][i] = fmaf(x[t].less[i % 2], s, acc[t][i]); acc[t][i] = fmaf(hi[t][i], u, acc[t][i]);
     }
 }
-template <int HOW, int SETS> __device__ __forceinline__ void blocki(uint4 w0, uint4 w1, float s0, float s1, const X (&x)[SETS], float (*acc)[4], int magic) {
+template <int HOW, int SETS> __device__ __forceinline__ void bytes(uint4 w0, uint4 w1, float s0, float s1, const X (&x)[SETS], float (*acc)[4], int magic) {
   uint32_t a0[4] = {w0.x, w0.y, w0.z, w0.w}, a1[4] = {w1.x, w1.y, w1.z, w1.w};
   const int m[4] = {magic, magic, magic, magic};
   int hi[SETS][4], lo[SETS][4];
@@ -109,17 +109,17 @@ template <int HOW, int SETS> __device__ __forceinline__ void blocki(uint4 w0, ui
 }
 __device__ __forceinline__ float bf(uint32_t v, int hi) { return __uint_as_float(hi ? v & 0xffff0000u : v << 16); }
 
-template <bool INT, int HOW, int SETS> __device__ __forceinline__ void blk_(uint4 w0, uint4 w1, float s0, float s1, const X (&x)[SETS], float (*acc)[4], uint32_t eights) {
-  if constexpr (INT) blocki<HOW, SETS>(w0, w1, s0, s1, x, acc, eights ^ 0xc3c88888u); else block<HOW, SETS>(w0, w1, s0, s1, x, acc, eights);
+template <bool INT, int HOW, int SETS> __device__ __forceinline__ void either(uint4 w0, uint4 w1, float s0, float s1, const X (&x)[SETS], float (*acc)[4], uint32_t eights) {
+  if constexpr (INT) bytes<HOW, SETS>(w0, w1, s0, s1, x, acc, eights ^ 0xc3c88888u); else block<HOW, SETS>(w0, w1, s0, s1, x, acc, eights);
 }
 // U stages have accumulators of their own; CH: chunks whose input is set anew after each U stages (X from L2, one ahead) if RELOAD
 // MODE 0: 8 tokens, 2 tiles x 2 blocks a warp; 1: 16 tokens, 4 tiles x 1 block; 2: 8 tokens, two stages of a tile x 4 blocks
 // ACC 0 registers; 1 shared memory
-template <int MODE_, int HOW, int U, int ACC, int RELOAD, int W = 8> __global__ void __launch_bounds__(W * 32 + 32, 1) k(const uint32_t *in, float *out, long long *cyc, int iters, uint32_t eights) {
+template <int M, int HOW, int U, int ACC, int RELOAD, int W = 8> __global__ void __launch_bounds__(W * 32 + 32, 1) k(const uint32_t *in, float *out, long long *cyc, int iters, uint32_t eights) {
   extern __shared__ __align__(1024) unsigned char ring[];
   __shared__ __align__(16) float part[W * 32 * 16];
   __shared__ __align__(8) uint64_t full[STAGES], empty[STAGES];
-  constexpr bool INT = MODE_ >= 10; constexpr int MODE = MODE_ % 10;
+  constexpr bool INT = M >= 10; constexpr int MODE = M % 10;
   int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   for (int i = threadIdx.x; i < STAGES * SB / 4; i += blockDim.x) ((uint32_t *)ring)[i] = (i % (RUN / 4) >= 512) ? 0x3c003c00u : i * 2654435761u;
   for (int i = threadIdx.x; i < W * 32 * 16; i += blockDim.x) part[i] = 0;
@@ -152,23 +152,22 @@ template <int MODE_, int HOW, int U, int ACC, int RELOAD, int W = 8> __global__ 
           for (int q = 0; q < 4; q++) { uint4 v = nx[b][t][q]; x[b][t].w[2 * q][0] = v.x; x[b][t].w[2 * q][1] = v.y; x[b][t].w[2 * q + 1][0] = v.z; x[b][t].w[2 * q + 1][1] = v.w; }
           x[b][t].less[0] = __int_as_float(nx[b][t][0].x); x[b][t].less[1] = __int_as_float(nx[b][t][1].x);
         } else {
-          __half2 w[16]; __half2 most = {0};
+          uint32_t w[16], most = 0;
 #pragma unroll
-          for (int q = 0; q < 4; q++) { uint4 v = nx[b][t][q]; uint32_t u[4] = {v.x, v.y, v.z, v.w}; for (int i = 0; i < 4; i++) w[4 * q + i] = *(__half2 *)&u[i]; }
+          for (int q = 0; q < 4; q++) { uint4 v = nx[b][t][q]; w[4 * q] = v.x; w[4 * q + 1] = v.y; w[4 * q + 2] = v.z; w[4 * q + 3] = v.w; }
 #pragma unroll
-          for (int i = 0; i < 16; i++) most = __hmax2(most, __habs2(w[i]));
-          uint32_t mu = *(uint32_t *)&most; mu = max(mu & 0xffff, mu >> 16);
-          mu = max(mu, __shfl_xor_sync(~0u, mu, 1)); mu = max(mu, __shfl_xor_sync(~0u, mu, 2));
-          uint32_t e = (mu + 7) >> 10; // exponent
-          uint32_t up = min(30u, 36u - min(e, 30u)) << 10, dn = (e << 10); up |= up << 16; dn |= dn << 16;
-          __half2 UP = *(__half2 *)&up, N = *(__half2 *)&dn, M = {0x66006600}, T = {0x5c005c00};
+          for (int i = 0; i < 16; i++) most = hmax2(most, habs2(w[i]));
+          most = max(most & 0xffff, most >> 16);
+          most = max(most, __shfl_xor_sync(~0u, most, 1)); most = max(most, __shfl_xor_sync(~0u, most, 2));
+          uint32_t e = (most + 7) >> 10, up = min(30u, 36u - min(e, 30u)) << 10, dn = e << 10, mg = 0x66006600, m256 = 0x5c005c00; // e: exponent
+          up |= up << 16; dn |= dn << 16;
 #pragma unroll
           for (int i = 0; i < 8; i++) {
             uint32_t hw[2], lw[2];
 #pragma unroll
             for (int k = 0; k < 2; k++) {
-              __half2 v = w[2 * i + k], h = __hfma2(v, UP, M), hh = __hsub2(h, M), r = __hfma2(hh, __hneg2(N), v), l = __hfma2(r, T, M);
-              hw[k] = *(uint32_t *)&h; lw[k] = *(uint32_t *)&l;
+              uint32_t v = w[2 * i + k];
+              hw[k] = hfma2(v, up, mg); lw[k] = hfma2(hfma2(hsub2(hw[k], mg), hneg2(dn), v), m256, mg);
             }
             x[b][t].w[i / 2][i % 2] = __byte_perm(hw[0], hw[1], 0x6420); x[b][t].w[4 + i / 2][i % 2] = __byte_perm(lw[0], lw[1], 0x6420);
           }
@@ -212,8 +211,8 @@ template <int MODE_, int HOW, int U, int ACC, int RELOAD, int W = 8> __global__ 
         uint32_t s0 = lds(b + 2048 + lane / 4 * 8 + warp % 2 * 4), s1 = lds(b + 8448 + 2048 + lane / 4 * 8 + warp % 2 * 4);
         uint32_t c = b + warp % 2 * 1024 + lane * 16;
         uint4 w00 = lds4(c), w01 = lds4(c + 512), w10 = lds4(c + 8448), w11 = lds4(c + 8448 + 512);
-        blk_<INT, HOW, 1>(w00, w10, bf(s0, 0), bf(s1, 0), x[0], a, eights);
-        blk_<INT, HOW, 1>(w01, w11, bf(s0, 1), bf(s1, 1), x[1], a, eights);
+        either<INT, HOW, 1>(w00, w10, bf(s0, 0), bf(s1, 0), x[0], a, eights);
+        either<INT, HOW, 1>(w01, w11, bf(s0, 1), bf(s1, 1), x[1], a, eights);
         __syncwarp(); if (lane == 0) arrive(sm(&empty[st])); next();
       } else if constexpr (MODE == 1) {
         wait(sm(&full[st]), ph);
@@ -222,7 +221,7 @@ template <int MODE_, int HOW, int U, int ACC, int RELOAD, int W = 8> __global__ 
 #pragma unroll
         for (int i = 0; i < 4; i++) { s[i] = lds(sc + i * 4224); w[i] = lds4(c + i * 4224); }
 #pragma unroll
-        for (int i = 0; i < 4; i += 2) blk_<INT, HOW, 2>(w[i], w[i + 1], bf(s[i], 0), bf(s[i + 1], 0), x[0], a + i, eights);
+        for (int i = 0; i < 4; i += 2) either<INT, HOW, 2>(w[i], w[i + 1], bf(s[i], 0), bf(s[i + 1], 0), x[0], a + i, eights);
         __syncwarp(); if (lane == 0) arrive(sm(&empty[st])); next();
       } else if constexpr (MODE >= 3) { // 4 tiles of 1024 columns: a warp a block of a pair
         wait(sm(&full[st]), ph);
